@@ -1,0 +1,53 @@
+//! The objects that users write and clusters hold, in the Kubernetes wire format.
+//!
+//! [`NodePool`] and [`NodeClaim`] are complete. Kubernetes' own objects are slim views: the fields that bear on where
+//! a pod may run and on what a node has. Fields that are not read are skipped when an object is deserialized.
+
+mod duration;
+mod meta;
+mod nodeclaim;
+mod nodepool;
+mod pod;
+mod pod_builder;
+mod selector;
+mod taint;
+mod validate;
+mod workload;
+
+pub use duration::{DurationError, NillableDuration};
+pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
+pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
+pub use nodepool::{
+    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate, NodePool, NodePoolSpec,
+    NodePoolStatus, TemplateMeta, TemplateSpec,
+};
+pub use pod::{
+    Affinity, Container, ContainerPort, ContainerStatus, EphemeralVolume, InclusionPolicy, NodeAffinity, Pod,
+    PodAffinity, PodAffinityTerm, PodResourceClaim, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
+    Resources, TopologySpreadConstraint, UnsatisfiableAction, Volume, VolumeClaimSource, WeightedPodAffinityTerm,
+};
+pub use pod_builder::{PodBuilder, Workload};
+pub use selector::{
+    LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, SelectorExpression,
+    SelectorOperator,
+};
+pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};
+pub use validate::FieldError;
+pub use workload::{
+    DaemonSet, DaemonSetSpec, IntOrPercent, Node, NodeSpec, NodeStatus, PodDisruptionBudget, PodDisruptionBudgetSpec,
+    PodTemplate,
+};
+
+/// Reads an explicit `null`, which dumps of clusters are full of, as the default.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + serde::Deserialize<'de>,
+{
+    Ok(<Option<T> as serde::Deserialize>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Whether a field is as it would be if it were not written.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

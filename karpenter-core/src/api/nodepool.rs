@@ -1,0 +1,278 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Condition, ConditionStatus, IntOrPercent, NillableDuration, NodeClassRef, NodeSelectorRequirement, ObjectMeta,
+    Taint, is_default, nullable,
+};
+use crate::{Quantity, ResourceList, ResourceName};
+
+/// What nodes may be made, and how they are kept (`karpenter.sh/v1`).
+///
+/// ```
+/// use karpenter_core::api::{NodePool, NodeSelectorRequirement, Operator};
+///
+/// let mut pool = NodePool::named("general");
+/// pool.spec.weight = Some(10);
+/// pool.spec.template.spec.requirements.push(NodeSelectorRequirement::new("kubernetes.io/arch", Operator::In, ["arm64"]));
+/// assert!(pool.validate().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct NodePool {
+    /// `karpenter.sh/v1`.
+    pub api_version: String,
+    /// `NodePool`.
+    pub kind: String,
+    /// Names and labels.
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: NodePoolSpec,
+    /// What is.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub status: NodePoolStatus,
+}
+
+impl Default for NodePool {
+    fn default() -> Self {
+        Self {
+            api_version: "karpenter.sh/v1".to_owned(),
+            kind: "NodePool".to_owned(),
+            metadata: ObjectMeta::default(),
+            spec: NodePoolSpec::default(),
+            status: NodePoolStatus::default(),
+        }
+    }
+}
+
+impl NodePool {
+    /// A pool of this name that takes every instance type, of the node class `default` of the fake provider.
+    pub fn named(name: impl Into<String>) -> Self {
+        let mut pool = Self { metadata: ObjectMeta::named(name), ..Self::default() };
+        pool.spec.template.spec.node_class_ref = NodeClassRef::new("karpenter.kwok.sh", "KWOKNodeClass", "default");
+        pool
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// The weight, 0 where none is written; heavier pools are used first.
+    pub fn weight(&self) -> u32 {
+        self.spec.weight.unwrap_or(0)
+    }
+
+    /// Sets the limit of a resource, or of `nodes`.
+    pub fn limit(mut self, resource: &str, quantity: Quantity) -> Self {
+        self.spec.limits.insert(ResourceName::from(resource), quantity);
+        self
+    }
+
+    /// Adds a requirement to the template.
+    pub fn require(mut self, requirement: NodeSelectorRequirement) -> Self {
+        self.spec.template.spec.requirements.push(requirement);
+        self
+    }
+
+    /// Why no node may be made of this pool now, if so: it is being deleted, static, or said to be not ready.
+    pub fn unready(&self) -> Option<String> {
+        if self.metadata.deletion_timestamp.is_some() {
+            return Some("it is being deleted".to_owned());
+        }
+        if self.spec.replicas.is_some() {
+            return Some("it is static (spec.replicas is set)".to_owned());
+        }
+        let counts = |c: &&Condition| {
+            c.status == ConditionStatus::False
+                && matches!(c.r#type.as_str(), "Ready" | "ValidationSucceeded" | "NodeClassReady")
+        };
+        let condition = self.status.conditions.iter().find(counts)?;
+        let message = if condition.message.is_empty() { &condition.reason } else { &condition.message };
+        Some(format!("its condition {} is False: {message}", condition.r#type))
+    }
+}
+
+/// What is wanted of a [`NodePool`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct NodePoolSpec {
+    /// What its claims are made from.
+    #[serde(deserialize_with = "nullable")]
+    pub template: NodeClaimTemplate,
+    /// When its nodes may be disturbed.
+    #[serde(deserialize_with = "nullable")]
+    pub disruption: Disruption,
+    /// The most that all its nodes may have together; `nodes` limits their number.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub limits: ResourceList,
+    /// From 1 to 100; heavier pools are used first, and none is lighter than all.
+    #[serde(skip_serializing_if = "is_default")]
+    pub weight: Option<u32>,
+    /// Makes the pool static: so many nodes, whatever the pods need.
+    #[serde(skip_serializing_if = "is_default")]
+    pub replicas: Option<u32>,
+}
+
+/// What the claims of a pool are made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct NodeClaimTemplate {
+    /// Labels and annotations of its nodes.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub metadata: TemplateMeta,
+    /// What its nodes are like.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: TemplateSpec,
+}
+
+/// Labels and annotations of a pool's nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct TemplateMeta {
+    /// Labels.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What a pool's nodes are like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct TemplateSpec {
+    /// The provider's settings.
+    #[serde(deserialize_with = "nullable")]
+    pub node_class_ref: NodeClassRef,
+    /// What their labels must be like.
+    #[serde(deserialize_with = "nullable")]
+    pub requirements: Vec<NodeSelectorRequirement>,
+    /// Taints that stay.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub taints: Vec<Taint>,
+    /// Taints that somebody else takes away once the node is ready.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub startup_taints: Vec<Taint>,
+    /// How long a node lives.
+    pub expire_after: NillableDuration,
+    /// How long the pods of a node may take to leave it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub termination_grace_period: Option<NillableDuration>,
+}
+
+impl Default for TemplateSpec {
+    fn default() -> Self {
+        Self {
+            node_class_ref: NodeClassRef::default(),
+            requirements: Vec::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            expire_after: default_expire_after(),
+            termination_grace_period: None,
+        }
+    }
+}
+
+/// Thirty days.
+pub(super) fn default_expire_after() -> NillableDuration {
+    "720h".parse().expect("a valid duration")
+}
+
+/// When the nodes of a pool may be disturbed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Disruption {
+    /// How long a node must have been left alone by pods.
+    pub consolidate_after: NillableDuration,
+    /// Which nodes may go.
+    pub consolidation_policy: ConsolidationPolicy,
+    /// How many at once.
+    pub budgets: Vec<Budget>,
+}
+
+impl Default for Disruption {
+    fn default() -> Self {
+        Self {
+            consolidate_after: NillableDuration::from_secs(0),
+            consolidation_policy: ConsolidationPolicy::default(),
+            budgets: vec![Budget::default()],
+        }
+    }
+}
+
+/// Which nodes of a pool may go to save money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ConsolidationPolicy {
+    /// Those without pods.
+    WhenEmpty,
+    /// Those whose pods have a cheaper place.
+    #[default]
+    WhenEmptyOrUnderutilized,
+    /// Those whose savings are worth the disturbance.
+    Balanced,
+}
+
+/// How many nodes of a pool may be disturbed at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Budget {
+    /// So many, or so many of a hundred, rounded up.
+    pub nodes: IntOrPercent,
+    /// The reasons that this budget is for; none written means every reason.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reasons: Option<Vec<DisruptionReason>>,
+    /// When the budget begins to count: five cron fields, in UTC.
+    #[serde(skip_serializing_if = "is_default")]
+    pub schedule: Option<String>,
+    /// For how long it then counts.
+    #[serde(skip_serializing_if = "is_default")]
+    pub duration: Option<NillableDuration>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { nodes: IntOrPercent::Percent(10), reasons: None, schedule: None, duration: None }
+    }
+}
+
+/// Why a node is disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum DisruptionReason {
+    /// Its pods have a cheaper place.
+    Underutilized,
+    /// It has no pods.
+    Empty,
+    /// It is not what its pool asks for any more.
+    Drifted,
+}
+
+/// How a [`NodePool`] fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct NodePoolStatus {
+    /// What its nodes have together.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub resources: ResourceList,
+    /// How many they are.
+    #[serde(skip_serializing_if = "is_default")]
+    pub nodes: Option<u32>,
+    /// The generation of the node class that was looked at.
+    #[serde(skip_serializing_if = "is_default")]
+    pub node_class_observed_generation: Option<i64>,
+    /// Observed aspects.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+}

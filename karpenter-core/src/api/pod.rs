@@ -1,0 +1,400 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta, PodBuilder,
+    Toleration, is_default, nullable,
+};
+use crate::ResourceList;
+
+/// A pod, as far as its placement goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Pod {
+    /// Names and labels.
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodSpec,
+    /// How it fares.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodStatus,
+}
+
+impl Pod {
+    /// Starts a pending pod of this name in the namespace `default`; see [`PodBuilder`].
+    pub fn named(name: impl Into<String>) -> PodBuilder {
+        PodBuilder::new(name.into())
+    }
+
+    /// The namespace, `default` if none is written, and the name.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace(), &self.metadata.name)
+    }
+
+    /// The namespace, `default` if none is written.
+    pub fn namespace(&self) -> &str {
+        if self.metadata.namespace.is_empty() { "default" } else { &self.metadata.namespace }
+    }
+
+    /// Whether it has run to its end.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Whether its deletion was asked for.
+    pub fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether a DaemonSet made it.
+    pub fn is_daemon(&self) -> bool {
+        self.metadata.is_owned_by("apps/v1", "DaemonSet")
+    }
+
+    /// Whether it mirrors a static pod of its node.
+    pub fn is_mirror(&self) -> bool {
+        self.metadata.is_owned_by("v1", "Node")
+    }
+
+    /// Whether the kube-scheduler found no node for it.
+    pub fn is_unschedulable(&self) -> bool {
+        let refused = |c: &Condition| {
+            c.r#type == "PodScheduled" && c.status == ConditionStatus::False && c.reason == "Unschedulable"
+        };
+        self.status.conditions.iter().any(refused)
+    }
+}
+
+/// What a pod asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodSpec {
+    /// The node that it is bound to; empty while it has none.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub node_name: String,
+    /// The containers that run side by side.
+    #[serde(deserialize_with = "nullable")]
+    pub containers: Vec<Container>,
+    /// The containers that run before them, one after the other, and sidecars.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub init_containers: Vec<Container>,
+    /// Resources of the pod as a whole, which stand for the sum of its containers.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub resources: Resources,
+    /// What the runtime class takes on top.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub overhead: ResourceList,
+    /// Labels that its node must have.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Rules about its node and its neighbours.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub affinity: Affinity,
+    /// Taints that it does not mind.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub tolerations: Vec<Toleration>,
+    /// Rules about how it and its like are spread.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    /// The volumes that it mounts.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub volumes: Vec<Volume>,
+    /// Devices that it claims.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub resource_claims: Vec<PodResourceClaim>,
+    /// What keeps it from being scheduled at all.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub scheduling_gates: Vec<PodSchedulingGate>,
+    /// The scheduler that binds it.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub scheduler_name: String,
+}
+
+/// A container, as far as the placement of its pod goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Container {
+    /// The name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// What it asks for.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub resources: Resources,
+    /// Ports; those with a host port are taken on the node.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub ports: Vec<ContainerPort>,
+    /// `Always` makes an init container a sidecar.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub restart_policy: String,
+}
+
+impl Container {
+    /// Whether this init container keeps running beside the containers (KEP-753).
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy == "Always"
+    }
+}
+
+/// Requests and limits of a container or pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Resources {
+    /// What must be free on a node.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub requests: ResourceList,
+    /// What it may use at most; the request where none is written.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub limits: ResourceList,
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct ContainerPort {
+    /// The port inside the pod.
+    pub container_port: u16,
+    /// The port on the node; 0 means none.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub host_port: u16,
+    /// The address on the node; empty means all of them.
+    #[serde(rename = "hostIP", skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub host_ip: String,
+    /// `TCP`, `UDP` or `SCTP`; empty means `TCP`.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub protocol: String,
+}
+
+/// Rules about a pod's node and its neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Affinity {
+    /// About the node.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub node_affinity: NodeAffinity,
+    /// Pods to be near to.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub pod_affinity: PodAffinity,
+    /// Pods to keep away from.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub pod_anti_affinity: PodAffinity,
+}
+
+/// Rules about a pod's node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct NodeAffinity {
+    /// What must hold.
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", skip_serializing_if = "is_default")]
+    pub required: Option<NodeSelector>,
+    /// What should hold.
+    #[serde(
+        rename = "preferredDuringSchedulingIgnoredDuringExecution",
+        skip_serializing_if = "is_default",
+        deserialize_with = "nullable"
+    )]
+    pub preferred: Vec<PreferredSchedulingTerm>,
+}
+
+/// A node selector term with a weight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PreferredSchedulingTerm {
+    /// From 1 to 100.
+    pub weight: i32,
+    /// What should hold.
+    pub preference: NodeSelectorTerm,
+}
+
+/// Rules about a pod's neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PodAffinity {
+    /// What must hold.
+    #[serde(
+        rename = "requiredDuringSchedulingIgnoredDuringExecution",
+        skip_serializing_if = "is_default",
+        deserialize_with = "nullable"
+    )]
+    pub required: Vec<PodAffinityTerm>,
+    /// What should hold.
+    #[serde(
+        rename = "preferredDuringSchedulingIgnoredDuringExecution",
+        skip_serializing_if = "is_default",
+        deserialize_with = "nullable"
+    )]
+    pub preferred: Vec<WeightedPodAffinityTerm>,
+}
+
+/// The pods that a rule is about, and how near is near.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodAffinityTerm {
+    /// Selects the pods; none selects no pod.
+    #[serde(skip_serializing_if = "is_default")]
+    pub label_selector: Option<LabelSelector>,
+    /// The label that near nodes share.
+    pub topology_key: String,
+    /// Their namespaces.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub namespaces: Vec<String>,
+    /// Selects further namespaces; an empty selector selects all.
+    #[serde(skip_serializing_if = "is_default")]
+    pub namespace_selector: Option<LabelSelector>,
+    /// Labels in which the pods must equal this one.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub match_label_keys: Vec<String>,
+    /// Labels in which the pods must differ from this one.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub mismatch_label_keys: Vec<String>,
+}
+
+/// A pod affinity term with a weight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct WeightedPodAffinityTerm {
+    /// From 1 to 100.
+    pub weight: i32,
+    /// What should hold.
+    pub pod_affinity_term: PodAffinityTerm,
+}
+
+/// How evenly a pod and its like are spread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct TopologySpreadConstraint {
+    /// How many more of them a domain may hold than the emptiest one.
+    pub max_skew: i32,
+    /// The label whose values are the domains.
+    pub topology_key: String,
+    /// Whether this must or should hold.
+    pub when_unsatisfiable: UnsatisfiableAction,
+    /// Selects its like; none selects no pod.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub label_selector: Option<LabelSelector>,
+    /// With fewer domains than this, the emptiest one counts as empty.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub min_domains: Option<i32>,
+    /// Whether nodes that the pod's node affinity rules out count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub node_affinity_policy: Option<InclusionPolicy>,
+    /// Whether nodes whose taints the pod does not tolerate count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub node_taints_policy: Option<InclusionPolicy>,
+    /// Labels in which its like must equal it.
+    #[serde(default, skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub match_label_keys: Vec<String>,
+}
+
+/// Whether a spread constraint must or should hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum UnsatisfiableAction {
+    /// It must.
+    DoNotSchedule,
+    /// It should.
+    ScheduleAnyway,
+}
+
+/// Whether a spread constraint looks at some rule when it counts nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum InclusionPolicy {
+    /// It does.
+    Honor,
+    /// It does not.
+    Ignore,
+}
+
+/// A volume of a pod, as far as its placement goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Volume {
+    /// The name.
+    pub name: String,
+    /// A claim made beforehand.
+    #[serde(skip_serializing_if = "is_default")]
+    pub persistent_volume_claim: Option<VolumeClaimSource>,
+    /// A claim made for this pod.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ephemeral: Option<EphemeralVolume>,
+}
+
+/// The claim behind a [`Volume`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct VolumeClaimSource {
+    /// The name of the claim, in the pod's namespace.
+    pub claim_name: String,
+}
+
+/// Marks a [`Volume`] whose claim is made for the pod and named after both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EphemeralVolume {}
+
+/// A device that a pod claims (dynamic resource allocation).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodResourceClaim {
+    /// The name inside the pod.
+    pub name: String,
+}
+
+/// What keeps a pod from being scheduled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodSchedulingGate {
+    /// The name of the gate.
+    pub name: String,
+}
+
+/// How a pod fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded` or `Failed`.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+    /// Observed aspects.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+    /// The node on which the kube-scheduler makes room for it.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub nominated_node_name: String,
+    /// What its containers really have, which differs from the specification while they are resized.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub container_statuses: Vec<ContainerStatus>,
+}
+
+/// What a running container has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct ContainerStatus {
+    /// The name of the container.
+    pub name: String,
+    /// What the node set aside for it.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub allocated_resources: ResourceList,
+    /// What is in force.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub resources: Resources,
+}

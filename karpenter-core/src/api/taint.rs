@@ -1,0 +1,142 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{is_default, nullable};
+
+/// Keeps pods away from a node unless they tolerate it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value.
+    #[serde(default, skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub value: String,
+    /// What happens to pods that do not tolerate it.
+    pub effect: TaintEffect,
+}
+
+impl Taint {
+    /// A taint of these three parts.
+    pub fn new(key: impl Into<String>, value: impl Into<String>, effect: TaintEffect) -> Self {
+        Self { key: key.into(), value: value.into(), effect }
+    }
+}
+
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(f, "{}{equals}{}:{:?}", self.key, self.value, self.effect)
+    }
+}
+
+/// What a [`Taint`] does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum TaintEffect {
+    /// They are not placed on the node.
+    NoSchedule,
+    /// They are placed there only if there is no better place.
+    PreferNoSchedule,
+    /// They are not placed on the node, and leave if they are there.
+    NoExecute,
+}
+
+/// Lets a pod onto nodes with a matching taint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Toleration {
+    /// The key; empty with [`TolerationOperator::Exists`] means every key.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub key: String,
+    /// How the value is compared.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub operator: TolerationOperator,
+    /// The value.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub value: String,
+    /// The effect; none means every effect.
+    #[serde(skip_serializing_if = "is_default")]
+    pub effect: Option<TaintEffect>,
+}
+
+/// How a [`Toleration`] compares values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TolerationOperator {
+    /// The values are equal.
+    #[default]
+    Equal,
+    /// Any value will do.
+    Exists,
+}
+
+impl Toleration {
+    /// Tolerates every taint.
+    pub fn everything() -> Self {
+        Self { operator: TolerationOperator::Exists, ..Self::default() }
+    }
+
+    /// Tolerates every taint of this key.
+    pub fn of_key(key: impl Into<String>) -> Self {
+        Self { key: key.into(), ..Self::everything() }
+    }
+
+    /// Whether this lets a pod onto a node with `taint`, by the rules of the kube-scheduler.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        let key_matches =
+            if self.key.is_empty() { self.operator == TolerationOperator::Exists } else { self.key == taint.key };
+        key_matches
+            && (self.operator == TolerationOperator::Exists || self.value == taint.value)
+            && self.effect.is_none_or(|effect| effect == taint.effect)
+    }
+}
+
+/// The first of `taints` that none of `tolerations` lets a pod past, or `Ok` if there is none.
+///
+/// [`TaintEffect::PreferNoSchedule`] counts only if `with_preferences`.
+pub fn tolerates_all<'t>(
+    tolerations: &[Toleration],
+    taints: &'t [Taint],
+    with_preferences: bool,
+) -> Result<(), &'t Taint> {
+    let counts = |t: &&Taint| with_preferences || t.effect != TaintEffect::PreferNoSchedule;
+    match taints.iter().filter(counts).find(|taint| !tolerations.iter().any(|t| t.tolerates(taint))) {
+        Some(taint) => Err(taint),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_match_as_the_scheduler_matches() {
+        let taint = Taint::new("dedicated", "gpu", TaintEffect::NoSchedule);
+        let read = |json: &str| serde_json::from_str::<Toleration>(json).expect(json);
+        for (json, expected) in [
+            (r#"{"operator":"Exists"}"#, true),
+            (r#"{"key":"dedicated","operator":"Exists"}"#, true),
+            (r#"{"key":"dedicated","value":"gpu"}"#, true),
+            (r#"{"key":"dedicated","operator":"Equal","value":"gpu","effect":"NoSchedule"}"#, true),
+            (r#"{"key":"dedicated","value":"cpu"}"#, false),
+            (r#"{"key":"other","operator":"Exists"}"#, false),
+            (r#"{"key":"dedicated","operator":"Exists","effect":"NoExecute"}"#, false),
+            (r#"{"value":"gpu"}"#, false),
+        ] {
+            assert_eq!(read(json).tolerates(&taint), expected, "{json}");
+        }
+        assert!(serde_json::from_str::<Toleration>(r#"{"operator":"Maybe"}"#).is_err());
+    }
+
+    #[test]
+    fn preferences_count_when_asked() {
+        let taints = [Taint::new("slow", "", TaintEffect::PreferNoSchedule)];
+        assert_eq!(tolerates_all(&[], &taints, false), Ok(()));
+        assert_eq!(tolerates_all(&[], &taints, true), Err(&taints[0]));
+        assert_eq!(taints[0].to_string(), "slow:PreferNoSchedule");
+    }
+}

@@ -1,0 +1,307 @@
+//! The rules that upstream's CRDs and its run-time validation hold objects to.
+
+use std::fmt;
+
+use super::{
+    Budget, IntOrPercent, NodePool, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, Taint, TemplateSpec,
+};
+use crate::labels;
+
+/// The most values that `minValues` may ask for.
+const MAX_MIN_VALUES: u32 = 50;
+/// The most requirements that a pool may have.
+const MAX_REQUIREMENTS: usize = 100;
+/// The most budgets that a pool may have.
+const MAX_BUDGETS: usize = 50;
+
+/// A field whose value breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub struct FieldError {
+    /// The object, such as `Pod default/web-0`; empty where the caller knows it.
+    pub object: String,
+    /// The path of the field, such as `spec.containers[0].resources.requests.cpu`.
+    pub field: String,
+    /// The rule and the value.
+    pub message: String,
+}
+
+impl FieldError {
+    /// A broken rule of the field at this path.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { object: String::new(), field: field.into(), message: message.into() }
+    }
+
+    /// The same, with the object named.
+    pub fn of(self, object: impl Into<String>) -> Self {
+        Self { object: object.into(), ..self }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.object.is_empty() {
+            write!(f, "{}: ", self.object)?;
+        }
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+type Check = Result<(), FieldError>;
+
+fn check(holds: bool, field: impl Into<String>, message: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(FieldError::new(field, message())) }
+}
+
+impl NodePool {
+    /// Checks the rules that the API server and upstream's run-time validation check.
+    ///
+    /// # Errors
+    /// The first broken rule, with the path of its field.
+    pub fn validate(&self) -> Result<(), FieldError> {
+        check(labels::is_qualified_name(self.name()), "metadata.name", || format!("{:?} is not a name", self.name()))?;
+        let weight = self.spec.weight;
+        check(weight.is_none_or(|w| (1..=100).contains(&w)), "spec.weight", || {
+            format!("{} is not from 1 to 100", self.weight())
+        })?;
+        for (name, quantity) in self.spec.limits.iter() {
+            check(!quantity.is_negative(), format!("spec.limits.{name}"), || format!("{quantity} is below zero"))?;
+        }
+        self.validate_static()?;
+        self.validate_labels()?;
+        self.spec.template.spec.validate("spec.template.spec")?;
+        check(self.spec.disruption.budgets.len() <= MAX_BUDGETS, "spec.disruption.budgets", || {
+            format!("more than {MAX_BUDGETS}")
+        })?;
+        for (i, budget) in self.spec.disruption.budgets.iter().enumerate() {
+            validate_budget(budget, &format!("spec.disruption.budgets[{i}]"))?;
+        }
+        Ok(())
+    }
+
+    fn validate_static(&self) -> Check {
+        if self.spec.replicas.is_none() {
+            return Ok(());
+        }
+        check(self.spec.weight.is_none(), "spec.weight", || "not allowed together with spec.replicas".to_owned())?;
+        let only_nodes = self.spec.limits.iter().all(|(name, _)| name.as_str() == "nodes");
+        check(only_nodes, "spec.limits", || "only nodes may be limited together with spec.replicas".to_owned())
+    }
+
+    fn validate_labels(&self) -> Check {
+        for (key, value) in &self.spec.template.metadata.labels {
+            let field = format!("spec.template.metadata.labels.{key}");
+            check(labels::is_qualified_name(key), &field, || "the key is not a qualified name".to_owned())?;
+            check(labels::is_value(value), &field, || format!("{value:?} is not a label value"))?;
+            check(!labels::is_restricted(key), &field, || "the label is reserved".to_owned())?;
+        }
+        Ok(())
+    }
+}
+
+impl TemplateSpec {
+    fn validate(&self, path: &str) -> Check {
+        let class = &self.node_class_ref;
+        for (part, text) in [("group", &class.group), ("kind", &class.kind), ("name", &class.name)] {
+            check(!text.is_empty(), format!("{path}.nodeClassRef.{part}"), || "must not be empty".to_owned())?;
+        }
+        check(!class.group.contains('/'), format!("{path}.nodeClassRef.group"), || {
+            format!("{:?} names a version; write the group alone", class.group)
+        })?;
+        let field = format!("{path}.requirements");
+        check(self.requirements.len() <= MAX_REQUIREMENTS, &field, || format!("more than {MAX_REQUIREMENTS}"))?;
+        for (i, requirement) in self.requirements.iter().enumerate() {
+            let field = format!("{path}.requirements[{i}]");
+            requirement.validate(&field)?;
+            let key = labels::normalized(&requirement.key);
+            check(!labels::is_restricted(key), format!("{field}.key"), || format!("{key:?} is reserved"))?;
+        }
+        validate_taints(&self.taints, &self.startup_taints, path)
+    }
+}
+
+fn validate_taints(taints: &[Taint], startup_taints: &[Taint], path: &str) -> Check {
+    let mut seen = Vec::new();
+    for (list, taints) in [("taints", taints), ("startupTaints", startup_taints)] {
+        for (i, taint) in taints.iter().enumerate() {
+            let field = format!("{path}.{list}[{i}]");
+            check(labels::is_qualified_name(&taint.key), format!("{field}.key"), || {
+                format!("{:?} is not a qualified name", taint.key)
+            })?;
+            check(labels::is_value(&taint.value), format!("{field}.value"), || {
+                format!("{:?} is not a label value", taint.value)
+            })?;
+            let identity = (&taint.key, taint.effect);
+            check(!seen.contains(&identity), field, || format!("a second taint {}:{:?}", taint.key, taint.effect))?;
+            seen.push(identity);
+        }
+    }
+    Ok(())
+}
+
+fn validate_budget(budget: &Budget, path: &str) -> Check {
+    let percent_is_sane = !matches!(budget.nodes, IntOrPercent::Percent(p) if p > 100);
+    check(percent_is_sane, format!("{path}.nodes"), || "more than 100%".to_owned())?;
+    check(budget.schedule.is_some() == budget.duration.is_some(), path, || {
+        "schedule and duration go together".to_owned()
+    })
+}
+
+impl NodeSelectorRequirement {
+    /// Checks that the values fit the operator, as the API server does for node pools.
+    ///
+    /// # Errors
+    /// The first broken rule; `path` is the path of this requirement.
+    pub fn validate(&self, path: &str) -> Result<(), FieldError> {
+        let key = labels::is_qualified_name(&self.key);
+        check(key, format!("{path}.key"), || format!("{:?} is not a qualified name", self.key))?;
+        let field = format!("{path}.values");
+        match self.operator {
+            Operator::In | Operator::NotIn => {
+                let enough = self.operator == Operator::NotIn || !self.values.is_empty();
+                check(enough, &field, || "In needs at least one value".to_owned())?;
+            }
+            Operator::Exists | Operator::DoesNotExist => {
+                check(self.values.is_empty(), &field, || format!("{:?} takes no values", self.operator))?;
+            }
+            Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
+                let is_integer = matches!(self.values.as_slice(), [v] if v.parse::<u64>().is_ok());
+                check(is_integer, &field, || {
+                    format!("{:?} takes one whole number, not {:?}", self.operator, self.values)
+                })?;
+            }
+        }
+        for (i, value) in self.values.iter().enumerate() {
+            check(labels::is_value(value), format!("{field}[{i}]"), || format!("{value:?} is not a label value"))?;
+        }
+        let Some(min_values) = self.min_values else { return Ok(()) };
+        let field = format!("{path}.minValues");
+        check((1..=MAX_MIN_VALUES).contains(&min_values), &field, || {
+            format!("{min_values} is not from 1 to {MAX_MIN_VALUES}")
+        })?;
+        let reachable = self.operator != Operator::In || self.values.len() >= min_values as usize;
+        check(reachable, field, || format!("{min_values}, but only {} values are named", self.values.len()))
+    }
+}
+
+impl Pod {
+    /// Checks the rules about placement that the API server checks, for pods that never met one.
+    ///
+    /// # Errors
+    /// The first broken rule, with the path of its field.
+    pub fn validate(&self) -> Result<(), FieldError> {
+        check(!self.metadata.name.is_empty(), "metadata.name", || "must not be empty".to_owned())?;
+        for (key, value) in &self.spec.node_selector {
+            let field = format!("spec.nodeSelector.{key}");
+            check(labels::is_qualified_name(key), &field, || "the key is not a qualified name".to_owned())?;
+            check(labels::is_value(value), &field, || format!("{value:?} is not a label value"))?;
+        }
+        let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        if let Some(required) = &self.spec.affinity.node_affinity.required {
+            check(!required.node_selector_terms.is_empty(), path, || "needs at least one term".to_owned())?;
+            for (i, term) in required.node_selector_terms.iter().enumerate() {
+                validate_term(term, &format!("{path}[{i}]"))?;
+            }
+        }
+        for (list, containers) in
+            [("containers", &self.spec.containers), ("initContainers", &self.spec.init_containers)]
+        {
+            for (i, container) in containers.iter().enumerate() {
+                for (name, quantity) in container.resources.requests.iter() {
+                    let field = format!("spec.{list}[{i}].resources.requests.{name}");
+                    check(!quantity.is_negative(), field, || format!("{quantity} is below zero"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn validate_term(term: &NodeSelectorTerm, path: &str) -> Check {
+    for (i, expression) in term.match_expressions.iter().enumerate() {
+        let field = format!("{path}.matchExpressions[{i}]");
+        let (key, operator, values) = (&expression.key, expression.operator, &expression.values);
+        check(labels::is_qualified_name(key), format!("{field}.key"), || format!("{key:?} is not a qualified name"))?;
+        let (fits, rule) = match operator {
+            Operator::In | Operator::NotIn => (!values.is_empty(), "needs at least one value"),
+            Operator::Exists | Operator::DoesNotExist => (values.is_empty(), "takes no values"),
+            Operator::Gt | Operator::Lt => {
+                (matches!(values.as_slice(), [v] if v.parse::<i64>().is_ok()), "takes one whole number")
+            }
+            Operator::Gte | Operator::Lte => (false, "is not an operator of pods"),
+        };
+        check(fits, format!("{field}.values"), || format!("{operator:?} {rule}, not {values:?}"))?;
+    }
+    for (i, expression) in term.match_fields.iter().enumerate() {
+        let field = format!("{path}.matchFields[{i}]");
+        let known = expression.key == "metadata.name";
+        check(known, format!("{field}.key"), || format!("{:?} is not metadata.name", expression.key))?;
+        let fits = matches!(expression.operator, Operator::In | Operator::NotIn) && expression.values.len() == 1;
+        check(fits, field, || "takes In or NotIn and one name".to_owned())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(json: &str) -> NodePool {
+        let text = format!(r#"{{"metadata":{{"name":"p"}},"spec":{json}}}"#);
+        serde_json::from_str(&text).expect(json)
+    }
+
+    #[test]
+    fn a_pool_is_held_to_the_rules_of_the_crd() {
+        let class = r#""nodeClassRef":{"group":"g","kind":"K","name":"n"}"#;
+        for (spec, field) in [
+            (r#"{"weight":0}"#.to_owned(), "spec.weight"),
+            (r#"{"weight":101}"#.to_owned(), "spec.weight"),
+            (r#"{"replicas":1,"weight":1}"#.to_owned(), "spec.weight"),
+            (r#"{"limits":{"cpu":"-1"}}"#.to_owned(), "spec.limits.cpu"),
+            ("{}".to_owned(), "spec.template.spec.nodeClassRef.group"),
+            (
+                r#"{"template":{"metadata":{"labels":{"karpenter.sh/nodepool":"x"}}}}"#.to_owned(),
+                "spec.template.metadata.labels.karpenter.sh/nodepool",
+            ),
+            (
+                format!(r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"a","operator":"In"}}]}}}}}}"#),
+                "spec.template.spec.requirements[0].values",
+            ),
+            (
+                format!(
+                    r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"a","operator":"Gt","values":["x"]}}]}}}}}}"#
+                ),
+                "spec.template.spec.requirements[0].values",
+            ),
+            (
+                format!(
+                    r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"a","operator":"In","values":["x"],"minValues":2}}]}}}}}}"#
+                ),
+                "spec.template.spec.requirements[0].minValues",
+            ),
+            (
+                format!(
+                    r#"{{"template":{{"spec":{{{class},"taints":[{{"key":"a","effect":"NoSchedule"}}],"startupTaints":[{{"key":"a","effect":"NoSchedule"}}]}}}}}}"#
+                ),
+                "spec.template.spec.startupTaints[0]",
+            ),
+            (
+                format!(
+                    r#"{{"template":{{"spec":{{{class}}}}},"disruption":{{"budgets":[{{"nodes":"5","schedule":"@daily"}}]}}}}"#
+                ),
+                "spec.disruption.budgets[0]",
+            ),
+        ] {
+            assert_eq!(pool(&spec).validate().map_err(|e| e.field), Err(field.to_owned()), "{spec}");
+        }
+        assert_eq!(NodePool::named("p").validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_pool_survives_the_wire() {
+        let json = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"p"},"spec":{"template":{"spec":{"nodeClassRef":{"group":"g","kind":"K","name":"n"},"requirements":[{"key":"a","operator":"In","values":["x"],"minValues":1}],"expireAfter":"Never"}},"disruption":{"consolidateAfter":"1m","consolidationPolicy":"WhenEmpty","budgets":[{"nodes":"20%"},{"nodes":0,"reasons":["Drifted"]}]},"limits":{"cpu":"1k"},"weight":5}}"#;
+        let pool: NodePool = serde_json::from_str(json).expect("valid");
+        assert_eq!(serde_json::to_string(&pool).expect("valid"), json);
+    }
+}

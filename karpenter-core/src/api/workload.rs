@@ -1,0 +1,177 @@
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{Condition, LabelSelector, ObjectMeta, PodSpec, Taint, is_default, nullable};
+use crate::ResourceList;
+
+/// A node, as far as placement goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Node {
+    /// Names and labels.
+    pub metadata: ObjectMeta,
+    /// What was asked of it.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: NodeSpec,
+    /// What it has.
+    #[serde(deserialize_with = "nullable")]
+    pub status: NodeStatus,
+}
+
+/// What was asked of a [`Node`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct NodeSpec {
+    /// The provider's name for the machine.
+    #[serde(rename = "providerID", skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub provider_id: String,
+    /// What keeps pods away.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub taints: Vec<Taint>,
+    /// Whether it is cordoned.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub unschedulable: bool,
+}
+
+/// What a [`Node`] has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// All of it.
+    #[serde(deserialize_with = "nullable")]
+    pub capacity: ResourceList,
+    /// What pods may have.
+    #[serde(deserialize_with = "nullable")]
+    pub allocatable: ResourceList,
+    /// Observed aspects.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Runs one pod on every node that will have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct DaemonSet {
+    /// Names and labels.
+    pub metadata: ObjectMeta,
+    /// What it runs.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: DaemonSetSpec,
+}
+
+/// What a [`DaemonSet`] runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct DaemonSetSpec {
+    /// The pod.
+    #[serde(deserialize_with = "nullable")]
+    pub template: PodTemplate,
+}
+
+/// The pod that a workload makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PodTemplate {
+    /// Labels and annotations.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodSpec,
+}
+
+/// How many pods of a group may be disturbed at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PodDisruptionBudget {
+    /// Names.
+    pub metadata: ObjectMeta,
+    /// The rule.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PodDisruptionBudgetSpec,
+}
+
+/// The rule of a [`PodDisruptionBudget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodDisruptionBudgetSpec {
+    /// Selects the pods; none selects no pod.
+    #[serde(skip_serializing_if = "is_default")]
+    pub selector: Option<LabelSelector>,
+    /// The most that may be away.
+    #[serde(skip_serializing_if = "is_default")]
+    pub max_unavailable: Option<IntOrPercent>,
+    /// The least that must be there.
+    #[serde(skip_serializing_if = "is_default")]
+    pub min_available: Option<IntOrPercent>,
+}
+
+impl PodDisruptionBudget {
+    /// Whether no pod of the group may ever be evicted, whatever its size.
+    pub fn blocks_fully(&self) -> bool {
+        matches!(self.spec.max_unavailable, Some(IntOrPercent::Int(0) | IntOrPercent::Percent(0)))
+            || self.spec.min_available == Some(IntOrPercent::Percent(100))
+    }
+}
+
+/// A whole number, or a percentage such as `10%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IntOrPercent {
+    /// So many.
+    Int(u32),
+    /// So many of a hundred.
+    Percent(u32),
+}
+
+impl FromStr for IntOrPercent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed = match text.strip_suffix('%') {
+            Some(percent) => percent.parse().map(Self::Percent),
+            None => text.parse().map(Self::Int),
+        };
+        parsed.map_err(|_| format!("invalid value {text:?}: expected a whole number or a percentage such as 10%"))
+    }
+}
+
+impl Serialize for IntOrPercent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Int(count) => serializer.serialize_u32(*count),
+            Self::Percent(percent) => serializer.collect_str(&format_args!("{percent}%")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for IntOrPercent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = IntOrPercent;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a whole number or a percentage such as 10%")
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<IntOrPercent, E> {
+                u32::try_from(value).map(IntOrPercent::Int).map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<IntOrPercent, E> {
+                u32::try_from(value).map(IntOrPercent::Int).map_err(E::custom)
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<IntOrPercent, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

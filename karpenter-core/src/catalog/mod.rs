@@ -1,0 +1,348 @@
+//! What can be bought: instance types, their offerings and prices.
+//!
+//! A provider hands out a [`Catalog`] for each pool, because what a machine can hold depends on the node class of the
+//! pool. The catalog also defines which labels are well known: those that its types and offerings name.
+
+mod price;
+mod table;
+mod wire;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use fixedbitset::FixedBitSet;
+pub use price::Price;
+pub(crate) use table::Table;
+
+use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, api::NodePool, labels};
+
+/// The end of the key of the label that names a capacity reservation.
+const RESERVATION_SUFFIX: &str = "/reservation-id";
+
+/// A kind of machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct InstanceType {
+    /// The name, unique in a catalog.
+    pub name: String,
+    /// The labels that its nodes have. A key that is not named is a label that they lack.
+    pub requirements: Requirements,
+    /// All that the machine has.
+    pub capacity: ResourceList,
+    /// What is kept for the system.
+    pub overhead: Overhead,
+    /// Where and how it can be bought.
+    pub offerings: Vec<Offering>,
+    /// The pools that may use it; `None` means all of them.
+    pub node_pools: Option<Vec<String>>,
+}
+
+/// What a machine keeps for the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Overhead {
+    /// For the kubelet and the container runtime.
+    pub kube_reserved: ResourceList,
+    /// For the operating system.
+    pub system_reserved: ResourceList,
+    /// What must stay free lest the kubelet evict pods.
+    pub eviction_threshold: ResourceList,
+}
+
+/// A way to buy an instance type: usually a zone and a capacity type.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Offering {
+    /// The labels that nodes bought this way have, on top of those of the type.
+    pub requirements: Requirements,
+    /// What it costs.
+    pub price: Price,
+    /// Whether it can be bought now.
+    pub available: bool,
+    /// How many are left of the reservation that this offering draws on; `None` if it draws on none.
+    pub reservation_capacity: Option<u32>,
+    /// The chance, from 0 to 1, that the cloud takes such a machine back within an hour.
+    pub interruption: Option<f64>,
+}
+
+/// Names an offering to those who may not buy it for a while.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OfferingKey {
+    /// The name of the instance type.
+    pub instance_type: String,
+    /// The zone; empty if the offering names none.
+    pub zone: String,
+    /// The capacity type; empty if the offering names none.
+    pub capacity_type: String,
+}
+
+impl fmt::Display for OfferingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} in {}", self.capacity_type, self.instance_type, self.zone)
+    }
+}
+
+impl InstanceType {
+    /// A type of this name that runs Linux on `amd64`, with this capacity and up to 110 pods, and no offerings yet.
+    pub fn named<N: Into<ResourceName>>(
+        name: impl Into<String>,
+        capacity: impl IntoIterator<Item = (N, Quantity)>,
+    ) -> Self {
+        let name = name.into();
+        let mut requirements = Requirements::new();
+        requirements.add(labels::INSTANCE_TYPE, Requirement::one_of([name.as_str()]));
+        requirements.add(labels::ARCH, Requirement::one_of(["amd64"]));
+        requirements.add(labels::OS, Requirement::one_of(["linux"]));
+        let mut all = ResourceList::from_iter([(ResourceName::Pods, Quantity::from_units(110))]);
+        for (resource, quantity) in capacity {
+            all.insert(resource.into(), quantity);
+        }
+        Self { name, requirements, capacity: all, ..Self::default() }
+    }
+
+    /// Adds an offering at an hourly price.
+    pub fn offering(mut self, capacity_type: &str, zone: &str, price: Price) -> Self {
+        self.offerings.push(Offering::new(capacity_type, zone, price));
+        self
+    }
+
+    /// What pods may have of the machine: capacity less overhead, and less the memory that is set aside for huge pages.
+    pub fn allocatable(&self) -> ResourceList {
+        let mut out = self.capacity.clone();
+        for part in [&self.overhead.kube_reserved, &self.overhead.system_reserved, &self.overhead.eviction_threshold] {
+            for (name, quantity) in part.iter() {
+                if let Some(capacity) = out.get(name.as_str()) {
+                    out.insert(name.clone(), capacity.saturating_sub(quantity));
+                }
+            }
+        }
+        let huge_pages = self.capacity.iter().filter(|(name, _)| name.is_huge_pages());
+        let huge_pages = huge_pages.fold(Quantity::ZERO, |sum, (_, q)| sum.saturating_add(q));
+        if let Some(memory) = out.get("memory").filter(|_| !huge_pages.is_zero()) {
+            out.insert(ResourceName::Memory, memory.saturating_sub(huge_pages).max(Quantity::ZERO));
+        }
+        out
+    }
+}
+
+impl Offering {
+    /// An available offering at an hourly price.
+    pub fn new(capacity_type: &str, zone: &str, price: Price) -> Self {
+        let mut requirements = Requirements::new();
+        requirements.add(labels::CAPACITY_TYPE, Requirement::one_of([capacity_type]));
+        requirements.add(labels::ZONE, Requirement::one_of([zone]));
+        Self { requirements, price, available: true, reservation_capacity: None, interruption: None }
+    }
+
+    /// The only value of a label, or an empty text.
+    pub fn label(&self, key: &str) -> &str {
+        self.requirements.get(key).and_then(|r| r.values().next()).unwrap_or("")
+    }
+
+    /// The key of this offering of `instance_type`.
+    pub fn key(&self, instance_type: &str) -> OfferingKey {
+        OfferingKey {
+            instance_type: instance_type.to_owned(),
+            zone: self.label(labels::ZONE).to_owned(),
+            capacity_type: self.label(labels::CAPACITY_TYPE).to_owned(),
+        }
+    }
+}
+
+/// Why a list of instance types is not a [`Catalog`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogError {
+    /// Two types have one name.
+    #[error("instance type {name}: name: there is another instance type of this name")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A field of a type breaks a rule.
+    #[error("instance type {name}: {field}: {message}")]
+    Invalid {
+        /// The name of the type.
+        name: String,
+        /// The path of the field.
+        field: String,
+        /// The rule and the value.
+        message: String,
+    },
+}
+
+/// Instance types, compiled for search. Cheap to clone.
+///
+/// ```
+/// use karpenter_core::{Catalog, InstanceType, Price, Quantity};
+///
+/// let small = InstanceType::named("small", [("cpu", Quantity::from_units(2)), ("memory", Quantity::from_bytes(8 << 30))])
+///     .offering("on-demand", "zone-a", Price::per_hour(0.10).unwrap());
+/// let catalog = Catalog::new(vec![small])?;
+/// assert_eq!(catalog.get("small").unwrap().offerings.len(), 1);
+/// # Ok::<(), karpenter_core::CatalogError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    types: Arc<[InstanceType]>,
+    table: Arc<Table>,
+    available: FixedBitSet,
+}
+
+impl Catalog {
+    /// Compiles a list of types.
+    ///
+    /// # Errors
+    /// Two types of one name, or a type that breaks a rule.
+    pub fn new(mut types: Vec<InstanceType>) -> Result<Self, CatalogError> {
+        types.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(pair) = types.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(CatalogError::Duplicate { name: pair[0].name.clone() });
+        }
+        for instance_type in &types {
+            instance_type.validate()?;
+        }
+        let reservation_label = types.iter().find_map(InstanceType::reservation_label).map(str::to_owned);
+        let table = Table::new(&types, reservation_label);
+        let available = table.available();
+        Ok(Self { types: types.into(), table: Arc::new(table), available })
+    }
+
+    /// The types in the order of their names.
+    pub fn types(&self) -> &[InstanceType] {
+        &self.types
+    }
+
+    /// The type of this name.
+    pub fn get(&self, name: &str) -> Option<&InstanceType> {
+        self.types.binary_search_by(|t| t.name.as_str().cmp(name)).ok().map(|i| &self.types[i])
+    }
+
+    /// Whether some type or offering names this label, so that its value is known before a node is bought.
+    pub fn is_well_known(&self, key: &str) -> bool {
+        self.table.is_well_known(key)
+    }
+
+    /// The key of the label that names a capacity reservation, if there is one.
+    pub fn reservation_label(&self) -> Option<&str> {
+        self.table.reservation_label()
+    }
+
+    /// The same catalog, in which these offerings cannot be bought now.
+    pub fn without<'k>(&self, offerings: impl IntoIterator<Item = &'k OfferingKey>) -> Self {
+        let mut out = self.clone();
+        for key in offerings {
+            let Ok(index) = self.types.binary_search_by(|t| t.name.cmp(&key.instance_type)) else { continue };
+            for (row, offering) in self.table.rows_of(index).zip(&self.types[index].offerings) {
+                if offering.key(&key.instance_type) == *key {
+                    out.available.set(row, false);
+                }
+            }
+        }
+        out
+    }
+
+    /// Whether an offering, by its place in the list of its type, can be bought now.
+    pub fn is_available(&self, instance_type: &str, offering: usize) -> bool {
+        let index = self.types.binary_search_by(|t| t.name.as_str().cmp(instance_type));
+        index.is_ok_and(|i| self.table.rows_of(i).nth(offering).is_some_and(|row| self.available.contains(row)))
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn available(&self) -> &FixedBitSet {
+        &self.available
+    }
+}
+
+impl InstanceType {
+    fn reservation_label(&self) -> Option<&str> {
+        let all = self.offerings.iter().map(|o| &o.requirements).chain([&self.requirements]);
+        all.flat_map(Requirements::iter).map(|(key, _)| key).find(|key| key.ends_with(RESERVATION_SUFFIX))
+    }
+
+    fn validate(&self) -> Result<(), CatalogError> {
+        let invalid = |field: &str, message: String| CatalogError::Invalid {
+            name: self.name.clone(),
+            field: field.to_owned(),
+            message,
+        };
+        if self.name.is_empty() {
+            return Err(invalid("name", "must not be empty".to_owned()));
+        }
+        if let Some(key) = self.requirements.contradiction() {
+            return Err(invalid("requirements", format!("nothing satisfies the requirement on {key}")));
+        }
+        for (name, quantity) in self.capacity.iter() {
+            if quantity.is_negative() {
+                return Err(invalid(&format!("capacity.{name}"), format!("{quantity} is below zero")));
+            }
+        }
+        for (i, offering) in self.offerings.iter().enumerate() {
+            if let Some(key) = offering.requirements.contradiction() {
+                let message = format!("nothing satisfies the requirement on {key}");
+                return Err(invalid(&format!("offerings[{i}].requirements"), message));
+            }
+            if offering.interruption.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
+                return Err(invalid(&format!("offerings[{i}].interruption"), "not from 0 to 1".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The catalog of each pool.
+///
+/// A pool that is not here has no catalog: nobody asked, or the provider could not say. That is not the same as an
+/// empty catalog.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogs(BTreeMap<String, Arc<Catalog>>);
+
+impl Catalogs {
+    /// No catalogs.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// One list of types for all pools, save that a type may name the pools that it is for.
+    ///
+    /// # Errors
+    /// As [`Catalog::new`].
+    pub fn shared<'p>(
+        types: Vec<InstanceType>,
+        pools: impl IntoIterator<Item = &'p NodePool>,
+    ) -> Result<Self, CatalogError> {
+        let all = Arc::new(Catalog::new(types)?);
+        let mut out = Self::new();
+        for pool in pools {
+            let is_for =
+                |t: &InstanceType| t.node_pools.as_ref().is_none_or(|names| names.iter().any(|n| n == pool.name()));
+            let catalog = if all.types().iter().all(is_for) {
+                all.clone()
+            } else {
+                Arc::new(Catalog::new(all.types().iter().filter(|t| is_for(t)).cloned().collect())?)
+            };
+            out.insert(pool.name(), catalog);
+        }
+        Ok(out)
+    }
+
+    /// Sets the catalog of a pool.
+    pub fn insert(&mut self, pool: impl Into<String>, catalog: Arc<Catalog>) {
+        self.0.insert(pool.into(), catalog);
+    }
+
+    /// The catalog of a pool.
+    pub fn get(&self, pool: &str) -> Option<&Arc<Catalog>> {
+        self.0.get(pool)
+    }
+
+    /// The same catalogs, in which these offerings cannot be bought now.
+    pub fn without(&self, offerings: &[OfferingKey]) -> Self {
+        let narrowed = |catalog: &Arc<Catalog>| {
+            if offerings.is_empty() { catalog.clone() } else { Arc::new(catalog.without(offerings)) }
+        };
+        Self(self.0.iter().map(|(pool, catalog)| (pool.clone(), narrowed(catalog))).collect())
+    }
+}

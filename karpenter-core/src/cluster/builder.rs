@@ -1,0 +1,365 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Place, Snapshot};
+use crate::{
+    api::{
+        DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, Pod, PodDisruptionBudget, Workload,
+    },
+    labels,
+};
+
+/// Collects the objects of a cluster, in any order.
+///
+/// ```
+/// use karpenter_core::{api::{NodePool, Pod}, Snapshot};
+///
+/// let snapshot = Snapshot::builder()
+///     .pool(NodePool::named("general"))
+///     .pods(Pod::named("web").cpu("500m").replicas(3))
+///     .build()?;
+/// assert_eq!(snapshot.pending()[0].to_string(), "default/web-0");
+/// # Ok::<(), karpenter_core::SnapshotError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotBuilder {
+    pools: Vec<NodePool>,
+    daemonsets: Vec<DaemonSet>,
+    pods: Vec<Pod>,
+    nodes: Vec<Node>,
+    claims: Vec<NodeClaim>,
+    budgets: Vec<PodDisruptionBudget>,
+    nominations: BTreeMap<ObjectKey, String>,
+    full_nodes: BTreeSet<String>,
+    error: Option<FieldError>,
+}
+
+/// Why objects are not a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// Two objects of a kind have one name.
+    #[error("{kind} {name}: metadata.name: there is another {kind} of this name")]
+    Duplicate {
+        /// The kind.
+        kind: &'static str,
+        /// The name, with the namespace where the kind has one.
+        name: String,
+    },
+    /// An object has no name.
+    #[error("{kind}: metadata.name: must not be empty")]
+    Unnamed {
+        /// The kind.
+        kind: &'static str,
+    },
+    /// An object that was written in code breaks a rule.
+    #[error(transparent)]
+    Invalid(#[from] FieldError),
+}
+
+impl SnapshotBuilder {
+    /// Adds a node pool.
+    pub fn pool(mut self, pool: NodePool) -> Self {
+        self.pools.push(pool);
+        self
+    }
+
+    /// Adds node pools.
+    pub fn pools(mut self, pools: impl IntoIterator<Item = NodePool>) -> Self {
+        self.pools.extend(pools);
+        self
+    }
+
+    /// Adds a daemonset.
+    pub fn daemonset(mut self, daemonset: DaemonSet) -> Self {
+        self.daemonsets.push(daemonset);
+        self
+    }
+
+    /// Adds pods: a [`Pod`], a list of them, or what [`Pod::named`] starts.
+    pub fn pods(mut self, pods: impl Into<Workload>) -> Self {
+        let Workload { pods, error } = pods.into();
+        self.pods.extend(pods);
+        self.error = self.error.or(error);
+        self
+    }
+
+    /// Adds a node.
+    pub fn node(mut self, node: Node) -> Self {
+        self.nodes.push(node);
+        self
+    }
+
+    /// Adds nodes.
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Node>) -> Self {
+        self.nodes.extend(nodes);
+        self
+    }
+
+    /// Adds a node claim.
+    pub fn claim(mut self, claim: NodeClaim) -> Self {
+        self.claims.push(claim);
+        self
+    }
+
+    /// Adds node claims.
+    pub fn claims(mut self, claims: impl IntoIterator<Item = NodeClaim>) -> Self {
+        self.claims.extend(claims);
+        self
+    }
+
+    /// Adds a pod disruption budget.
+    pub fn budget(mut self, budget: PodDisruptionBudget) -> Self {
+        self.budgets.push(budget);
+        self
+    }
+
+    /// Promises a pod the room of a node or claim: it counts as there, and is not planned again.
+    ///
+    /// A promise of a place that does not exist is void.
+    pub fn nominate(mut self, pod: ObjectKey, place: impl Into<String>) -> Self {
+        self.nominations.insert(pod, place.into());
+        self
+    }
+
+    /// Says that it is not known what runs on a node, so that nothing may be placed there.
+    pub fn full_node(mut self, name: impl Into<String>) -> Self {
+        self.full_nodes.insert(name.into());
+        self
+    }
+
+    /// Sorts everything into a snapshot.
+    ///
+    /// # Errors
+    /// Two objects of one kind and name, an object without a name, or a mistake in a pod that was written in code.
+    pub fn build(mut self) -> Result<Snapshot, SnapshotError> {
+        if let Some(error) = self.error.take() {
+            return Err(error.into());
+        }
+        sort_unique("NodePool", &mut self.pools, |p| &p.metadata)?;
+        sort_unique("DaemonSet", &mut self.daemonsets, |d| &d.metadata)?;
+        sort_unique("Node", &mut self.nodes, |n| &n.metadata)?;
+        sort_unique("NodeClaim", &mut self.claims, |c| &c.metadata)?;
+        let mut pods = BTreeMap::new();
+        for pod in std::mem::take(&mut self.pods) {
+            let key = pod.key();
+            if key.name.is_empty() {
+                return Err(SnapshotError::Unnamed { kind: "Pod" });
+            }
+            if let Some(pod) = pods.insert(key, pod) {
+                return Err(SnapshotError::Duplicate { kind: "Pod", name: pod.key().to_string() });
+            }
+        }
+        Ok(self.assemble(pods))
+    }
+
+    fn assemble(self, pods: BTreeMap<ObjectKey, Pod>) -> Snapshot {
+        let mut places = join(&self.nodes, &self.claims);
+        places.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut by_name = BTreeMap::new();
+        for (i, place) in places.iter().enumerate() {
+            by_name.insert(place.name.clone(), i);
+            by_name.extend(place.claim.clone().map(|claim| (claim, i)));
+        }
+        let launching: BTreeSet<&str> = self.claims.iter().map(NodeClaim::name).collect();
+        let mut running_daemons = vec![BTreeSet::new(); places.len()];
+        let mut pending = Vec::new();
+        for (key, pod) in &pods {
+            let bound = (!pod.spec.node_name.is_empty()).then_some(&pod.spec.node_name);
+            let Some(name) = bound.or_else(|| self.nominations.get(key)) else {
+                if is_provisionable(pod) {
+                    pending.push(key.clone());
+                }
+                continue;
+            };
+            match by_name.get(name) {
+                Some(&i) if places[i].is_deleting && must_move(pod, &self.budgets) => pending.push(key.clone()),
+                Some(&i) if !pod.is_finished() => {
+                    places[i].add_pod(pod);
+                    let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
+                    running_daemons[i].extend(owners.map(|o| o.uid.clone()));
+                }
+                Some(_) => {}
+                None if bound.is_none() && !launching.contains(name.as_str()) && is_provisionable(pod) => {
+                    pending.push(key.clone());
+                }
+                None => {}
+            }
+        }
+        for (place, running) in places.iter_mut().zip(&running_daemons) {
+            place.expect_daemons(&self.daemonsets, running);
+            if self.full_nodes.contains(&place.name) {
+                place.close();
+            }
+        }
+        let unlaunched = self.claims.iter().filter(|c| c.status.provider_id.is_empty()).cloned().collect();
+        Snapshot { pools: self.pools, daemonsets: self.daemonsets, pods, pending, places, unlaunched }
+    }
+}
+
+/// Nodes with their claims, and claims that have no node yet.
+///
+/// A claim without a provider id may become anything that it allows, so it is no place for further pods.
+fn join(nodes: &[Node], claims: &[NodeClaim]) -> Vec<Place> {
+    let launched = claims.iter().filter(|c| !c.status.provider_id.is_empty());
+    let mut by_id: BTreeMap<&str, &NodeClaim> = launched.map(|c| (c.status.provider_id.as_str(), c)).collect();
+    let mut places = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        places.push(Place::new(Some(node), by_id.remove(node.spec.provider_id.as_str())));
+    }
+    places.extend(by_id.into_values().map(|claim| Place::new(None, Some(claim))));
+    places
+}
+
+/// Whether a pod waits for a node and it is the engine's business to make one.
+fn is_provisionable(pod: &Pod) -> bool {
+    pod.is_unschedulable()
+        && pod.status.nominated_node_name.is_empty()
+        && !pod.is_daemon()
+        && !pod.is_mirror()
+        && !pod.is_finished()
+        && !pod.is_terminating()
+}
+
+/// Whether a pod on a node that is being deleted will need another place.
+fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget]) -> bool {
+    if pod.is_daemon() || pod.is_mirror() || pod.is_finished() {
+        return false;
+    }
+    if pod.is_terminating() {
+        // Only a StatefulSet waits for its pod to be gone before it makes the next one, of the same name.
+        return pod.metadata.is_owned_by("apps/v1", "StatefulSet");
+    }
+    if pod.metadata.annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|v| v == "true") {
+        return false;
+    }
+    let holds = |budget: &PodDisruptionBudget| {
+        let namespace = if budget.metadata.namespace.is_empty() { "default" } else { &budget.metadata.namespace };
+        let selects = budget.spec.selector.as_ref().is_some_and(|s| s.matches(&pod.metadata.labels));
+        budget.blocks_fully() && namespace == pod.namespace() && selects
+    };
+    !budgets.iter().any(holds)
+}
+
+fn sort_unique<T>(kind: &'static str, items: &mut [T], meta: fn(&T) -> &ObjectMeta) -> Result<(), SnapshotError> {
+    items.sort_by(|a, b| {
+        let (a, b) = (meta(a), meta(b));
+        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
+    });
+    if items.iter().any(|item| meta(item).name.is_empty()) {
+        return Err(SnapshotError::Unnamed { kind });
+    }
+    for pair in items.windows(2) {
+        let (a, b) = (meta(&pair[0]), meta(&pair[1]));
+        if (&a.namespace, &a.name) == (&b.namespace, &b.name) {
+            let name = if a.namespace.is_empty() { a.name.clone() } else { format!("{}/{}", a.namespace, a.name) };
+            return Err(SnapshotError::Duplicate { kind, name });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+        serde_json::from_str(json).expect(json)
+    }
+
+    fn bound(name: &str, more: &str) -> Pod {
+        read(&format!(
+            r#"{{"metadata":{{"name":"{name}"{more}}},"spec":{{"nodeName":"n","containers":[{{"resources":{{"requests":{{"cpu":"1"}}}}}}]}}}}"#
+        ))
+    }
+
+    fn node(more: &str) -> Node {
+        read(&format!(
+            r#"{{"metadata":{{"name":"n"{more}}},"spec":{{"providerID":"id"}},"status":{{"allocatable":{{"cpu":"8","pods":"10"}}}}}}"#
+        ))
+    }
+
+    #[test]
+    fn bound_pods_and_expected_daemons_take_room() {
+        let daemonset = |name: &str| {
+            read::<DaemonSet>(&format!(
+                r#"{{"metadata":{{"name":"{name}","uid":"{name}"}},"spec":{{"template":{{"spec":{{"containers":[{{"resources":{{"requests":{{"cpu":"100m"}}}}}}]}}}}}}}}"#
+            ))
+        };
+        let daemon = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"here","uid":"here"}]"#;
+        let snapshot = Snapshot::builder()
+            .node(node(""))
+            .daemonset(daemonset("here"))
+            .daemonset(daemonset("coming"))
+            .pods(vec![bound("a", ""), bound("d", daemon)])
+            .build()
+            .expect("valid");
+        assert_eq!(snapshot.places()[0].free.to_string(), "cpu 5900m, pods 7");
+        assert!(snapshot.pending().is_empty());
+    }
+
+    #[test]
+    fn pods_of_a_node_that_goes_move_unless_something_holds_them() {
+        let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+        let budget: PodDisruptionBudget = read(
+            r#"{"metadata":{"name":"b","namespace":"default"},"spec":{"maxUnavailable":"0%","selector":{"matchLabels":{"app":"held"}}}}"#,
+        );
+        let owner = r#""ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet"}]"#;
+        let snapshot = Snapshot::builder()
+            .node(node(gone))
+            .budget(budget)
+            .pods(vec![
+                bound("free", ""),
+                bound("held", r#","labels":{"app":"held"}"#),
+                bound("stays", r#","annotations":{"karpenter.sh/do-not-disrupt":"true"}"#),
+                bound("leaving", gone),
+                bound("set", &format!("{gone},{owner}")),
+            ])
+            .build()
+            .expect("valid");
+        let pending: Vec<_> = snapshot.pending().iter().map(|k| k.name.as_str()).collect();
+        assert_eq!(pending, ["free", "set"]);
+    }
+
+    #[test]
+    fn a_launched_claim_is_a_place_and_an_unlaunched_one_keeps_its_promises() {
+        let claim: NodeClaim = read(
+            r#"{"metadata":{"name":"c","labels":{"karpenter.sh/nodepool":"p"}},"spec":{"startupTaints":[{"key":"s","effect":"NoSchedule"}],"taints":[{"key":"s","effect":"NoSchedule"},{"key":"t","effect":"NoSchedule"}]},"status":{"providerID":"id","allocatable":{"cpu":"4","pods":"10"}}}"#,
+        );
+        let mut unlaunched = claim.clone();
+        unlaunched.metadata.name = "u".to_owned();
+        unlaunched.status = crate::api::NodeClaimStatus::default();
+        let snapshot = Snapshot::builder()
+            .claims([claim, unlaunched])
+            .pods(Pod::named("a").cpu("1"))
+            .pods(Pod::named("b").cpu("1"))
+            .pods(Pod::named("c").cpu("1"))
+            .nominate(ObjectKey::new("default", "a"), "c")
+            .nominate(ObjectKey::new("default", "b"), "u")
+            .nominate(ObjectKey::new("default", "c"), "nowhere")
+            .build()
+            .expect("valid");
+        let place = &snapshot.places()[0];
+        assert_eq!(
+            (place.name.as_str(), place.pool.as_deref(), place.free.to_string().as_str()),
+            ("c", Some("p"), "cpu 3, pods 9")
+        );
+        assert_eq!(place.taints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["t:NoSchedule"]);
+        assert_eq!(snapshot.places().len(), 1);
+        assert_eq!(snapshot.pending(), [ObjectKey::new("default", "c")]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let build = |builder: SnapshotBuilder| builder.build().map(|_| ()).map_err(|e| e.to_string());
+        let twice = Snapshot::builder().pods(Pod::named("a")).pods(Pod::named("a"));
+        assert_eq!(build(twice), Err("Pod default/a: metadata.name: there is another Pod of this name".to_owned()));
+        assert_eq!(
+            build(Snapshot::builder().pods(Pod::named("a").cpu("1x"))).map_err(|e| e[..60].to_owned()),
+            Err("Pod default/a: spec.containers[0].resources.requests.cpu: in".to_owned())
+        );
+        assert_eq!(
+            build(Snapshot::builder().pool(NodePool::named(""))),
+            Err("NodePool: metadata.name: must not be empty".to_owned())
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! What a cluster holds, as one immutable value.
+//!
+//! A [`Snapshot`] sorts a cluster's objects into what planning needs: the pods that want a place, and the [`Place`]s
+//! that exist. A place is a node, a claim whose node has not come yet, or both, as it will be when pods can bind to it.
+
+mod builder;
+mod place;
+mod requests;
+
+use std::collections::BTreeMap;
+
+pub use builder::{SnapshotBuilder, SnapshotError};
+pub use place::Place;
+pub use requests::{daemon_requests, pod_requests};
+
+use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod};
+
+/// A cluster at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pools: Vec<NodePool>,
+    daemonsets: Vec<DaemonSet>,
+    pods: BTreeMap<ObjectKey, Pod>,
+    pending: Vec<ObjectKey>,
+    places: Vec<Place>,
+    unlaunched: Vec<NodeClaim>,
+}
+
+impl Snapshot {
+    /// Starts an empty snapshot.
+    pub fn builder() -> SnapshotBuilder {
+        SnapshotBuilder::default()
+    }
+
+    /// The node pools in the order of their names.
+    pub fn pools(&self) -> &[NodePool] {
+        &self.pools
+    }
+
+    /// The node pool of this name.
+    pub fn pool(&self, name: &str) -> Option<&NodePool> {
+        self.pools.binary_search_by(|p| p.name().cmp(name)).ok().map(|i| &self.pools[i])
+    }
+
+    /// The daemonsets in the order of namespace and name.
+    pub fn daemonsets(&self) -> &[DaemonSet] {
+        &self.daemonsets
+    }
+
+    /// All pods, by namespace and name.
+    pub fn pods(&self) -> &BTreeMap<ObjectKey, Pod> {
+        &self.pods
+    }
+
+    /// The pods that want a place, by namespace and name: those that the kube-scheduler refused, and those on nodes
+    /// that are being deleted.
+    pub fn pending(&self) -> &[ObjectKey] {
+        &self.pending
+    }
+
+    /// The places that exist, in the order of their names.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The claims that are not machines yet, in the order of their names.
+    pub fn unlaunched(&self) -> &[NodeClaim] {
+        &self.unlaunched
+    }
+}

@@ -1,0 +1,139 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    NodeAlternatives, Quantity, ResourceList,
+    api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
+    cluster::{daemon_requests, pod_requests},
+    labels,
+};
+
+/// Taints that a new node carries until it is ready; somebody takes them away.
+const EPHEMERAL_TAINTS: [(&str, TaintEffect); 5] = [
+    ("node.kubernetes.io/not-ready", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/not-ready", TaintEffect::NoExecute),
+    ("node.kubernetes.io/unreachable", TaintEffect::NoSchedule),
+    ("node.cloudprovider.kubernetes.io/uninitialized", TaintEffect::NoSchedule),
+    ("karpenter.sh/unregistered", TaintEffect::NoExecute),
+];
+/// Taints whose keys begin so say which parts of a node are not ready yet.
+const READINESS_PREFIX: &str = "readiness.k8s.io/";
+/// The taint of a cordoned node.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// A node, or a claim whose node has not come yet, as it will be when pods can bind to it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Place {
+    /// The name of the node, or of the claim while it has none.
+    pub name: String,
+    /// The name of the claim; `None` for nodes that were not made by the engine.
+    pub claim: Option<String>,
+    /// The pool that it belongs to.
+    pub pool: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The taints that pods must tolerate.
+    pub taints: Vec<Taint>,
+    /// All that it has.
+    pub capacity: ResourceList,
+    /// What pods may have of it.
+    pub allocatable: ResourceList,
+    /// What is left of that beside the pods that are there or promised to it, and the daemons that will come.
+    pub free: ResourceList,
+    /// The pods that are there or promised to it.
+    pub pods: Vec<ObjectKey>,
+    /// Whether it is ready for pods, as opposed to on its way.
+    pub is_initialized: bool,
+    /// Whether it is on its way out.
+    pub is_deleting: bool,
+}
+
+impl Place {
+    pub(super) fn new(node: Option<&Node>, claim: Option<&NodeClaim>) -> Self {
+        let has_label = |key| node.is_some_and(|n| n.metadata.labels.get(key).is_some_and(|v| v == "true"));
+        let is_registered = node.is_some() && (claim.is_none() || has_label(labels::REGISTERED));
+        let is_initialized = node.is_some() && (claim.is_none() || has_label(labels::INITIALIZED));
+        let (name, deletion) = match (node, claim) {
+            (Some(node), claim) => (&node.metadata.name, claim.map_or(&node.metadata, |c| &c.metadata)),
+            (None, Some(claim)) => (&claim.metadata.name, &claim.metadata),
+            (None, None) => unreachable!("a place has a node or a claim"),
+        };
+        let mut labels = node.map(|n| n.metadata.labels.clone()).unwrap_or_default();
+        if let Some(claim) = claim.filter(|_| !is_registered) {
+            labels.extend(claim.metadata.labels.clone());
+        }
+        labels.entry(labels::HOSTNAME.to_owned()).or_insert_with(|| name.clone());
+        let mut place = Self {
+            name: name.clone(),
+            claim: claim.map(|c| c.metadata.name.clone()),
+            pool: labels.get(labels::NODE_POOL).cloned(),
+            labels,
+            taints: Vec::new(),
+            capacity: claim.map(|c| c.status.capacity.clone()).unwrap_or_default(),
+            allocatable: node.map(|n| n.status.allocatable.clone()).unwrap_or_default(),
+            free: ResourceList::new(),
+            pods: Vec::new(),
+            is_initialized,
+            is_deleting: deletion.deletion_timestamp.is_some(),
+        };
+        place.fill_resources(node, claim);
+        place.taints = place.effective_taints(node, claim, is_registered);
+        place.free = place.allocatable.clone();
+        place
+    }
+
+    /// A node reports what it has bit by bit; until it is initialized the claim's promise stands in for what is missing.
+    fn fill_resources(&mut self, node: Option<&Node>, claim: Option<&NodeClaim>) {
+        for (name, quantity) in node.map(|n| n.status.capacity.clone()).unwrap_or_default().iter() {
+            self.capacity.insert(name.clone(), quantity);
+        }
+        let promised = claim.filter(|_| !self.is_initialized).map(|c| &c.status.allocatable);
+        for (name, quantity) in promised.into_iter().flat_map(ResourceList::iter) {
+            if self.allocatable.get(name.as_str()).is_none_or(Quantity::is_zero) {
+                self.allocatable.insert(name.clone(), quantity);
+            }
+        }
+    }
+
+    fn effective_taints(&self, node: Option<&Node>, claim: Option<&NodeClaim>, is_registered: bool) -> Vec<Taint> {
+        let source = match (node, claim) {
+            (Some(node), _) if is_registered => &node.spec.taints,
+            (_, Some(claim)) => &claim.spec.taints,
+            (Some(node), None) => &node.spec.taints,
+            (None, None) => return Vec::new(),
+        };
+        let startup = claim.map_or(&[][..], |c| &c.spec.startup_taints);
+        let passes = |taint: &Taint| {
+            EPHEMERAL_TAINTS.contains(&(taint.key.as_str(), taint.effect))
+                || taint.key.starts_with(READINESS_PREFIX)
+                || startup.iter().any(|s| s.key == taint.key && s.effect == taint.effect)
+        };
+        let mut taints: Vec<_> = source.iter().filter(|t| self.is_initialized || !passes(t)).cloned().collect();
+        let cordoned = node.is_some_and(|n| n.spec.unschedulable);
+        if cordoned && !taints.iter().any(|t| t.key == UNSCHEDULABLE) {
+            taints.push(Taint::new(UNSCHEDULABLE, "", TaintEffect::NoSchedule));
+        }
+        taints
+    }
+
+    pub(super) fn add_pod(&mut self, pod: &Pod) {
+        self.free.subtract(&pod_requests(pod));
+        self.pods.push(pod.key());
+    }
+
+    /// Keeps room for the daemons that this place will run and does not run yet.
+    pub(super) fn expect_daemons(&mut self, daemonsets: &[DaemonSet], running: &BTreeSet<String>) {
+        for daemonset in daemonsets.iter().filter(|d| !running.contains(&d.metadata.uid)) {
+            let spec = &daemonset.spec.template.spec;
+            let fits = NodeAlternatives::of_pod(spec).admit_node(&self.name, &self.labels);
+            if fits && tolerates_all(&spec.tolerations, &self.taints, false).is_ok() {
+                self.free.subtract(&daemon_requests(spec));
+            }
+        }
+    }
+
+    /// Leaves no room, whatever the resource.
+    pub(super) fn close(&mut self) {
+        self.free = ResourceList::from_iter([("pods", Quantity::ZERO)]);
+    }
+}

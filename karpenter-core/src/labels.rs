@@ -1,0 +1,142 @@
+//! Label names that every Kubernetes cluster shares, the rules for label texts, and the table that gives keys and
+//! values small numbers.
+//!
+//! Labels that only one provider knows are not here: they come with its [`Catalog`](crate::Catalog).
+
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+
+use crate::FxBuild;
+
+/// The zone of a node.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// The region of a node.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// The name of a node's host, which no two nodes share.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The instance type of a node.
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// The processor architecture of a node.
+pub const ARCH: &str = "kubernetes.io/arch";
+/// The operating system of a node.
+pub const OS: &str = "kubernetes.io/os";
+/// The pool that a node belongs to.
+pub const NODE_POOL: &str = "karpenter.sh/nodepool";
+/// `spot`, `on-demand` or `reserved`.
+pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+/// `true` once a node has joined the cluster.
+pub const REGISTERED: &str = "karpenter.sh/registered";
+/// `true` once a node is ready for pods.
+pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// On a pod or node: leave it where it is.
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+
+/// The value of [`CAPACITY_TYPE`] for capacity at the list price.
+pub const ON_DEMAND: &str = "on-demand";
+/// The value of [`CAPACITY_TYPE`] for spare capacity that the cloud may take back.
+pub const SPOT: &str = "spot";
+/// The value of [`CAPACITY_TYPE`] for capacity that was paid for in advance.
+pub const RESERVED: &str = "reserved";
+
+/// The stable name of a key, for the beta names that old manifests still carry.
+pub fn normalized(key: &str) -> &str {
+    match key {
+        "failure-domain.beta.kubernetes.io/zone" => ZONE,
+        "failure-domain.beta.kubernetes.io/region" => REGION,
+        "beta.kubernetes.io/arch" => ARCH,
+        "beta.kubernetes.io/os" => OS,
+        "beta.kubernetes.io/instance-type" => INSTANCE_TYPE,
+        other => other,
+    }
+}
+
+/// Whether a key may not be set or asked for by a pool: the host name, and all of `karpenter.sh` but the capacity type.
+pub fn is_restricted(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    key == HOSTNAME || key != CAPACITY_TYPE && (domain == "karpenter.sh" || domain.ends_with(".karpenter.sh"))
+}
+
+/// Whether a text is a qualified name: an optional DNS subdomain and a slash, then at most 63 characters of name.
+pub fn is_qualified_name(text: &str) -> bool {
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    domain.is_none_or(is_subdomain) && !name.is_empty() && is_value(name)
+}
+
+/// Whether a text may be the value of a label: at most 63 characters, alphanumeric at both ends, or empty.
+pub fn is_value(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let ends = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63 && text.chars().all(inner) && ends(text.chars().next()) && ends(text.chars().next_back())
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+/// The number of an interned text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Symbol(pub(crate) u32);
+
+/// Texts numbered in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interner(IndexSet<Arc<str>, FxBuild>);
+
+impl Interner {
+    /// The number of a text, new if it was not seen before.
+    pub(crate) fn intern(&mut self, text: &str) -> Symbol {
+        let index = self.0.get_index_of(text).unwrap_or_else(|| self.0.insert_full(text.into()).0);
+        Symbol(u32::try_from(index).expect("fewer than 2^32 distinct labels"))
+    }
+
+    /// The number of a text that was seen before.
+    pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
+        self.0.get_index_of(text).and_then(|i| u32::try_from(i).ok()).map(Symbol)
+    }
+
+    /// All texts in the order of their numbers.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restricted_keys() {
+        for key in ["kubernetes.io/hostname", "karpenter.sh/nodepool", "sub.karpenter.sh/x"] {
+            assert!(is_restricted(key), "{key}");
+        }
+        for key in ["karpenter.sh/capacity-type", "foo-karpenter.sh/x", "node.kubernetes.io/x", "team"] {
+            assert!(!is_restricted(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn names_and_values() {
+        for name in ["a", "A-b_c.9", "example.com/a", &"a".repeat(63)] {
+            assert!(is_qualified_name(name), "{name}");
+        }
+        for name in ["", "/a", "a/", "-a", "a-", "Example.com/a", "a/b/c", "a b", &"a".repeat(64)] {
+            assert!(!is_qualified_name(name), "{name}");
+        }
+        assert!(is_value("") && is_value("a.b") && !is_value("a.") && !is_value("é"));
+    }
+
+    #[test]
+    fn a_text_keeps_its_number() {
+        let mut interner = Interner::default();
+        let (a, b) = (interner.intern("a"), interner.intern("b"));
+        assert_eq!((interner.intern("a"), interner.get("b"), interner.get("c")), (a, Some(b), None));
+        assert_eq!(interner.texts().map(|t| &**t).collect::<Vec<_>>(), ["a", "b"]);
+    }
+}

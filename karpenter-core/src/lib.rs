@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+
+pub mod api;
+pub mod catalog;
+pub mod cluster;
+pub mod driver;
+pub mod labels;
+pub mod provider;
+mod quantity;
+pub mod reason;
+mod requirements;
+mod resources;
+pub mod schedule;
+mod time;
+
+pub use catalog::{Catalog, CatalogError, Catalogs, InstanceType, Offering, OfferingKey, Overhead, Price};
+pub use cluster::{Snapshot, SnapshotBuilder, SnapshotError};
+pub use provider::CloudProvider;
+pub use quantity::{Quantity, QuantityError};
+pub use reason::Reason;
+pub use requirements::{NodeAlternatives, Requirement, Requirements};
+pub use resources::{ResourceList, ResourceName};
+pub use schedule::{Plan, PlannedClaim, Planner, PlannerOptions};
+pub use time::{Timestamp, TimestampError};
+
+/// Hashes quickly and alike in every run.
+pub(crate) type FxBuild = std::hash::BuildHasherDefault<rustc_hash::FxHasher>;

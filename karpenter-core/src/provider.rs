@@ -1,0 +1,247 @@
+//! The seam between the engine and a cloud.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    Catalog, ResourceList, Timestamp,
+    api::{ConditionStatus, NodeClaim, NodePool},
+    catalog::OfferingKey,
+};
+
+/// A cloud, or anything else that can turn a [`NodeClaim`] into a machine.
+///
+/// Implementations are shared between tasks and must be cheap to call often: cache what is slow to fetch. The
+/// conformance kit of `karpenter-fake` checks everything that these docs promise.
+///
+/// A claim says what is acceptable: its requirements list instance types, zones and capacity types. Which of those to
+/// buy is the provider's choice, normally the cheapest that can be had; every one of them is fit for the pods.
+#[async_trait]
+pub trait CloudProvider: Send + Sync {
+    /// A short name for logs and metrics.
+    fn name(&self) -> &str;
+
+    /// The instance types that nodes of `pool` may have, those that cannot be bought now included.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if the catalog cannot be known now. An empty catalog means that there are no types.
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError>;
+
+    /// Buys a machine for `claim`.
+    ///
+    /// Idempotent by `claim.metadata.uid`: a second call gives back the same machine.
+    ///
+    /// # Errors
+    /// [`CreateError`]; afterwards there is no machine for the claim, or the next call gives back the one there is.
+    async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError>;
+
+    /// Starts to terminate a machine.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if it is not known whether the machine will go. One that is gone already is
+    /// [`Deletion::Gone`], not an error.
+    async fn delete(&self, id: &ProviderId) -> Result<Deletion, ProviderError>;
+
+    /// The machine of this name, `None` once it is gone.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if it is not known whether there is such a machine.
+    async fn get(&self, id: &ProviderId) -> Result<Option<Instance>, ProviderError>;
+
+    /// All machines that were made for claims and are not gone.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if the list may be incomplete.
+    async fn list(&self) -> Result<Vec<Instance>, ProviderError>;
+
+    /// Why a machine is not what its claim's node class asks for any more, if so. Never, unless implemented.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if that cannot be known now.
+    async fn drift(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+        Ok(None)
+    }
+
+    /// Which node conditions mean that a machine must be replaced, and after how long. None, unless implemented.
+    fn repair_policies(&self) -> Vec<RepairPolicy> {
+        Vec::new()
+    }
+
+    /// What happened to machines since `cursor`. Nothing, unless implemented.
+    ///
+    /// # Errors
+    /// [`ProviderError`] if that cannot be known now; the same cursor is asked again.
+    async fn next_events(&self, cursor: EventCursor) -> Result<ProviderEvents, ProviderError> {
+        Ok(ProviderEvents { events: Vec::new(), cursor })
+    }
+}
+
+/// The provider's name for a machine, unique for all time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderId(String);
+
+impl ProviderId {
+    /// The name as it is written in `spec.providerID` of a node.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for ProviderId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A machine as it was bought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launched {
+    /// The machine.
+    pub instance: Instance,
+    /// All that it has.
+    pub capacity: ResourceList,
+    /// What pods will have of it.
+    pub allocatable: ResourceList,
+    /// The image that it was started from; empty if there is no such thing.
+    pub image_id: String,
+}
+
+/// A machine that was made for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// The provider's name for it.
+    pub id: ProviderId,
+    /// The uid of the claim that it was made for.
+    pub claim_uid: String,
+    /// The labels that its node has: at least instance type, zone and capacity type, where the catalog names them.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// Whether it is on its way out.
+    pub is_terminating: bool,
+}
+
+impl Launched {
+    /// Writes what was bought into the claim: labels, which keep values that the claim already has, and status.
+    pub fn hydrate(&self, claim: &mut NodeClaim) {
+        for (key, value) in &self.instance.labels {
+            claim.metadata.labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        claim.status.provider_id = self.instance.id.as_str().to_owned();
+        claim.status.image_id.clone_from(&self.image_id);
+        claim.status.capacity = self.capacity.clone();
+        claim.status.allocatable = self.allocatable.clone();
+    }
+}
+
+/// How far a deletion got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The machine is on its way out; ask again.
+    Started,
+    /// There is no such machine any more.
+    Gone,
+}
+
+/// When to give up on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairPolicy {
+    /// The type of the node's condition.
+    pub condition: String,
+    /// The status that means trouble.
+    pub status: ConditionStatus,
+    /// For how long that is tolerated.
+    pub toleration: Duration,
+}
+
+/// How far a stream of events was read; starts at its default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventCursor(pub u64);
+
+/// What happened, and where to read on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderEvents {
+    /// The events in their order.
+    pub events: Vec<ProviderEvent>,
+    /// The cursor for the next call.
+    pub cursor: EventCursor,
+}
+
+/// Something that happened to a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProviderEvent {
+    /// The cloud takes the machine back.
+    Interruption {
+        /// The machine.
+        id: ProviderId,
+        /// When.
+        at: Timestamp,
+    },
+    /// The machine is gone.
+    Terminated {
+        /// The machine.
+        id: ProviderId,
+    },
+}
+
+/// Why a machine was not bought. Each kind has a reaction of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// None of these offerings has capacity now; they are avoided for a while and the pods planned anew.
+    #[error("no capacity for {}", offerings.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    InsufficientCapacity {
+        /// The offerings that were tried in vain.
+        offerings: Vec<OfferingKey>,
+    },
+    /// The node class of the claim cannot be used; no claim of its pools is created until it can.
+    #[error("node class {class} is not ready: {message}")]
+    NodeClassNotReady {
+        /// The name of the node class.
+        class: String,
+        /// Why.
+        message: String,
+    },
+    /// No offering of the catalog meets the requirements of the claim; trying again is no use.
+    #[error("no offering meets the requirements: {message}")]
+    NothingCompatible {
+        /// Which requirement nothing meets.
+        message: String,
+    },
+    /// Anything else; the call may be repeated.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+}
+
+/// A call to the provider that failed for reasons outside the engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{provider}: {operation}: {message}")]
+pub struct ProviderError {
+    /// The provider's name.
+    pub provider: String,
+    /// The call, such as `create`.
+    pub operation: &'static str,
+    /// How it failed.
+    pub kind: ProviderErrorKind,
+    /// What the provider said.
+    pub message: String,
+}
+
+/// How a call to the provider failed, as far as the engine's reaction goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProviderErrorKind {
+    /// Too many calls; later ones will do.
+    Throttled,
+    /// The credentials do not allow it; people must act.
+    Unauthorized,
+    /// The cloud did not answer, or not in time.
+    Unavailable,
+    /// Anything else.
+    Other,
+}

@@ -1,0 +1,150 @@
+//! Why not: reasons as values, with the operands that they were made from.
+
+use std::fmt;
+
+use crate::{
+    Quantity, Requirement, ResourceName,
+    api::{FieldError, Taint},
+};
+
+/// Why a pod has no place in a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The pod breaks a rule of the Kubernetes API.
+    Invalid(FieldError),
+    /// The pod, or one that it must respect, uses something that the engine does not handle.
+    Unsupported {
+        /// The path of the field, or what it is about.
+        field: String,
+    },
+    /// There is no node pool at all.
+    NoNodePools,
+    /// No pool and no node can take it.
+    NoPlace {
+        /// Why not, for each pool in the order of weight.
+        pools: Vec<PoolObstacle>,
+        /// How many nodes there are, none of which has room for it.
+        node_count: usize,
+    },
+}
+
+/// Why a pool can make no node for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolObstacle {
+    /// The name of the pool.
+    pub pool: String,
+    /// What is in the way.
+    pub obstacle: Obstacle,
+}
+
+/// What is in the way of a node for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// No node may be made of the pool now.
+    NotReady {
+        /// Why.
+        message: String,
+    },
+    /// The pool asks for something that the engine does not handle.
+    Unsupported {
+        /// The path of the field.
+        field: String,
+    },
+    /// The pod does not tolerate a taint of the pool.
+    Taint(Taint),
+    /// No instance type of the pool meets the pool's own requirements.
+    NoInstanceTypes,
+    /// The pod asks for a label that the pool's nodes cannot have.
+    Label {
+        /// The key of the label.
+        key: String,
+        /// What the pod accepts.
+        wanted: Requirement,
+        /// What the pool's nodes can have.
+        offered: Vec<Requirement>,
+    },
+    /// Types meet the requirements one by one, but none meets them together and can be bought now.
+    Combination,
+    /// The best type has less than the pod and the daemons need.
+    TooSmall {
+        /// The resource of which the best type has least.
+        resource: ResourceName,
+        /// What the pod requests.
+        requested: Quantity,
+        /// What the type with the most of it leaves to pods beside the daemons.
+        available: Quantity,
+    },
+    /// Types are big enough in each resource, but none in all at once.
+    NoSuchShape,
+    /// The limits of the pool leave room for no type that is big enough.
+    Limit {
+        /// The limited resource.
+        resource: ResourceName,
+        /// The limit.
+        limit: Quantity,
+        /// What its nodes have of it already.
+        used: Quantity,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(error) => write!(f, "invalid: {error}"),
+            Self::Unsupported { field } => write!(f, "unsupported: {field}"),
+            Self::NoNodePools => f.write_str("there is no node pool"),
+            Self::NoPlace { pools, node_count } => {
+                for (i, pool) in pools.iter().enumerate() {
+                    write!(f, "{}pool {}: {}", if i > 0 { "; " } else { "" }, pool.pool, pool.obstacle)?;
+                }
+                match node_count {
+                    0 => Ok(()),
+                    1 => f.write_str("; the one node there is cannot take it either"),
+                    n => write!(f, "; none of the {n} nodes can take it either"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotReady { message } => write!(f, "not ready: {message}"),
+            Self::Unsupported { field } => write!(f, "unsupported: {field}"),
+            Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
+            Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
+            Self::Label { key, wanted, offered } => {
+                write!(f, "label {key} must be {wanted}, but nodes ")?;
+                write_offered(f, offered)
+            }
+            Self::Combination => f.write_str("no available offering meets all requirements at once"),
+            Self::TooSmall { resource, requested, available } => {
+                write!(f, "{resource}: {requested} requested, {available} at most beside the daemons")
+            }
+            Self::NoSuchShape => f.write_str("no instance type is big enough in every resource at once"),
+            Self::Limit { resource, limit, used } => {
+                write!(f, "limit of {resource}: {used} of {limit} used, the rest is too small for any type that fits")
+            }
+        }
+    }
+}
+
+fn write_offered(f: &mut fmt::Formatter<'_>, offered: &[Requirement]) -> fmt::Result {
+    const SHOWN: usize = 5;
+    if offered.iter().all(|r| *r == Requirement::ABSENT) {
+        return f.write_str("do not have it");
+    }
+    f.write_str("have ")?;
+    for (i, requirement) in offered.iter().take(SHOWN).enumerate() {
+        let comma = if i > 0 { ", " } else { "" };
+        match requirement.value_count() {
+            Some(0) => write!(f, "{comma}none")?,
+            Some(_) => write!(f, "{comma}{}", requirement.values().collect::<Vec<_>>().join("/"))?,
+            None => write!(f, "{comma}{requirement}")?,
+        }
+    }
+    if offered.len() > SHOWN { write!(f, " and {} others", offered.len() - SHOWN) } else { Ok(()) }
+}

@@ -1,0 +1,70 @@
+use std::collections::BTreeMap;
+
+use super::{Requirement, Requirements};
+use crate::api::PodSpec;
+
+/// The key under which a requirement on the name of a node is kept. A colon cannot occur in the key of a label.
+const NODE_NAME_FIELD: &str = "field:metadata.name";
+
+/// What a pod's node must be like: one of several sets of requirements.
+///
+/// The node selector and one term of the required node affinity must hold together; the terms are alternatives.
+///
+/// ```
+/// use karpenter_core::{api::Pod, NodeAlternatives};
+///
+/// let pods = Pod::named("p").node_selector("arch", "arm64").node_label_in("zone", ["a"]).node_label_in("zone", ["b"]);
+/// let pod = karpenter_core::api::Workload::from(pods).into_pods().unwrap().remove(0);
+/// let wanted = NodeAlternatives::of_pod(&pod.spec);
+/// assert_eq!(wanted.alternatives()[1].to_string(), "arch In [arm64], zone In [b]");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeAlternatives(Vec<Requirements>);
+
+impl NodeAlternatives {
+    /// Reads the node selector and the required node affinity. Preferences are not looked at.
+    pub fn of_pod(spec: &PodSpec) -> Self {
+        let selector = Requirements::of_labels(&spec.node_selector);
+        let Some(required) = &spec.affinity.node_affinity.required else { return Self(vec![selector]) };
+        let mut alternatives: Vec<Requirements> = Vec::new();
+        for term in &required.node_selector_terms {
+            // A term without expressions matches no node.
+            if term.match_expressions.is_empty() && term.match_fields.is_empty() {
+                continue;
+            }
+            let mut all = selector.clone();
+            all.add_all(&term.match_expressions.iter().collect());
+            for field in &term.match_fields {
+                all.add(NODE_NAME_FIELD, Requirement::from(field));
+            }
+            if all.contradiction().is_none() && !alternatives.contains(&all) {
+                alternatives.push(all);
+            }
+        }
+        Self(alternatives)
+    }
+
+    /// The alternatives in the order in which the pod names them; none means that no node will do.
+    pub fn alternatives(&self) -> &[Requirements] {
+        &self.0
+    }
+
+    /// Whether a node of this name with these labels will do.
+    pub fn admit_node(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let value = |key: &str| if key == NODE_NAME_FIELD { Some(name) } else { labels.get(key).map(String::as_str) };
+        self.0.iter().any(|all| all.iter().all(|(key, requirement)| requirement.admits(value(key))))
+    }
+}
+
+/// Whether `key` is a property that no two nodes share, such as the host name, and a new node can have any value of it.
+pub(crate) fn is_unique_to_node(key: &str) -> bool {
+    key == NODE_NAME_FIELD || key == crate::labels::HOSTNAME
+}
+
+impl Requirement {
+    /// Whether a value that nobody has named yet is acceptable.
+    pub(crate) fn admits_fresh_value(&self) -> bool {
+        // No label can hold this character, so nothing names this value.
+        self.admits(Some("\u{0}"))
+    }
+}

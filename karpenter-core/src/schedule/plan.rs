@@ -1,0 +1,197 @@
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::{
+    Price, Reason, Requirement, Requirements, ResourceList,
+    api::{NodeClaim, NodePool, ObjectKey, ObjectMeta, OwnerReference},
+    labels,
+    reason::Obstacle,
+};
+
+/// What should be done for the pods of a snapshot: nodes to make, room to use, and pods for which there is neither.
+///
+/// Every pending pod is in exactly one of the three.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "a plan does nothing by itself"]
+#[non_exhaustive]
+pub struct Plan {
+    pub(super) claims: Vec<PlannedClaim>,
+    pub(super) existing: BTreeMap<String, Vec<ObjectKey>>,
+    pub(super) unplaced: BTreeMap<ObjectKey, Reason>,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) is_complete: bool,
+}
+
+/// A node to make.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PlannedClaim {
+    /// The pool that it is made from.
+    pub node_pool: String,
+    /// The pods that it is made for, by namespace and name.
+    pub pods: Vec<ObjectKey>,
+    /// The instance types that will do, cheapest first; any of them may be bought.
+    pub instance_types: Arc<[String]>,
+    /// What the cheapest of them costs.
+    pub cheapest_price: Price,
+    /// What its pods and daemons need.
+    pub requests: ResourceList,
+    /// What its labels must be like: the pool's requirements, narrowed as far as its pods need.
+    pub requirements: Requirements,
+}
+
+/// Something about the input that bears on the plan and that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// No node was planned in a pool.
+    PoolSkipped {
+        /// The name of the pool.
+        pool: String,
+        /// Why.
+        obstacle: Obstacle,
+    },
+    /// Offerings were left out, because the engine does not handle capacity reservations.
+    ReservationsIgnored {
+        /// The name of the pool.
+        pool: String,
+        /// How many offerings.
+        count: usize,
+    },
+}
+
+/// Where a pod is in a plan.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Answer<'p> {
+    /// On a node to make.
+    NewClaim(&'p PlannedClaim),
+    /// In room that there is.
+    Existing {
+        /// The name of the node, or of the claim while it has none.
+        place: &'p str,
+    },
+    /// Nowhere.
+    Unplaced(&'p Reason),
+    /// The plan is not about this pod.
+    NotPending,
+}
+
+impl Plan {
+    /// The nodes to make.
+    pub fn claims(&self) -> &[PlannedClaim] {
+        &self.claims
+    }
+
+    /// The pods that go into room that there is, by the name of the node, or of the claim while it has none.
+    pub fn existing(&self) -> &BTreeMap<String, Vec<ObjectKey>> {
+        &self.existing
+    }
+
+    /// The pods that have no place, and why.
+    pub fn unplaced(&self) -> &BTreeMap<ObjectKey, Reason> {
+        &self.unplaced
+    }
+
+    /// What somebody should look at.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Whether planning went to its end, as opposed to being stopped.
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// What the new nodes cost together, each bought as cheaply as it can be.
+    pub fn hourly_cost(&self) -> Price {
+        self.claims.iter().map(|c| c.cheapest_price).sum()
+    }
+
+    /// Where the pod `namespace/name` is in this plan; `namespace/` may be left out for `default`.
+    pub fn why(&self, pod: &str) -> Answer<'_> {
+        let Ok(key) = pod.parse::<ObjectKey>();
+        if let Some(reason) = self.unplaced.get(&key) {
+            return Answer::Unplaced(reason);
+        }
+        if let Some(claim) = self.claims.iter().find(|c| c.pods.binary_search(&key).is_ok()) {
+            return Answer::NewClaim(claim);
+        }
+        let place = self.existing.iter().find(|(_, pods)| pods.binary_search(&key).is_ok());
+        place.map_or(Answer::NotPending, |(place, _)| Answer::Existing { place })
+    }
+}
+
+impl PlannedClaim {
+    /// The claim to create for this node. `pool` is the pool that it names; `name` and `uid` must be new.
+    pub fn to_node_claim(&self, pool: &NodePool, name: impl Into<String>, uid: impl Into<String>) -> NodeClaim {
+        let template = &pool.spec.template;
+        let class = &template.spec.node_class_ref;
+        let mut claim = NodeClaim::named(name);
+        claim.metadata = ObjectMeta {
+            uid: uid.into(),
+            labels: template.metadata.labels.clone(),
+            annotations: template.metadata.annotations.clone(),
+            owner_references: vec![OwnerReference {
+                api_version: pool.api_version.clone(),
+                kind: pool.kind.clone(),
+                name: pool.metadata.name.clone(),
+                uid: pool.metadata.uid.clone(),
+                controller: None,
+                block_owner_deletion: Some(true),
+            }],
+            ..claim.metadata
+        };
+        claim.metadata.labels.insert(labels::NODE_POOL.to_owned(), self.node_pool.clone());
+        claim.metadata.labels.insert(class.label_key(), class.name.clone());
+        let mut requirements = self.requirements.clone();
+        let types = self.instance_types.iter().map(String::as_str);
+        requirements.add(labels::INSTANCE_TYPE, Requirement::one_of(types));
+        claim.spec.requirements = requirements.to_expressions();
+        claim.spec.resources.requests = self.requests.clone();
+        claim.spec.node_class_ref = class.clone();
+        claim.spec.taints.clone_from(&template.spec.taints);
+        claim.spec.startup_taints.clone_from(&template.spec.startup_taints);
+        claim.spec.expire_after = template.spec.expire_after.clone();
+        claim.spec.termination_grace_period.clone_from(&template.spec.termination_grace_period);
+        claim
+    }
+}
+
+impl fmt::Display for PlannedClaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.instance_types.first().map_or("nothing", String::as_str);
+        let others = self.instance_types.len().saturating_sub(1);
+        write!(
+            f,
+            "{first} (or {others} others) of pool {} at {} for {} pods",
+            self.node_pool,
+            self.cheapest_price,
+            self.pods.len()
+        )
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PoolSkipped { pool, obstacle } => write!(f, "NodePool {pool}: left out: {obstacle}"),
+            Self::ReservationsIgnored { pool, count } => {
+                write!(
+                    f,
+                    "NodePool {pool}: {count} reserved offerings left out: capacity reservations are not supported"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewClaim(claim) => write!(f, "on a new node: {claim}"),
+            Self::Existing { place } => write!(f, "on {place}, which has room"),
+            Self::Unplaced(reason) => write!(f, "without a place: {reason}"),
+            Self::NotPending => f.write_str("not a pending pod"),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+pub use async_trait::async_trait;
+pub use karpenter_core::*;
+/// The cloud and the cluster in memory, the checker of plans and the conformance kit for providers.
+#[cfg(feature = "fake")]
+pub use karpenter_fake as fake;
