@@ -1,0 +1,91 @@
+"""Plans problems with the built command line and lets the independent judge check the plans.
+
+    problems.py real      real pods against a real catalog: judged, and timed
+    problems.py random    a handful of random problems: judged
+
+The environment says where things are: SHARED (with problems/), SCRATCH (for files), CARGO_TARGET_DIR (with the binary).
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+PROBLEMS = os.path.join(os.environ["SHARED"], "problems")
+SCRATCH = os.environ["SCRATCH"]
+ENGINE = os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "release", "karpenter")
+SEEDS = range(12)
+PODS_OF_A_RANDOM_PROBLEM = 200
+REPEATS = 3
+# Planning the 8,152 pods of the trace takes well under a second; CI machines are slow and shared.
+MAX_REAL_SOLVE_SECONDS = 10.0
+
+
+def run(*command, **options):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, check=True, text=True, **options)
+
+
+def plan(base, repeats):
+    """Plans BASE.cluster.json with BASE.catalog.json and gives back the plan and the wall time."""
+    started = time.monotonic()
+    files = ["--cluster", f"{base}.cluster.json", "--catalog", f"{base}.catalog.json"]
+    printed = run(ENGINE, "plan", *files, "-o", "json", "--repeat", str(repeats), stdout=subprocess.PIPE).stdout
+    seconds = time.monotonic() - started
+    with open(f"{base}.out.json", "w") as out:
+        out.write(printed)
+    return json.loads(printed), seconds
+
+
+def judge(base):
+    """The last line of the judge, who exits with a failure if there is a violation."""
+    files = [f"{base}.{part}.json" for part in ("cluster", "catalog", "out")]
+    verdict = subprocess.run(
+        [sys.executable, os.path.join(PROBLEMS, "judge.py"), *files],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+    )
+    print(verdict.stdout, end="")
+    return verdict.returncode == 0
+
+
+def placed(decision):
+    new = sum(len(claim["pods"]) for claim in decision["newNodeClaims"])
+    return new + sum(len(pods) for pods in decision["existingNodes"].values())
+
+
+def check(base, repeats=1):
+    """Plans and judges one problem; gives back whether all is well, the plan and the wall time."""
+    decision, seconds = plan(base, repeats)
+    print(f"{os.path.basename(base)}: {decision['pods']} pods, {placed(decision)} placed, {len(decision['errors'])} not,"
+          f" {len(decision['newNodeClaims'])} nodes at ${decision['hourlyCost']:.2f}/h")
+    every_pod_once = placed(decision) + len(decision["errors"]) == decision["pods"]
+    if not every_pod_once:
+        print("the pods placed and those not placed are not all pods")
+    return judge(base) and every_pod_once, decision, seconds
+
+
+def real():
+    base = os.path.join(SCRATCH, "openb")
+    run(sys.executable, os.path.join(PROBLEMS, "real.py"), "openb", base)
+    well, decision, seconds = check(base, REPEATS)
+    solve = min(decision["solveSeconds"])
+    print(f"setup {decision['setupSeconds']:.3f} s, solve {solve:.3f} s at best of {REPEATS}, {seconds:.2f} s in all")
+    if placed(decision) == 0:
+        sys.exit("no pod was placed")
+    if solve > MAX_REAL_SOLVE_SECONDS:
+        sys.exit(f"the search took more than {MAX_REAL_SOLVE_SECONDS} s")
+    return well
+
+
+def random_problems():
+    well = 0
+    for seed in SEEDS:
+        base = os.path.join(SCRATCH, f"seed-{seed}")
+        pods = ["--pods", str(PODS_OF_A_RANDOM_PROBLEM)]
+        run(sys.executable, os.path.join(PROBLEMS, "problems.py"), str(seed), base, *pods, stdout=subprocess.DEVNULL)
+        well += check(base)[0]
+    print(f"{well} of {len(SEEDS)} random problems without a violation")
+    return well == len(SEEDS)
+
+
+if __name__ == "__main__":
+    sys.exit(not {"real": real, "random": random_problems}[sys.argv[1]]())
