@@ -2,6 +2,8 @@
 //!
 //!     cargo run --example embed
 
+#![expect(clippy::print_stdout, reason = "an example prints what it found")]
+
 use std::error::Error;
 
 use karpenter::{

@@ -69,6 +69,7 @@ pub enum Outcome {
 
 /// A claim to create, and the pods that it was planned for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Launch {
     /// The claim.
     pub claim: NodeClaim,
@@ -78,6 +79,7 @@ pub struct Launch {
 
 /// The catalogs of all pools, and the pools whose catalog could not be had.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CatalogReport {
     /// What can be bought, without the offerings that are avoided.
     pub catalogs: Catalogs,
