@@ -308,6 +308,12 @@ fn every_reason_names_what_is_in_the_way() {
             Pod::named("p").cpu("1"),
             "pool general: no instance type meets the requirements of the pool",
         ),
+        (
+            pool(),
+            Pod::named("p").cpu("1").node_selector("kubernetes.io/zone", "a"),
+            "pool general: label kubernetes.io/zone must be In [a], but nodes do not have it \
+             (they have topology.kubernetes.io/zone)",
+        ),
         (unready, Pod::named("p").cpu("1"), "pool general: not ready: its condition NodeClassReady is False: NotFound"),
         (invalid, Pod::named("p").cpu("1"), "pool general: not ready: spec.weight: 1000 is not from 1 to 100"),
         (
