@@ -77,9 +77,10 @@ fn plan_once(cluster: &Cluster, types: &[InstanceType], catalog_file: &str) -> R
     let catalogs = Catalogs::shared(types, snapshot.pools())
         .map_err(|source| Error::Catalog { file: catalog_file.to_owned(), source })?;
     let planner = Planner::default();
+    let problem = planner.prepare(&snapshot, &catalogs);
     let setup_time = start.elapsed();
     let start = Instant::now();
-    let plan = planner.plan(&snapshot, &catalogs);
+    let plan = problem.solve();
     let solve_times = vec![start.elapsed()];
     Ok(Outcome {
         pod_count: snapshot.pending().len() + cluster.bad_pods.len(),

@@ -2,7 +2,7 @@ use karpenter_core::{Catalog, InstanceType, api::FieldError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{documents::for_each_document, message_of, parse};
+use super::{documents::for_each_document, message_of, named, parse};
 use crate::Error;
 
 /// Reads a list of instance types, in the format of this project or of the kwok provider's `instance_types.json`.
@@ -20,7 +20,7 @@ pub fn catalog(text: &str, file: &str) -> Result<Vec<InstanceType>, Error> {
         let entries: Vec<&RawValue> = serde_json::from_str(document.get())
             .map_err(|error| wrong(FieldError::new("document 1", message_of(&error))))?;
         for (index, entry) in entries.into_iter().enumerate() {
-            let parsed = parse(entry).map_err(|error| wrong(error.of(name_of(entry, index))))?;
+            let parsed = parse(entry).map_err(|error| wrong(named(error, name_of(entry, index))))?;
             types.push(parsed);
         }
         Ok(())

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_saphyr::{Budget, budget, options};
 
-use super::message_of;
+use super::{message_of, named};
 use crate::Error;
 
 /// How deep lists may lie in lists. `kubectl` prints one level; each level costs another pass over the text.
@@ -186,7 +186,7 @@ impl Walk<'_, '_> {
     }
 
     fn wrong(&self, position: &Position<'_>, error: FieldError) -> Error {
-        Error::Object { file: self.file.to_owned(), error: error.of(position.to_string()) }
+        Error::Object { file: self.file.to_owned(), error: named(error, position.to_string()) }
     }
 }
 

@@ -46,6 +46,11 @@ fn parse<T: DeserializeOwned>(raw: &RawValue) -> Result<T, FieldError> {
     })
 }
 
+/// The error with the object named, which may itself be what is wrong.
+fn named(error: FieldError, object: impl Into<String>) -> FieldError {
+    if error.field == "." { FieldError::new(object, error.message) } else { error.of(object) }
+}
+
 /// What is wrong, without the line and column, which count from the start of the object and not of the file.
 fn message_of(error: &serde_json::Error) -> String {
     let text = error.to_string();

@@ -37,7 +37,8 @@ fn summary(outcome: &Outcome) -> String {
     let new = pods_on(&mut plan.claims().iter().map(|c| c.pods.len()));
     let existing = pods_on(&mut plan.existing().values().map(Vec::len));
     let left = outcome.errors.len();
-    let mut out = format!("{} want a place: ", count(outcome.pod_count, "pod"));
+    let verb = if outcome.pod_count == 1 { "wants" } else { "want" };
+    let mut out = format!("{} {verb} a place: ", count(outcome.pod_count, "pod"));
     let _ = writeln!(out, "{new} on new nodes, {existing} on nodes that exist, {left} left over.");
     if plan.claims().is_empty() {
         out.push_str("No new nodes.\n");
@@ -161,7 +162,7 @@ fn existing_nodes(outcome: &Outcome) -> String {
     let mut out = format!("Nodes that exist and take pods\n{}\n", table.trim_fmt());
     if let Some(others) = nodes.get(MAX_NODES..).filter(|others| !others.is_empty()) {
         let pods = others.iter().map(|(_, pods)| pods.len()).sum();
-        let _ = writeln!(out, "and {} more with {}", count(others.len(), "node"), count(pods, "pod"));
+        let _ = writeln!(out, " and {} with {}", count(others.len(), "more node"), count(pods, "pod"));
     }
     out
 }
@@ -180,7 +181,8 @@ fn left_over(outcome: &Outcome) -> String {
     let mut out = "Left over\n".to_owned();
     for (reason, pods) in groups {
         let names = first_names(pods.iter().map(|&name| name.to_owned()));
-        let _ = writeln!(out, " {}: {}\n   {names}", count(pods.len(), "pod"), one_line(reason));
+        out.push_str(&folded(&format!("{}: {reason}", count(pods.len(), "pod")), " "));
+        out.push_str(&folded(&names, "   "));
     }
     out
 }
@@ -191,9 +193,25 @@ fn warnings(outcome: &Outcome) -> String {
     }
     let mut out = "Warnings\n".to_owned();
     for warning in &outcome.warnings {
-        let _ = writeln!(out, " {}", one_line(warning));
+        out.push_str(&folded(warning, " "));
     }
     out
+}
+
+/// A text in lines that start with `indent`; all but the first are indented further. Words are not broken.
+fn folded(text: &str, indent: &str) -> String {
+    let (mut out, mut line) = (String::new(), indent.to_owned());
+    let mut is_fresh = true;
+    for word in one_line(text).split_whitespace() {
+        if !is_fresh && line.chars().count() + 1 + word.chars().count() > usize::from(WIDTH) {
+            let _ = writeln!(out, "{line}");
+            line = format!("{indent}    ");
+            is_fresh = true;
+        }
+        let _ = write!(line, "{}{word}", if is_fresh { "" } else { " " });
+        is_fresh = false;
+    }
+    out + &line + "\n"
 }
 
 /// The first few names, and how many there are beside them.
