@@ -3,6 +3,8 @@
 //! The vocabulary is small on purpose: few keys and values, so that requirements meet and clash, and few machine sizes,
 //! so that pods sometimes fit and sometimes do not.
 
+#![expect(clippy::missing_panics_doc, reason = "what the strategies expect of their own inputs always holds")]
+
 use std::collections::BTreeMap;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -172,7 +174,7 @@ pub fn instance_type() -> impl Strategy<Value = InstanceType> {
             name: "type".to_owned(),
             capacity: ResourceList::from_iter([
                 ("cpu", Quantity::from_units(cpu)),
-                ("memory", Quantity::from_bytes(cpu * ratio << 30)),
+                ("memory", Quantity::from_bytes((cpu * ratio) << 30)),
                 ("pods", Quantity::from_units(4 + cpu)),
             ]),
             ..InstanceType::default()

@@ -113,7 +113,7 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate 
         let share = dominant_share(&c.requests, room);
         fits(&c.requests, room).then_some(Guest { class, alternative, tolerance: *tolerance, share })
     };
-    let guests = problem.classes.classes.iter().enumerate().filter_map(guest).collect();
+    let guests = problem.classes.list.iter().enumerate().filter_map(guest).collect();
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
     Candidate { pool: pool_index, row, price, guests }
 }

@@ -60,9 +60,16 @@ impl<'p, 'a> ClaimMaker<'p, 'a> {
             instance_types: types.iter().map(name).collect::<Arc<[String]>>(),
             cheapest_price: types.first().map_or(Price::ZERO, |(price, _)| *price),
             requests,
+            labels: settle(pool, &requirements),
             requirements,
         }
     }
+}
+
+/// Values for the labels that no offering names, so that the claim must.
+fn settle(pool: &Pool<'_>, requirements: &Requirements) -> BTreeMap<String, String> {
+    let open = requirements.iter().filter(|(key, r)| !pool.table().is_well_known(key) && !r.admits_absence());
+    open.filter_map(|(key, r)| Some((key.to_owned(), r.any_value()?.to_string()))).collect()
 }
 
 /// The place of a row's offering in the list of its type.

@@ -43,7 +43,7 @@ impl Constraint {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     pub(super) axes: Axes,
-    pub(super) classes: Vec<Class>,
+    pub(super) list: Vec<Class>,
     pub(super) constraints: Vec<Constraint>,
     pub(super) refused: BTreeMap<ObjectKey, Reason>,
 }
@@ -105,7 +105,7 @@ impl Classes {
         let daemon_requests = daemons.iter().map(|d| &d.requests);
         out.axes = Axes::of(by_meaning.keys().map(|(requests, _)| requests).chain(daemon_requests));
         out.constraints = constraints.into_iter().collect();
-        out.classes = by_meaning
+        out.list = by_meaning
             .into_iter()
             .map(|((request_list, constraint), pods)| Class {
                 pods,

@@ -5,7 +5,7 @@ use fixedbitset::FixedBitSet;
 use super::{
     amounts::fits,
     class::Class,
-    pool::{AlternativeRows, Limit, Pool},
+    pool::{Limit, Pool},
     problem::Problem,
 };
 use crate::{
@@ -39,7 +39,9 @@ fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left
     }
     let mut rows = FixedBitSet::with_capacity(pool.table().rows().len());
     let alternatives = problem.meets[pool_index][class.constraint].as_ref().map_or(&[][..], |(_, all)| all);
-    alternatives.iter().for_each(|AlternativeRows { rows: met, .. }| rows.union_with(met));
+    for alternative in alternatives {
+        rows.union_with(&alternative.rows);
+    }
     rows.intersect_with(&pool.open_rows);
     if rows.is_clear() {
         let first = constraint.wanted.alternatives().iter().find_map(|wanted| refused_label(pool, wanted));
@@ -59,8 +61,8 @@ fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left
     let strictest = pool.limits.iter().zip(limits_left).max_by_key(shut_out);
     strictest.map_or(Obstacle::Combination, |(limit, left)| Obstacle::Limit {
         resource: limit.resource.clone(),
-        limit: limit.quantity(limit.limit),
-        used: limit.quantity(limit.limit - left),
+        limit: limit.quantity(limit.most),
+        used: limit.quantity(limit.most - left),
     })
 }
 

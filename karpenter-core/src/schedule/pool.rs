@@ -50,7 +50,7 @@ pub(super) struct Variant {
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
     pub(super) resource: ResourceName,
-    pub(super) limit: i64,
+    pub(super) most: i64,
     /// What the pool's nodes have already.
     pub(super) used: i64,
     /// What a node of each instance type has, by the index of the type.
@@ -173,9 +173,11 @@ impl<'a> Pool<'a> {
         }
         let variant = |(type_index, here): (usize, Vec<usize>)| {
             let mut daemon_requests = ResourceList::new();
-            here.iter().for_each(|&d| daemon_requests.add(&daemons[d].requests));
             let mut room = axes.room(&self.catalog.types()[type_index].allocatable());
-            here.iter().for_each(|&d| take(&mut room, &axes.requests(&daemons[d].requests), 1));
+            for daemon in here.iter().map(|&d| &daemons[d]) {
+                daemon_requests.add(&daemon.requests);
+                take(&mut room, &axes.requests(&daemon.requests), 1);
+            }
             Variant { type_index, room, daemon_requests }
         };
         let variants = variants.into_keys().map(variant).collect();
@@ -289,7 +291,7 @@ fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit>
     let unlaunched = || snapshot.unlaunched().iter().filter(|c| of_pool(&c.metadata.labels));
     let limit = |(resource, quantity): (&ResourceName, Quantity)| Limit {
         resource: resource.clone(),
-        limit: amount_floor(resource, quantity),
+        most: amount_floor(resource, quantity),
         used: places().map(|p| size(resource, &p.capacity)).sum::<i64>()
             + unlaunched().map(|c| size(resource, &c.spec.resources.requests)).sum::<i64>(),
         capacity_by_type: catalog.types().iter().map(|t| size(resource, &t.capacity)).collect(),

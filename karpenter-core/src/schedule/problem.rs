@@ -37,7 +37,7 @@ pub struct Problem<'a> {
     /// The names of all pools, in the same order.
     pub(super) pool_order: Vec<&'a str>,
     /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
-    pub(super) meets: Vec<Vec<Option<(Tolerance, Vec<AlternativeRows>)>>>,
+    pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
     pub(super) candidates: Vec<Candidate>,
     pub(super) places: Vec<OpenPlace<'a>>,
@@ -46,6 +46,9 @@ pub struct Problem<'a> {
     pub(super) values: Vec<f64>,
     pub(super) warnings: Vec<Warning>,
 }
+
+/// How a constraint meets a pool: how willingly, and with which offerings by each alternative.
+pub(super) type Meeting = (Tolerance, Vec<AlternativeRows>);
 
 /// An existing place that may take pods.
 pub(super) struct OpenPlace<'a> {
@@ -104,7 +107,7 @@ impl<'a> Problem<'a> {
 
     /// The value of a pod of each class: what the cheapest node that takes it charges for the share that it takes.
     fn appraise(&self) -> Vec<f64> {
-        let mut values = vec![f64::INFINITY; self.classes.classes.len()];
+        let mut values = vec![f64::INFINITY; self.classes.list.len()];
         for candidate in &self.candidates {
             for guest in &candidate.guests {
                 let value = &mut values[guest.class];
@@ -115,7 +118,7 @@ impl<'a> Problem<'a> {
     }
 
     pub(super) fn class(&self, index: usize) -> &Class {
-        &self.classes.classes[index]
+        &self.classes.list[index]
     }
 
     pub(super) fn alternative(&self, pool: usize, constraint: usize, alternative: usize) -> &AlternativeRows {
@@ -152,7 +155,7 @@ fn tolerance(constraint: &Constraint, taints: &[Taint]) -> Option<Tolerance> {
     Some(if is_full { Tolerance::Full } else { Tolerance::Reluctant })
 }
 
-fn meet(pool: &Pool<'_>, constraint: &Constraint) -> Option<(Tolerance, Vec<AlternativeRows>)> {
+fn meet(pool: &Pool<'_>, constraint: &Constraint) -> Option<Meeting> {
     Some((tolerance(constraint, pool.taints())?, pool.alternatives(&constraint.wanted)))
 }
 

@@ -38,9 +38,9 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn new(problem: &'p Problem<'a>) -> Self {
         Self {
             problem,
-            planned: vec![0; problem.classes.classes.len()],
+            planned: vec![0; problem.classes.list.len()],
             place_room: problem.places.iter().map(|p| p.room.clone()).collect(),
-            limits_left: problem.pools.iter().map(|p| p.limits.iter().map(|l| l.limit - l.used).collect()).collect(),
+            limits_left: problem.pools.iter().map(|p| p.limits.iter().map(|l| l.most - l.used).collect()).collect(),
             claims: ClaimMaker::new(problem),
             plan: Plan { warnings: problem.warnings.clone(), is_complete: true, ..Plan::default() },
         }
