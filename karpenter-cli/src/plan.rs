@@ -2,18 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
-    io::Read as _,
+    fs,
+    io::{self, Read as _},
+    mem,
     path::Path,
     time::{Duration, Instant},
 };
 
-use karpenter_core::{Catalogs, InstanceType, Plan, Planner, Price, Reason, Snapshot};
+use karpenter_core::{Catalogs, InstanceType, Plan, Planner, Price, Reason, Snapshot, api::ObjectKey};
 
 use crate::{
     Error,
     args::{PlanArgs, is_standard_input},
-    load::{self, Cluster, ClusterReader},
+    load::{self, BadPod, Cluster, ClusterReader},
 };
 
 /// A plan and what belongs in a report about it.
@@ -52,28 +53,30 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
         None => default_catalog()?,
     };
     let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
-    plan(&reader.finish(), &types, &catalog_file, args.repeat)
+    plan(reader.finish(), types, &catalog_file, args.repeat)
 }
 
 /// Plans `repeat` times from the parsed objects, with nothing kept from one time to the next.
 ///
 /// # Errors
 /// Objects or instance types that break a rule; `catalog_file` says where the instance types are from.
-pub fn plan(cluster: &Cluster, types: &[InstanceType], catalog_file: &str, repeat: u32) -> Result<Outcome, Error> {
-    let mut outcome = plan_once(cluster, types, catalog_file)?;
+pub fn plan(cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str, repeat: u32) -> Result<Outcome, Error> {
+    let (mut setup_time, mut solve_times) = (Duration::ZERO, Vec::new());
     for _ in 1..repeat {
-        let again = plan_once(cluster, types, catalog_file)?;
-        outcome.setup_time = outcome.setup_time.max(again.setup_time);
-        outcome.solve_times.extend(again.solve_times);
+        let outcome = plan_once(cluster.clone(), types.clone(), catalog_file)?;
+        setup_time = setup_time.max(outcome.setup_time);
+        solve_times.extend(outcome.solve_times);
     }
-    Ok(outcome)
+    let mut outcome = plan_once(cluster, types, catalog_file)?;
+    outcome.setup_time = outcome.setup_time.max(setup_time);
+    solve_times.append(&mut outcome.solve_times);
+    Ok(Outcome { solve_times, ..outcome })
 }
 
-fn plan_once(cluster: &Cluster, types: &[InstanceType], catalog_file: &str) -> Result<Outcome, Error> {
-    // The copies stand for the objects as they are after parsing, so making them does not count.
-    let (objects, types) = (cluster.clone(), types.to_vec());
+fn plan_once(mut cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str) -> Result<Outcome, Error> {
+    let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
     let start = Instant::now();
-    let snapshot = snapshot(objects)?;
+    let snapshot = snapshot(cluster, &bad_pods)?;
     let catalogs = Catalogs::shared(types, snapshot.pools())
         .map_err(|source| Error::Catalog { file: catalog_file.to_owned(), source })?;
     let planner = Planner::default();
@@ -82,10 +85,12 @@ fn plan_once(cluster: &Cluster, types: &[InstanceType], catalog_file: &str) -> R
     let start = Instant::now();
     let plan = problem.solve();
     let solve_times = vec![start.elapsed()];
+    drop(problem);
+    let warnings = warnings.iter().map(ToString::to_string);
     Ok(Outcome {
-        pod_count: snapshot.pending().len() + cluster.bad_pods.len(),
-        errors: errors(&plan, cluster),
-        warnings: warnings(&plan, cluster),
+        pod_count: snapshot.pending().len() + bad_pods.len(),
+        errors: errors(&plan, &bad_pods),
+        warnings: warnings.chain(plan.warnings().iter().map(ToString::to_string)).collect(),
         lower_bound: None,
         plan,
         catalogs,
@@ -94,7 +99,7 @@ fn plan_once(cluster: &Cluster, types: &[InstanceType], catalog_file: &str) -> R
     })
 }
 
-fn snapshot(cluster: Cluster) -> Result<Snapshot, Error> {
+fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {
     let mut builder =
         Snapshot::builder().pools(cluster.pools).claims(cluster.claims).nodes(cluster.nodes).pods(cluster.pods);
     for daemonset in cluster.daemonsets {
@@ -103,23 +108,17 @@ fn snapshot(cluster: Cluster) -> Result<Snapshot, Error> {
     for budget in cluster.budgets {
         builder = builder.budget(budget);
     }
-    for node in cluster.bad_pods.into_values().filter_map(|bad| bad.node) {
+    for node in bad_pods.values().filter_map(|bad| bad.node.as_deref()) {
         builder = builder.full_node(node);
     }
     Ok(builder.build()?)
 }
 
 /// The reasons of the plan, and those of the pods that the plan knows nothing of.
-fn errors(plan: &Plan, cluster: &Cluster) -> BTreeMap<String, String> {
+fn errors(plan: &Plan, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> BTreeMap<String, String> {
     let unplaced = plan.unplaced().iter().map(|(pod, reason)| (pod.to_string(), reason.to_string()));
-    let bad = cluster.bad_pods.iter();
-    let bad = bad.map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error.clone()).to_string()));
+    let bad = bad_pods.iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error.clone()).to_string()));
     unplaced.chain(bad).collect()
-}
-
-fn warnings(plan: &Plan, cluster: &Cluster) -> Vec<String> {
-    let loaded = cluster.warnings.iter().map(ToString::to_string);
-    loaded.chain(plan.warnings().iter().map(ToString::to_string)).collect()
 }
 
 fn read_text(file: &Path) -> Result<String, Error> {

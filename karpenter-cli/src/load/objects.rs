@@ -90,7 +90,8 @@ impl fmt::Display for LoadWarning {
         match self {
             Self::BadPool { file, error } => write!(f, "{file}: {error} (the pool is left out)"),
             Self::NotRead { file, object, api_version } => {
-                write!(f, "{file}: {object}: apiVersion: {api_version} is not supported (it is left out)")
+                let read = format_args!("only NodePool and NodeClaim of {KARPENTER_VERSION} are read");
+                write!(f, "{file}: {object}: apiVersion: {api_version}: {read} (it is left out)")
             }
             Self::ClosedNode { node, pod } => {
                 write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
@@ -181,6 +182,8 @@ impl ClusterReader {
         let warnings = closed_nodes(&cluster).into_iter().chain(not_refused(&cluster.pods));
         let warnings: Vec<_> = warnings.collect();
         cluster.warnings.extend(warnings);
+        // The order of files and objects must not show.
+        cluster.warnings.sort_by_cached_key(ToString::to_string);
         cluster
     }
 

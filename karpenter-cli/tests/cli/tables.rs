@@ -1,8 +1,6 @@
 //! The report for people.
 
-mod common;
-
-use common::{Files, POOL, list, node, pod};
+use crate::common::{Files, POOL, list, node, pod};
 
 fn table(files: &Files, cluster: &str) -> String {
     files.write("cluster.json", cluster);

@@ -1,8 +1,6 @@
 //! Every way to give the command its input, and every way in which it prints the answer.
 
-mod common;
-
-use common::{Files, POOL, list, node, pod};
+use crate::common::{CATALOG, Files, POOL, list, node, pod};
 use serde_json::Value;
 
 /// What a plan says apart from the times.
@@ -46,7 +44,8 @@ fn the_json_document_has_the_fields_of_the_contract() {
     assert_eq!(claim["instanceTypes"], serde_json::json!(["m-4x"]));
     assert_eq!(claim["cheapestPrice"], 0.2);
     assert_eq!(claim["requests"]["cpu"], "3");
-    let capacity_type = serde_json::json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]});
+    let capacity_type =
+        serde_json::json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]});
     assert!(claim["requirements"].as_array().unwrap().contains(&capacity_type), "{claim}");
 }
 
@@ -83,7 +82,7 @@ fn the_same_objects_give_the_same_plan_in_every_format() {
     }
     let ran = files.run_with("plan --cluster - --catalog types.json -o json", &list(&[POOL, &a, &b, &n]));
     assert_eq!(decision(serde_json::from_str(&ran.out).unwrap()), expected);
-    let ran = files.run_with("plan --cluster 1 2 3 --catalog - -o json", common::CATALOG);
+    let ran = files.run_with("plan --cluster 1 2 3 --catalog - -o json", CATALOG);
     assert_eq!(decision(serde_json::from_str(&ran.out).unwrap()), expected);
 }
 

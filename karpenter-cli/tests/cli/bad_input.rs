@@ -1,8 +1,6 @@
 //! What the command says about input that is not what it should be.
 
-mod common;
-
-use common::{Files, POOL, list, node, pod};
+use crate::common::{Files, POOL, list, node, pod};
 use serde_json::json;
 
 /// Plans for a cluster that must be refused, and gives back the one line that says why.
@@ -29,6 +27,11 @@ fn files_that_cannot_be_read() {
     assert_eq!(
         line(&files, "plan --cluster cluster.json --catalog absent.json"),
         "karpenter: absent.json: cannot be read: No such file or directory (os error 2)"
+    );
+    files.write_bytes("binary", b"kind: \xff");
+    assert_eq!(
+        line(&files, "plan --cluster binary --catalog types.json"),
+        "karpenter: binary: is not UTF-8 text: the byte at offset 6 does not belong there"
     );
     assert_eq!(
         line(&files, "plan --cluster - --catalog types.json"),
@@ -65,7 +68,7 @@ fn texts_that_are_not_objects() {
 
 #[test]
 fn yaml_mistakes_have_a_line_and_a_column() {
-    let files = Files::new("yaml");
+    let files = Files::new("bad-yaml");
     for (text, line, column) in [
         ("kind: Pod\nmetadata:\n  name: [a\n", 3, None),
         ("kind: Pod\nkind: Node\n", 2, Some(1)),
@@ -213,7 +216,7 @@ fn a_bad_pool_is_left_out_with_a_warning() {
         warnings[..2],
         [
             "cluster.json: NodePool bad: spec.weight: invalid type: string \"heavy\", expected u32 (the pool is left out)",
-            "cluster.json: NodePool old: apiVersion: karpenter.sh/v1beta1 is not supported (it is left out)",
+            "cluster.json: NodePool old: apiVersion: karpenter.sh/v1beta1: only NodePool and NodeClaim of karpenter.sh/v1 are read (it is left out)",
         ]
     );
     assert!(warnings.len() == 3 && warnings[2].starts_with("NodePool invalid: left out: "), "{warnings:?}");
