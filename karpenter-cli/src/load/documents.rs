@@ -3,7 +3,7 @@ use std::fmt;
 use karpenter_core::api::FieldError;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use serde_saphyr::{Budget, budget, options};
+use serde_saphyr::{Budget, UserMessageFormatter, budget, options};
 
 use super::{message_of, named};
 use crate::Error;
@@ -95,26 +95,26 @@ fn yaml_documents(
     Ok(count)
 }
 
-/// No document has more nodes than its text has characters, save by aliases, for which the library's own limits stay.
+/// A text has no more nodes than characters, save by aliases, which may add as much as the library allows in all.
 fn yaml_budget(text: &str) -> Option<Budget> {
-    let most = text.len().saturating_add(64);
+    let of_aliases = Budget::default();
+    let with_text = |most: usize| most.saturating_add(text.len());
     budget! {
         max_reader_input_bytes: None,
-        max_events: most.saturating_mul(2),
-        max_nodes: most,
-        max_documents: most,
-        max_total_scalar_bytes: most,
+        max_events: with_text(with_text(of_aliases.max_events)),
+        max_nodes: with_text(of_aliases.max_nodes),
+        max_documents: with_text(0),
+        max_total_scalar_bytes: with_text(of_aliases.max_total_scalar_bytes),
         max_depth: MAX_YAML_DEPTH,
     }
 }
 
 /// What is wrong, without the line and column, which are told apart from it.
 fn yaml_message(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
+    let text = error.without_snippet().render_with_formatter(&UserMessageFormatter);
     let Some(at) = error.location() else { return text };
-    let place = format!("line {} column {}", at.line(), at.column());
-    let cut = text.replace(&format!(" at {place}"), "");
-    cut.strip_prefix(&format!("{place}: ")).unwrap_or(&cut).to_owned()
+    let place = format!(" at line {}, column {}", at.line(), at.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 /// What every object starts with, as far as it must be known to tell what it is.
