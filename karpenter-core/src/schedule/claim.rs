@@ -37,7 +37,7 @@ impl<'p, 'a> ClaimMaker<'p, 'a> {
         for &(class, alternative, count) in &fill.guests {
             let class = problem.class(class);
             take(&mut used, &class.requests, -count);
-            (0..count).for_each(|_| requests.add(&class.request_list));
+            requests.add(&class.request_list.times(count));
             requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
         }
         exclude_reserved(pool, &mut requirements);
