@@ -9,8 +9,8 @@ use karpenter_core::{
 };
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
-    let Ok(types) = serde_json::from_slice::<Vec<InstanceType>>(data) else { return };
+fuzz_target!(|text: &str| {
+    let Ok(types) = karpenter_cli::load::catalog(text, "fuzz") else { return };
     let Ok(catalog) = Catalog::new(types) else { return };
     check_wire(&catalog);
     check_plan(catalog);

@@ -1,25 +1,16 @@
-//! Whatever dump of a cluster can be read is planned: each pending pod comes out exactly once, twice the same.
+//! Whatever dump of a cluster can be read is planned: each pod comes out exactly once, twice the same, and is reported.
 #![no_main]
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeSet, sync::LazyLock};
 
-use karpenter_core::{
-    Catalogs, InstanceType, Planner, Price, Quantity, Snapshot,
-    api::{DaemonSet, Node, NodeClaim, NodePool, ObjectKey, Pod},
+use karpenter_cli::{
+    args::OutputFormat,
+    load::{self, Cluster},
+    output,
+    plan::{self, Outcome},
 };
+use karpenter_core::{InstanceType, Price, Quantity};
 use libfuzzer_sys::fuzz_target;
-use serde::Deserialize;
-
-/// The objects of a cluster by their kinds.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Dump {
-    pools: Vec<NodePool>,
-    daemonsets: Vec<DaemonSet>,
-    nodes: Vec<Node>,
-    claims: Vec<NodeClaim>,
-    pods: Vec<Pod>,
-}
 
 static TYPES: LazyLock<Vec<InstanceType>> = LazyLock::new(|| vec![machine("small", 2), machine("large", 32)]);
 
@@ -29,28 +20,30 @@ fn machine(name: &str, cpu: i64) -> InstanceType {
     InstanceType::named(name, capacity).offering("on-demand", "zone-a", price).offering("spot", "zone-b", price)
 }
 
-fuzz_target!(|data: &[u8]| {
-    let Ok(dump) = serde_json::from_slice::<Dump>(data) else { return };
-    let mut builder = Snapshot::builder().pools(dump.pools).nodes(dump.nodes).claims(dump.claims).pods(dump.pods);
-    for daemonset in dump.daemonsets {
-        builder = builder.daemonset(daemonset);
-    }
-    let Ok(snapshot) = builder.build() else { return };
-    let catalogs = Catalogs::shared(TYPES.clone(), snapshot.pools()).expect("a valid catalog");
-    check(&snapshot, &catalogs);
+fuzz_target!(|text: &str| {
+    let Ok(cluster) = load::cluster(text, "fuzz") else { return };
+    let bad_pods = cluster.bad_pods.len();
+    let Some(outcome) = plan_once(cluster.clone()) else { return };
+    check(&outcome, bad_pods);
+    let again = plan_once(cluster).expect("it was planned once");
+    assert_eq!(outcome.plan, again.plan, "the same input, another plan");
 });
 
-fn check(snapshot: &Snapshot, catalogs: &Catalogs) {
-    let plan = Planner::default().plan(snapshot, catalogs);
-    let mut seen: BTreeMap<&ObjectKey, usize> = snapshot.pending().iter().map(|key| (key, 0)).collect();
+/// A plan, or nothing for objects that do not go together, such as two pods of one name.
+fn plan_once(cluster: Cluster) -> Option<Outcome> {
+    plan::plan(cluster, TYPES.clone(), "types", 1).ok()
+}
+
+fn check(outcome: &Outcome, bad_pods: usize) {
+    let plan = &outcome.plan;
     let placed = plan.claims().iter().flat_map(|c| &c.pods).chain(plan.existing().values().flatten());
-    for key in placed.chain(plan.unplaced().keys()) {
-        *seen.get_mut(key).unwrap_or_else(|| panic!("{key} is in the plan, but not pending")) += 1;
-    }
-    let wrong = seen.iter().find(|(_, count)| **count != 1);
-    assert!(wrong.is_none(), "each pod exactly once: {wrong:?}");
-    assert_eq!(plan, Planner::default().plan(snapshot, catalogs), "the same input, another plan");
-    for reason in plan.unplaced().values() {
-        assert!(!reason.to_string().is_empty());
+    let listed: Vec<_> = placed.chain(plan.unplaced().keys()).collect();
+    let distinct: BTreeSet<_> = listed.iter().collect();
+    assert_eq!(distinct.len(), listed.len(), "a pod is listed twice");
+    assert_eq!(listed.len() + bad_pods, outcome.pod_count, "not each pod came out");
+    assert!(outcome.errors.values().all(|reason| !reason.is_empty()));
+    for format in [OutputFormat::Json, OutputFormat::Yaml, OutputFormat::Table] {
+        let report = output::render(outcome, format).expect("every plan can be printed");
+        assert!(report.ends_with('\n'), "a report without an end: {report:?}");
     }
 }
