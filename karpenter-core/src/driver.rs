@@ -17,7 +17,7 @@ use crate::{
 
 /// For how long an offering without capacity is avoided, unless the options say otherwise. Karpenter's EC2 provider
 /// uses the same three minutes.
-const DEFAULT_AVOID_FOR: Duration = Duration::from_secs(180);
+const DEFAULT_AVOID_FOR: Duration = Duration::from_mins(3);
 
 /// Carries decisions out; see the [module](self).
 #[derive(Clone)]

@@ -100,11 +100,6 @@ impl Interner {
     pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
         self.0.get_index_of(text).and_then(|i| u32::try_from(i).ok()).map(Symbol)
     }
-
-    /// All texts in the order of their numbers.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.iter()
-    }
 }
 
 #[cfg(test)]
@@ -137,6 +132,5 @@ mod tests {
         let mut interner = Interner::default();
         let (a, b) = (interner.intern("a"), interner.intern("b"));
         assert_eq!((interner.intern("a"), interner.get("b"), interner.get("c")), (a, Some(b), None));
-        assert_eq!(interner.texts().map(|t| &**t).collect::<Vec<_>>(), ["a", "b"]);
     }
 }

@@ -11,6 +11,8 @@ pub mod reason;
 mod requirements;
 mod resources;
 pub mod schedule;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 mod time;
 
 pub use catalog::{Catalog, CatalogError, Catalogs, InstanceType, Offering, OfferingKey, Overhead, Price};

@@ -131,7 +131,7 @@ impl Launched {
         for (key, value) in &self.instance.labels {
             claim.metadata.labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        claim.status.provider_id = self.instance.id.as_str().to_owned();
+        claim.status.provider_id.clone_from(&self.instance.id.0);
         claim.status.image_id.clone_from(&self.image_id);
         claim.status.capacity = self.capacity.clone();
         claim.status.allocatable = self.allocatable.clone();

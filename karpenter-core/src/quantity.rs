@@ -141,7 +141,7 @@ fn parse(text: &str) -> Option<Quantity> {
         return None;
     }
     let (scale, family) = scale_of(suffix)?;
-    let nanos = scaled(whole, fraction, scale);
+    let nanos = scaled(whole, fraction, &scale);
     Some(Quantity { nanos: if negative { -nanos } else { nanos }, family })
 }
 
@@ -166,28 +166,28 @@ fn scale_of(suffix: &str) -> Option<(Scale, Family)> {
 }
 
 /// `whole.fraction` times the scale, in billionths: rounded away from zero, at most the cap.
-fn scaled(whole: &str, fraction: &str, scale: Scale) -> i128 {
+fn scaled(whole: &str, fraction: &str, scale: &Scale) -> i128 {
     // The number is `digits` times ten to the `power`; trailing zeros are dropped so that it stays small.
     let digits: String = [whole, fraction].concat();
     let trimmed = digits.trim_end_matches('0');
-    let mut power = (digits.len() - trimmed.len()) as i64 - fraction.len() as i64 + 9;
+    let mut power = int(digits.len() - trimmed.len()) - int(fraction.len()) + 9;
     let significant = trimmed.trim_start_matches('0');
     if significant.is_empty() {
         return 0;
     }
     let shift = match scale {
         Scale::Decimal(exponent) => {
-            power += i64::from(exponent);
+            power += i64::from(*exponent);
             0
         }
-        Scale::Binary(shift) => shift,
+        Scale::Binary(shift) => *shift,
     };
-    // 10^30 is above the cap, and what is 38 digits below a billionth rounds up to one.
-    let length = significant.len() as i64;
+    // 10^30 is above the cap, and what is below a billionth even after the largest shift, 2^60, rounds up to one.
+    let length = int(significant.len());
     if length + power > 30 {
         return CAP;
     }
-    if length + power < -18 {
+    if length + power < -19 {
         return 1;
     }
     // An i128 holds 38 digits, of which the binary shift takes a third of its bits; what is beyond only says whether to
@@ -195,7 +195,12 @@ fn scaled(whole: &str, fraction: &str, scale: Scale) -> i128 {
     let kept = significant.len().min(37 - shift as usize / 3);
     let rest = significant.len() - kept;
     let mantissa: i128 = significant[..kept].parse().unwrap_or(i128::MAX);
-    round_up(mantissa + i128::from(rest > 0), power + rest as i64, shift)
+    round_up(mantissa + i128::from(rest > 0), power + int(rest), shift)
+}
+
+/// A length as a signed number; no text is longer than an `i64` can say.
+fn int(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 /// `mantissa * 2^shift * 10^power`, rounded up, at most the cap.

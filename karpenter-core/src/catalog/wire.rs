@@ -1,5 +1,7 @@
 //! How instance types are written in JSON: the format of `DESIGN.md`'s command line and those of the kwok provider.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{InstanceType, Offering, Overhead, Price};
@@ -36,12 +38,17 @@ struct WireType {
 }
 
 /// Newer lists name the systems; older ones have them as keys.
+#[expect(clippy::zero_sized_map_values, reason = "this is what the file holds")]
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OperatingSystems {
     List(Vec<String>),
-    Keys(std::collections::BTreeMap<String, serde::de::IgnoredAny>),
+    Keys(BTreeMap<String, Nothing>),
 }
+
+/// An object whose fields do not matter.
+#[derive(Deserialize)]
+struct Nothing {}
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

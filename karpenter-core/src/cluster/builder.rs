@@ -164,25 +164,23 @@ impl SnapshotBuilder {
         let mut running_daemons = vec![BTreeSet::new(); places.len()];
         let mut pending = Vec::new();
         for (key, pod) in &pods {
-            let bound = (!pod.spec.node_name.is_empty()).then_some(&pod.spec.node_name);
-            let Some(name) = bound.or_else(|| self.nominations.get(key)) else {
-                if is_provisionable(pod) {
-                    pending.push(key.clone());
-                }
-                continue;
+            let is_bound = !pod.spec.node_name.is_empty();
+            let promised = self
+                .nominations
+                .get(key)
+                .filter(|name| by_name.contains_key(name.as_str()) || launching.contains(name.as_str()));
+            let there = if is_bound { Some(&pod.spec.node_name) } else { promised };
+            let place = there.and_then(|name| by_name.get(name)).map(|&i| (i, &mut places[i]));
+            let wants_place = match &place {
+                Some((_, place)) if place.is_deleting => must_move(pod, &self.budgets),
+                _ => there.is_none() && is_provisionable(pod),
             };
-            match by_name.get(name) {
-                Some(&i) if places[i].is_deleting && must_move(pod, &self.budgets) => pending.push(key.clone()),
-                Some(&i) if !pod.is_finished() => {
-                    places[i].add_pod(pod);
-                    let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
-                    running_daemons[i].extend(owners.map(|o| o.uid.clone()));
-                }
-                Some(_) => {}
-                None if bound.is_none() && !launching.contains(name.as_str()) && is_provisionable(pod) => {
-                    pending.push(key.clone());
-                }
-                None => {}
+            if wants_place {
+                pending.push(key.clone());
+            } else if let Some((i, place)) = place.filter(|_| !pod.is_finished()) {
+                place.add_pod(pod);
+                let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
+                running_daemons[i].extend(owners.map(|o| o.uid.clone()));
             }
         }
         for (place, running) in places.iter_mut().zip(&running_daemons) {

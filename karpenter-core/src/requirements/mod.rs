@@ -78,6 +78,11 @@ impl Requirement {
         Self { min_values, ..self }
     }
 
+    /// The same, with a node without the label acceptable too.
+    pub(crate) fn or_absent(self) -> Self {
+        Self { may_be_absent: true, ..self }
+    }
+
     /// Whether a node whose label is `value` is acceptable; `None` is a node without the label.
     pub fn admits(&self, value: Option<&str>) -> bool {
         match value {

@@ -37,6 +37,8 @@ pub struct PlannedClaim {
     pub requests: ResourceList,
     /// What its labels must be like: the pool's requirements, narrowed as far as its pods need.
     pub requirements: Requirements,
+    /// Labels that only the requirements name and no offering settles, with the values that the node will have.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Something about the input that bears on the plan and that somebody should look at.
@@ -141,6 +143,7 @@ impl PlannedClaim {
             }],
             ..claim.metadata
         };
+        claim.metadata.labels.extend(self.labels.clone());
         claim.metadata.labels.insert(labels::NODE_POOL.to_owned(), self.node_pool.clone());
         claim.metadata.labels.insert(class.label_key(), class.name.clone());
         let mut requirements = self.requirements.clone();

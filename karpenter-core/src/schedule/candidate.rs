@@ -1,0 +1,119 @@
+//! The nodes that could be made: one for each kind of offering that some pod can tell from another.
+
+use fixedbitset::FixedBitSet;
+use indexmap::{IndexMap, map::Entry};
+
+use super::{
+    amounts::{dominant_share, fits},
+    problem::{Problem, Tolerance},
+};
+use crate::FxBuild;
+
+/// What a node costs beyond its price, in dollars an hour. It settles ties in favour of fewer nodes and gives a worth to
+/// machines that cost nothing; a millionth of a dollar is below every real difference.
+const NODE_COST: f64 = 1e-6;
+
+/// A node that could be made.
+pub(super) struct Candidate {
+    /// The index of the pool.
+    pub(super) pool: usize,
+    /// The cheapest of the offerings that it stands for.
+    pub(super) row: usize,
+    /// Dollars an hour.
+    pub(super) price: f64,
+    /// The classes of pods that fit, the most valuable for the room that they take first.
+    pub(super) guests: Vec<Guest>,
+}
+
+/// A class of pods that a candidate can take.
+pub(super) struct Guest {
+    pub(super) class: usize,
+    /// The index of the alternative of its constraint that the candidate meets.
+    pub(super) alternative: usize,
+    pub(super) tolerance: Tolerance,
+    /// The largest share of a resource of the node that one pod takes.
+    pub(super) share: f64,
+}
+
+impl Candidate {
+    /// All candidates of a problem that are worth looking at.
+    pub(super) fn all(problem: &Problem<'_>) -> Vec<Self> {
+        (0..problem.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect()
+    }
+
+    /// Orders the guests by what they are worth for the room that they take.
+    pub(super) fn rank(&mut self, values: &[f64]) {
+        let density = |guest: &Guest| values[guest.class] / guest.share;
+        self.guests.sort_by(|a, b| {
+            let by_density = density(b).total_cmp(&density(a));
+            by_density.then_with(|| b.share.total_cmp(&a.share)).then_with(|| a.class.cmp(&b.class))
+        });
+    }
+}
+
+/// The rows of a pool that can be told apart by room or by pods, each as the cheapest that there is, without those than
+/// which another is in no way worse.
+fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
+    let pool = &problem.pools[pool_index];
+    let rows = pool.table().rows();
+    let met = met_by_row(problem, pool_index);
+    let mut kinds: IndexMap<(u32, &FixedBitSet), usize, FxBuild> = IndexMap::default();
+    for row in pool.open_rows.ones() {
+        match kinds.entry((pool.variant_of_row[row], &met[row])) {
+            Entry::Vacant(entry) => {
+                entry.insert(row);
+            }
+            Entry::Occupied(mut entry) => {
+                if rows[row].price < rows[*entry.get()].price {
+                    entry.insert(row);
+                }
+            }
+        }
+    }
+    let mut kept: Vec<usize> = kinds.into_values().collect();
+    kept.sort_by(|&a, &b| rows[a].price.cmp(&rows[b].price).then(a.cmp(&b)));
+    // A smaller machine may be all that a limit leaves room for.
+    if pool.limits.is_empty() {
+        let mut best: Vec<usize> = Vec::new();
+        for row in kept {
+            let room = &pool.variant(row).room;
+            let beats = |other: &usize| {
+                let larger = &pool.variant(*other).room;
+                room.iter().zip(larger).all(|(a, b)| a <= b) && met[row].is_subset(&met[*other])
+            };
+            if !best.iter().any(beats) {
+                best.push(row);
+            }
+        }
+        kept = best;
+    }
+    kept.into_iter().map(|row| candidate(problem, pool_index, row)).filter(|c| !c.guests.is_empty()).collect()
+}
+
+/// For each row the alternatives of constraints that it meets, numbered through all constraints.
+fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
+    let pool = &problem.pools[pool_index];
+    let meets = &problem.meets[pool_index];
+    let count = meets.iter().flatten().map(|(_, alternatives)| alternatives.len()).sum();
+    let mut met = vec![FixedBitSet::with_capacity(count); pool.table().rows().len()];
+    for (number, alternative) in meets.iter().flatten().flat_map(|(_, alternatives)| alternatives).enumerate() {
+        alternative.rows.intersection(&pool.open_rows).for_each(|row| met[row].insert(number));
+    }
+    met
+}
+
+fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate {
+    let pool = &problem.pools[pool_index];
+    let room = &pool.variant(row).room;
+    let guest = |(class, c): (usize, &super::class::Class)| {
+        let (tolerance, alternatives) = problem.meets[pool_index][c.constraint].as_ref()?;
+        let met =
+            |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
+        let alternative = met(false).or_else(|| met(true))?;
+        let share = dominant_share(&c.requests, room);
+        fits(&c.requests, room).then_some(Guest { class, alternative, tolerance: *tolerance, share })
+    };
+    let guests = problem.classes.list.iter().enumerate().filter_map(guest).collect();
+    let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
+    Candidate { pool: pool_index, row, price, guests }
+}

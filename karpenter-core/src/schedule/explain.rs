@@ -1,0 +1,91 @@
+//! Why a pod has no place.
+
+use fixedbitset::FixedBitSet;
+
+use super::{
+    amounts::fits,
+    class::Class,
+    pool::{Limit, Pool},
+    problem::Problem,
+};
+use crate::{
+    Reason, Requirements,
+    api::tolerates_all,
+    reason::{Obstacle, PoolObstacle},
+};
+
+/// Why the pods of a class that are left have no place, pool by pool.
+pub(super) fn no_place(problem: &Problem<'_>, class_index: usize, limits_left: &[Vec<i64>]) -> Reason {
+    if problem.pool_order.is_empty() && problem.places.is_empty() {
+        return Reason::NoNodePools;
+    }
+    let class = problem.class(class_index);
+    let of_pool = |name: &&str| -> Option<PoolObstacle> {
+        if let Some(known) = problem.obstacles.iter().find(|o| o.is_of(name)) {
+            return Some(known.clone());
+        }
+        let index = problem.pools.iter().position(|p| p.source.name() == *name)?;
+        Some(obstacle(problem, class, index, &limits_left[index]).of(name))
+    };
+    let pools = problem.pool_order.iter().filter_map(of_pool).collect();
+    Reason::NoPlace { pools, node_count: problem.places.len() }
+}
+
+fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left: &[i64]) -> Obstacle {
+    let pool = &problem.pools[pool_index];
+    let constraint = &problem.classes.constraints[class.constraint];
+    if let Err(taint) = tolerates_all(&constraint.tolerations, pool.taints(), false) {
+        return Obstacle::Taint(taint.clone());
+    }
+    let mut rows = FixedBitSet::with_capacity(pool.table().rows().len());
+    let alternatives = problem.meets[pool_index][class.constraint].as_ref().map_or(&[][..], |(_, all)| all);
+    for alternative in alternatives {
+        rows.union_with(&alternative.rows);
+    }
+    rows.intersect_with(&pool.open_rows);
+    if rows.is_clear() {
+        let first = constraint.wanted.alternatives().iter().find_map(|wanted| refused_label(pool, wanted));
+        return first.unwrap_or(Obstacle::Combination);
+    }
+    if let Some(obstacle) = too_small(problem, class, pool, &rows) {
+        return obstacle;
+    }
+    let fitting = || rows.ones().filter(|&row| fits(&class.requests, &pool.variant(row).room));
+    if fitting().next().is_none() {
+        return Obstacle::NoSuchShape;
+    }
+    // A limit that alone shuts out every type that fits, or else the one that shuts out most of them.
+    let shut_out = |(limit, left): &(&Limit, &i64)| {
+        fitting().filter(|&row| limit.capacity_by_type[pool.table().rows()[row].type_index] > **left).count()
+    };
+    let strictest = pool.limits.iter().zip(limits_left).max_by_key(shut_out);
+    strictest.map_or(Obstacle::Combination, |(limit, left)| Obstacle::Limit {
+        resource: limit.resource.clone(),
+        limit: limit.quantity(limit.most),
+        used: limit.quantity(limit.most - left),
+    })
+}
+
+/// The first label that the pool's nodes cannot have as the pod wants it.
+fn refused_label(pool: &Pool<'_>, wanted: &Requirements) -> Option<Obstacle> {
+    let is_refused = |key: &str, requirement: &crate::Requirement| {
+        let offered = pool.offered(key);
+        !pool.admits_known(key, requirement) || !offered.iter().any(|state| state.intersects(requirement))
+    };
+    let (key, requirement) = wanted.iter().find(|(key, requirement)| is_refused(key, requirement))?;
+    Some(Obstacle::Label { key: key.to_owned(), wanted: requirement.clone(), offered: pool.offered(key) })
+}
+
+/// The resource of which even the type with most of it has too little; the scarcest if there are several.
+fn too_small(problem: &Problem<'_>, class: &Class, pool: &Pool<'_>, rows: &FixedBitSet) -> Option<Obstacle> {
+    let axes = &problem.classes.axes;
+    let most = |axis: usize| rows.ones().map(|row| pool.variant(row).room[axis]).max().unwrap_or(0).max(0);
+    let short = (0..axes.names().len()).filter(|&axis| class.requests[axis] > most(axis));
+    let scarcity = |axis: usize| most(axis) as f64 / class.requests[axis] as f64;
+    let scarcest = short.min_by(|&a, &b| scarcity(a).total_cmp(&scarcity(b)))?;
+    Some(Obstacle::TooSmall {
+        resource: axes.names()[scarcest].clone(),
+        requested: axes.quantity(scarcest, class.requests[scarcest]),
+        available: axes.quantity(scarcest, most(scarcest)),
+    })
+}

@@ -1,0 +1,300 @@
+//! A node pool against its catalog: which offerings its nodes can be bought by, and what they leave to pods.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+use indexmap::IndexMap;
+
+use super::{
+    amounts::{Amounts, Axes, amount_ceil, amount_floor, amount_quantity, take},
+    class::Constraint,
+};
+use crate::{
+    Catalog, Catalogs, FxBuild, NodeAlternatives, Quantity, Requirement, Requirements, ResourceList, ResourceName,
+    Snapshot,
+    api::{NodePool, Taint, tolerates_all},
+    catalog::Table,
+    labels,
+    reason::Obstacle,
+    requirements::is_unique_to_node,
+};
+
+/// A pool in which nodes can be made.
+pub(super) struct Pool<'a> {
+    pub(super) source: &'a NodePool,
+    pub(super) catalog: &'a Catalog,
+    /// What its nodes' labels must be like, where offerings or pods have a say in it.
+    pub(super) requirements: Requirements,
+    /// The labels that all its nodes have, whatever the offering.
+    fixed: BTreeMap<String, String>,
+    /// The offerings that meet the requirements, whether or not they can be bought now.
+    pub(super) rows: FixedBitSet,
+    /// Those of them that can be bought now.
+    pub(super) open_rows: FixedBitSet,
+    /// The distinct amounts of room that its nodes leave to pods.
+    pub(super) variants: Vec<Variant>,
+    /// The index of the variant of each row; only those of `rows` mean anything.
+    pub(super) variant_of_row: Vec<u32>,
+    pub(super) limits: Vec<Limit>,
+}
+
+/// An instance type with a set of daemons on it.
+pub(super) struct Variant {
+    pub(super) type_index: usize,
+    /// What is left to pods beside the daemons.
+    pub(super) room: Amounts,
+    pub(super) daemon_requests: ResourceList,
+}
+
+/// A limit of a pool on one resource.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) resource: ResourceName,
+    pub(super) most: i64,
+    /// What the pool's nodes have already.
+    pub(super) used: i64,
+    /// What a node of each instance type has, by the index of the type.
+    pub(super) capacity_by_type: Vec<i64>,
+}
+
+impl Limit {
+    /// The quantity of an amount of the limited resource.
+    pub(super) fn quantity(&self, amount: i64) -> Quantity {
+        amount_quantity(&self.resource, amount)
+    }
+}
+
+/// How one alternative of a constraint meets a pool.
+pub(super) struct AlternativeRows {
+    /// The rows of the pool that meet it.
+    pub(super) rows: FixedBitSet,
+    /// What it adds to the requirements of a claim.
+    pub(super) narrowing: Requirements,
+    /// Whether rows alone do not tell if two alternatives go together, because a label has no value yet.
+    pub(super) is_open_ended: bool,
+}
+
+/// A daemonset as planning sees it.
+pub(super) struct Daemon {
+    pub(super) constraint: Constraint,
+    pub(super) requests: ResourceList,
+}
+
+impl<'a> Pool<'a> {
+    /// Compiles a pool, or says why no node can be made of it.
+    pub(super) fn new(
+        source: &'a NodePool,
+        snapshot: &Snapshot,
+        catalogs: &'a Catalogs,
+        daemons: &[Daemon],
+        axes: &Axes,
+    ) -> Result<Self, Obstacle> {
+        if let Some(message) = source.unready() {
+            return Err(Obstacle::NotReady { message });
+        }
+        source.validate().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
+        let template = &source.spec.template.spec;
+        if let Some(i) = template.requirements.iter().position(|r| r.min_values.is_some()) {
+            return Err(Obstacle::Unsupported { field: format!("spec.template.spec.requirements[{i}].minValues") });
+        }
+        let Some(catalog) = catalogs.get(source.name()) else {
+            return Err(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() });
+        };
+        let mut pool = Self {
+            source,
+            catalog,
+            requirements: template.requirements.iter().collect(),
+            fixed: fixed_labels(source),
+            rows: FixedBitSet::new(),
+            open_rows: FixedBitSet::new(),
+            variants: Vec::new(),
+            variant_of_row: Vec::new(),
+            limits: limits(source, snapshot, catalog),
+        };
+        pool.select_rows();
+        if pool.rows.is_clear() {
+            return Err(Obstacle::NoInstanceTypes);
+        }
+        pool.group_by_room(daemons, axes);
+        Ok(pool)
+    }
+
+    pub(super) fn table(&self) -> &'a Table {
+        self.catalog.table()
+    }
+
+    pub(super) fn taints(&self) -> &'a [Taint] {
+        &self.source.spec.template.spec.taints
+    }
+
+    /// How many offerings meet the requirements but draw on reservations.
+    pub(super) fn reserved_count(source: &NodePool, catalog: &Catalog) -> usize {
+        let table = catalog.table();
+        let mut rows = catalog.available().clone();
+        table.retain_all(&mut rows, &source.spec.template.spec.requirements.iter().collect());
+        rows.ones().filter(|&row| table.rows()[row].is_reserved).count()
+    }
+
+    fn select_rows(&mut self) {
+        let table = self.table();
+        let rows = table.rows().iter().enumerate();
+        let mut rows: FixedBitSet = rows.filter(|(_, row)| !row.is_reserved).map(|(i, _)| i).collect();
+        rows.grow(table.rows().len());
+        for (key, value) in &self.fixed {
+            // A type that lacks the label gets it from the template.
+            table.retain(&mut rows, key, &Requirement::one_of([value.as_str()]).or_absent());
+            if table.is_well_known(key) {
+                self.requirements.add(key, Requirement::one_of([value.as_str()]));
+            }
+        }
+        for (key, requirement) in self.requirements.iter().filter(|(key, _)| !self.fixed.contains_key(*key)) {
+            table.retain(&mut rows, key, requirement);
+        }
+        let label_is_refused = |(key, value): (&String, &String)| {
+            self.requirements.get(key).is_some_and(|requirement| !requirement.admits(Some(value)))
+        };
+        if self.requirements.contradiction().is_some() || self.fixed.iter().any(label_is_refused) {
+            rows.clear();
+        }
+        self.open_rows = rows.clone();
+        self.open_rows.intersect_with(self.catalog.available());
+        self.rows = rows;
+    }
+
+    /// Rows of one type differ in room if different daemons run on them.
+    fn group_by_room(&mut self, daemons: &[Daemon], axes: &Axes) {
+        let runs_on: Vec<FixedBitSet> = daemons.iter().map(|daemon| self.rows_of_daemon(daemon)).collect();
+        let mut variants: IndexMap<(usize, Vec<usize>), (), FxBuild> = IndexMap::default();
+        self.variant_of_row = vec![0; self.table().rows().len()];
+        for row in self.rows.ones() {
+            let here = (0..daemons.len()).filter(|&d| runs_on[d].contains(row)).collect();
+            let (index, _) = variants.insert_full((self.table().rows()[row].type_index, here), ());
+            self.variant_of_row[row] = u32::try_from(index).expect("fewer than 2^32 offerings");
+        }
+        let variant = |(type_index, here): (usize, Vec<usize>)| {
+            let mut daemon_requests = ResourceList::new();
+            let mut room = axes.room(&self.catalog.types()[type_index].allocatable());
+            for daemon in here.iter().map(|&d| &daemons[d]) {
+                daemon_requests.add(&daemon.requests);
+                take(&mut room, &axes.requests(&daemon.requests), 1);
+            }
+            Variant { type_index, room, daemon_requests }
+        };
+        let variants = variants.into_keys().map(variant).collect();
+        self.variants = variants;
+        // A machine that cannot hold its own daemons is no use.
+        let (variants, variant_of_row) = (&self.variants, &self.variant_of_row);
+        let overdrawn = |row: &usize| variants[variant_of_row[*row] as usize].room.iter().any(|&amount| amount < 0);
+        let useless: Vec<usize> = self.rows.ones().filter(overdrawn).collect();
+        for row in useless {
+            self.open_rows.set(row, false);
+        }
+    }
+
+    fn rows_of_daemon(&self, daemon: &Daemon) -> FixedBitSet {
+        let mut out = FixedBitSet::with_capacity(self.table().rows().len());
+        if tolerates_all(&daemon.constraint.tolerations, self.taints(), false).is_ok() {
+            self.alternatives(&daemon.constraint.wanted).iter().for_each(|a| out.union_with(&a.rows));
+        }
+        out
+    }
+
+    /// How each alternative meets the pool, in their order.
+    pub(super) fn alternatives(&self, wanted: &NodeAlternatives) -> Vec<AlternativeRows> {
+        wanted.alternatives().iter().map(|all| self.alternative(all)).collect()
+    }
+
+    fn alternative(&self, wanted: &Requirements) -> AlternativeRows {
+        let table = self.table();
+        let mut out = AlternativeRows { rows: self.rows.clone(), narrowing: Requirements::new(), is_open_ended: false };
+        for (key, requirement) in wanted.iter() {
+            if is_unique_to_node(key) || self.fixed.contains_key(key) {
+                if !self.admits_known(key, requirement) {
+                    out.rows.clear();
+                }
+                continue;
+            }
+            let own = self.requirements.get(key);
+            let both = own.map_or_else(|| requirement.clone(), |own| own.intersection(requirement));
+            if table.is_well_known(key) {
+                table.retain(&mut out.rows, key, &both);
+                let is_unsettled = |state: &&Requirement| state.value_count().is_none_or(|count| count > 1);
+                out.is_open_ended |= table.states(&out.rows, key).iter().any(is_unsettled);
+                out.narrowing.add(key, requirement.clone());
+            } else if own.is_some() {
+                // The node gets the label from the claim, with a value that all its pods accept.
+                if both.is_none() {
+                    out.rows.clear();
+                }
+                out.is_open_ended = true;
+                out.narrowing.add(key, requirement.clone());
+            } else if !requirement.admits_absence() {
+                out.rows.clear();
+            }
+        }
+        out
+    }
+
+    /// Whether a label that does not depend on the offering meets a requirement.
+    pub(super) fn admits_known(&self, key: &str, requirement: &Requirement) -> bool {
+        match self.fixed.get(key) {
+            Some(value) => requirement.admits(Some(value)),
+            None => !is_unique_to_node(key) || requirement.admits_fresh_value(),
+        }
+    }
+
+    /// What nodes can have for a label: a fixed value, what the requirements leave, or what offerings name.
+    pub(super) fn offered(&self, key: &str) -> Vec<Requirement> {
+        if let Some(value) = self.fixed.get(key) {
+            return vec![Requirement::one_of([value.as_str()])];
+        }
+        if self.table().is_well_known(key) {
+            return self.table().states(&self.rows, key).into_iter().cloned().collect();
+        }
+        vec![self.requirements.get(key).cloned().unwrap_or(Requirement::ABSENT)]
+    }
+
+    /// Whether the labels of a claim can meet `requirements` on a node bought by `row`.
+    pub(super) fn can_settle(&self, row: usize, requirements: &Requirements) -> bool {
+        requirements.iter().all(|(key, requirement)| {
+            !requirement.is_none() && self.table().cell(row, key).is_none_or(|state| state.intersects(requirement))
+        })
+    }
+
+    pub(super) fn variant(&self, row: usize) -> &Variant {
+        &self.variants[self.variant_of_row[row] as usize]
+    }
+}
+
+/// The template's labels, and those that every node of the pool gets.
+fn fixed_labels(pool: &NodePool) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (key, value) in &pool.spec.template.metadata.labels {
+        out.insert(labels::normalized(key).to_owned(), value.clone());
+    }
+    let class = &pool.spec.template.spec.node_class_ref;
+    out.insert(class.label_key(), class.name.clone());
+    out.insert(labels::NODE_POOL.to_owned(), pool.name().to_owned());
+    out.insert(labels::REGISTERED.to_owned(), "true".to_owned());
+    out.insert(labels::INITIALIZED.to_owned(), "true".to_owned());
+    out
+}
+
+/// The limits of a pool, and what its nodes use of them. Nodes on their way out do not count.
+fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit> {
+    let size = |resource: &ResourceName, capacity: &ResourceList| match resource.as_str() {
+        "nodes" => 1,
+        name => capacity.get(name).map_or(0, |q| amount_ceil(resource, q)),
+    };
+    let of_pool = |labels: &BTreeMap<String, String>| labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
+    let places = || snapshot.places().iter().filter(|p| !p.is_deleting && p.pool.as_deref() == Some(pool.name()));
+    let unlaunched = || snapshot.unlaunched().iter().filter(|c| of_pool(&c.metadata.labels));
+    let limit = |(resource, quantity): (&ResourceName, Quantity)| Limit {
+        resource: resource.clone(),
+        most: amount_floor(resource, quantity),
+        used: places().map(|p| size(resource, &p.capacity)).sum::<i64>()
+            + unlaunched().map(|c| size(resource, &c.spec.resources.requests)).sum::<i64>(),
+        capacity_by_type: catalog.types().iter().map(|t| size(resource, &t.capacity)).collect(),
+    };
+    pool.spec.limits.iter().map(limit).collect()
+}

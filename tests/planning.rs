@@ -1,0 +1,270 @@
+//! What holds of every plan, on random problems: the same input in any order gives the same plan, every pod comes out
+//! exactly once, and a pod is refused only if trying everything finds no place for it either.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use karpenter::{
+    InstanceType, Plan, Planner, Quantity, Requirement, ResourceList, Snapshot,
+    api::{NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodSpec, Taint, TaintEffect, Toleration},
+    strategies::{self, RandomProblem},
+};
+use proptest::prelude::*;
+
+fn plan(problem: &RandomProblem) -> Plan {
+    Planner::default().plan(&problem.snapshot(), &problem.catalogs().expect("a valid catalog"))
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_input_changes_nothing(mut problem in strategies::problem(12), seed in any::<u64>()) {
+        let first = plan(&problem);
+        prop_assert_eq!(&first, &plan(&problem));
+        shuffle(&mut problem.pods, seed);
+        shuffle(&mut problem.pools, seed);
+        shuffle(&mut problem.types, seed);
+        shuffle(&mut problem.nodes, seed);
+        shuffle(&mut problem.daemonsets, seed);
+        prop_assert_eq!(first, plan(&problem));
+    }
+
+    #[test]
+    fn every_pod_comes_out_once(problem in strategies::problem(12)) {
+        let plan = plan(&problem);
+        let mut out: Vec<&ObjectKey> = plan.claims().iter().flat_map(|c| &c.pods).collect();
+        out.extend(plan.existing().values().flatten());
+        out.extend(plan.unplaced().keys());
+        out.sort();
+        let snapshot = problem.snapshot();
+        prop_assert_eq!(out, snapshot.pending().iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pod_is_refused_only_if_nothing_would_take_it(problem in strategies::problem(10)) {
+        let plan = plan(&problem);
+        let snapshot = problem.snapshot();
+        for key in snapshot.pending() {
+            let pod = &snapshot.pods()[key];
+            let is_placed = !plan.unplaced().contains_key(key);
+            // A placed pod has taken its room already; only for one that is refused must there be none left.
+            let room = if is_placed { Room::before(&snapshot) } else { Room::after(&snapshot, &plan, &problem) };
+            prop_assert_eq!(is_placed, is_placeable(&problem, pod, &room), "{}: {}", key, plan.why(&key.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_further_instance_type_never_costs_a_place(mut problem in strategies::problem(8), more in strategies::instance_type()) {
+        // Under limits a larger machine may take what several smaller ones would have shared.
+        problem.pools.iter_mut().for_each(|p| p.spec.limits = ResourceList::new());
+        // A label that becomes well known would narrow who can have it.
+        problem.types.push(type_that_names_every_label());
+        let before: BTreeSet<_> = plan(&problem).unplaced().keys().cloned().collect();
+        let mut richer = problem.clone();
+        richer.types.push(more);
+        let after: BTreeSet<_> = plan(&richer).unplaced().keys().cloned().collect();
+        prop_assert!(after.is_subset(&before), "{after:?} is not within {before:?}");
+    }
+}
+
+fn type_that_names_every_label() -> InstanceType {
+    let mut out = InstanceType::named("names-all", [("cpu", Quantity::ZERO)]);
+    for key in [strategies::SIZE, "topology.kubernetes.io/zone", "karpenter.sh/capacity-type"] {
+        out.requirements.add(key, Requirement::one_of(["1"]));
+    }
+    out
+}
+
+/// The same disorder for the same seed.
+fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut state = seed | 1;
+    for i in (1..items.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        items.swap(i, usize::try_from(state >> 33).expect("31 bits") % (i + 1));
+    }
+}
+
+/// What existing nodes and limits leave: cpu in thousandths, memory in bytes and pods by node; amounts by pool and
+/// resource.
+struct Room {
+    nodes: BTreeMap<String, BTreeMap<String, Quantity>>,
+    limits: BTreeMap<(String, String), Quantity>,
+}
+
+impl Room {
+    fn before(snapshot: &Snapshot) -> Self {
+        let free = |p: &karpenter::cluster::Place| p.free.iter().map(|(n, q)| (n.to_string(), q)).collect();
+        let nodes = snapshot.places().iter().map(|p| (p.name.clone(), free(p))).collect();
+        let limits = snapshot
+            .pools()
+            .iter()
+            .flat_map(|p| p.spec.limits.iter().map(|(n, q)| ((p.name().to_owned(), n.to_string()), q)));
+        Self { nodes, limits: limits.collect() }
+    }
+
+    fn after(snapshot: &Snapshot, plan: &Plan, problem: &RandomProblem) -> Self {
+        let mut room = Self::before(snapshot);
+        for (node, pods) in plan.existing() {
+            for (name, quantity) in pods.iter().flat_map(|key| requests(&snapshot.pods()[key].spec)) {
+                let free = room.nodes.get_mut(node).expect("a known node").entry(name).or_default();
+                *free = free.saturating_sub(quantity);
+            }
+        }
+        for ((pool, resource), left) in &mut room.limits {
+            for claim in plan.claims().iter().filter(|c| c.node_pool == *pool) {
+                let size = |t: &InstanceType| {
+                    if resource == "nodes" {
+                        Quantity::from_units(1)
+                    } else {
+                        t.capacity.get(resource).unwrap_or_default()
+                    }
+                };
+                let named = problem.types.iter().filter(|t| claim.instance_types.contains(&t.name));
+                *left = left.saturating_sub(named.map(size).max().expect("a claim names types"));
+            }
+        }
+        room
+    }
+}
+
+fn is_placeable(problem: &RandomProblem, pod: &Pod, room: &Room) -> bool {
+    let on_node = |node: &karpenter::api::Node| {
+        let mut labels = node.metadata.labels.clone();
+        labels.insert("kubernetes.io/hostname".to_owned(), node.metadata.name.clone());
+        let free = &room.nodes[&node.metadata.name];
+        accepts(&pod.spec, &labels) && tolerates(&pod.spec, &node.spec.taints) && fits(&requests(&pod.spec), free)
+    };
+    problem.nodes.iter().any(on_node) || problem.pools.iter().any(|pool| is_placeable_in(problem, pod, pool, room))
+}
+
+/// Tries every type, offering and value of the labels that are left open.
+fn is_placeable_in(problem: &RandomProblem, pod: &Pod, pool: &NodePool, room: &Room) -> bool {
+    let taints = &pool.spec.template.spec.taints;
+    if !tolerates(&pod.spec, taints) {
+        return false;
+    }
+    let is_within_limits = |t: &InstanceType| {
+        pool.spec.limits.iter().all(|(name, _)| {
+            let left = room.limits[&(pool.name().to_owned(), name.to_string())];
+            let size = if name.as_str() == "nodes" {
+                Quantity::from_units(1)
+            } else {
+                t.capacity.get(name.as_str()).unwrap_or_default()
+            };
+            size <= left
+        })
+    };
+    problem.types.iter().filter(|t| is_within_limits(t)).any(|t| {
+        (0..t.offerings.len()).filter(|&i| t.offerings[i].available).any(|i| {
+            let nodes = possible_labels(problem, pool, t, i);
+            let mut needed = requests(&pod.spec);
+            // A daemon that may come is reckoned with.
+            for daemon in &problem.daemonsets {
+                let spec = &daemon.spec.template.spec;
+                if tolerates(spec, taints) && nodes.iter().any(|labels| accepts(spec, labels)) {
+                    for (name, quantity) in requests(spec) {
+                        let sum = needed.entry(name).or_default();
+                        *sum = sum.saturating_add(quantity);
+                    }
+                }
+            }
+            let allocatable = allocatable(t);
+            fits(&needed, &allocatable) && nodes.iter().any(|labels| accepts(&pod.spec, labels))
+        })
+    })
+}
+
+/// All sets of labels that a node of the pool may have when it is bought by this offering.
+fn possible_labels(
+    problem: &RandomProblem,
+    pool: &NodePool,
+    t: &InstanceType,
+    offering: usize,
+) -> Vec<BTreeMap<String, String>> {
+    let template = &pool.spec.template;
+    let mut labels = BTreeMap::new();
+    for (key, requirement) in t.requirements.iter().chain(t.offerings[offering].requirements.iter()) {
+        labels.insert(key.to_owned(), requirement.values().next().expect("one value").to_owned());
+    }
+    let named = |t: &InstanceType| {
+        t.requirements
+            .iter()
+            .chain(t.offerings.iter().flat_map(|o| o.requirements.iter()))
+            .map(|(k, _)| k.to_owned())
+            .collect::<Vec<_>>()
+    };
+    let well_known: BTreeSet<String> = problem.types.iter().flat_map(named).collect();
+    let own = |key: &str| template.spec.requirements.iter().filter(move |e| e.key == key).collect::<Vec<_>>();
+    for (key, value) in &template.metadata.labels {
+        if labels.get(key).is_some_and(|v| v != value) {
+            return Vec::new();
+        }
+        labels.insert(key.clone(), value.clone());
+    }
+    let mut out = vec![labels];
+    for key in template.spec.requirements.iter().map(|e| e.key.as_str()).collect::<BTreeSet<_>>() {
+        let is_settled = well_known.contains(key) || template.metadata.labels.contains_key(key);
+        let choices: Vec<Option<&str>> = if is_settled {
+            vec![None]
+        } else {
+            [None]
+                .into_iter()
+                .chain(["x", "y", "z", "zone-a", "zone-b", "q", "0", "3", "5", "8", "100"].map(Some))
+                .collect()
+        };
+        let with = |labels: &BTreeMap<String, String>, choice: Option<&str>| {
+            let mut labels = labels.clone();
+            labels.extend(choice.map(|v| (key.to_owned(), v.to_owned())));
+            own(key).iter().all(|e| holds(e, labels.get(key).map(String::as_str))).then_some(labels)
+        };
+        out = out.iter().flat_map(|labels| choices.iter().filter_map(|c| with(labels, *c))).collect();
+    }
+    out
+}
+
+fn allocatable(t: &InstanceType) -> BTreeMap<String, Quantity> {
+    let mut out: BTreeMap<String, Quantity> = t.capacity.iter().map(|(n, q)| (n.to_string(), q)).collect();
+    for (name, quantity) in t.overhead.kube_reserved.iter() {
+        let left = out.entry(name.to_string()).or_default();
+        *left = left.saturating_sub(quantity);
+    }
+    out
+}
+
+fn requests(spec: &PodSpec) -> BTreeMap<String, Quantity> {
+    let mut out: BTreeMap<String, Quantity> =
+        spec.containers[0].resources.requests.iter().map(|(n, q)| (n.to_string(), q)).collect();
+    out.insert("pods".to_owned(), Quantity::from_units(1));
+    out
+}
+
+fn fits(needed: &BTreeMap<String, Quantity>, free: &BTreeMap<String, Quantity>) -> bool {
+    needed.iter().all(|(name, quantity)| *quantity <= free.get(name).copied().unwrap_or_default())
+}
+
+fn accepts(spec: &PodSpec, labels: &BTreeMap<String, String>) -> bool {
+    let terms = spec.affinity.node_affinity.required.as_ref().map(|r| &r.node_selector_terms);
+    let holds_here = |e: &NodeSelectorRequirement| holds(e, labels.get(&e.key).map(String::as_str));
+    spec.node_selector.iter().all(|(k, v)| labels.get(k) == Some(v))
+        && terms.is_none_or(|terms| {
+            terms.iter().any(|t| !t.match_expressions.is_empty() && t.match_expressions.iter().all(holds_here))
+        })
+}
+
+fn holds(expression: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let number = |text: &str| text.parse::<i64>().ok();
+    let bound = || number(&expression.values[0]).expect("a bound");
+    match expression.operator {
+        Operator::In => value.is_some_and(|v| expression.values.iter().any(|x| x == v)),
+        Operator::NotIn => value.is_none_or(|v| !expression.values.iter().any(|x| x == v)),
+        Operator::Exists => value.is_some(),
+        Operator::DoesNotExist => value.is_none(),
+        Operator::Gt => value.and_then(number).is_some_and(|n| n > bound()),
+        Operator::Lt => value.and_then(number).is_some_and(|n| n < bound()),
+        _ => panic!("an operator that the strategies do not make"),
+    }
+}
+
+fn tolerates(spec: &PodSpec, taints: &[Taint]) -> bool {
+    let lets_pass = |t: &Toleration, taint: &Taint| t.key == taint.key;
+    let hard = taints.iter().filter(|t| t.effect != TaintEffect::PreferNoSchedule);
+    hard.into_iter().all(|taint| spec.tolerations.iter().any(|t| lets_pass(t, taint)))
+}
