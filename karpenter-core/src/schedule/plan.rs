@@ -178,7 +178,7 @@ impl Plan {
 }
 
 impl PlannedClaim {
-    /// A node of `node_pool` for these pods, of any of these types, cheapest first. Its requests are empty.
+    /// A node of `node_pool` for these pods, of any of these types, cheapest first. Its requests and labels are empty.
     pub fn new<T: Into<String>>(
         node_pool: impl Into<String>,
         pods: Vec<ObjectKey>,
@@ -193,6 +193,7 @@ impl PlannedClaim {
             cheapest_price,
             requests: ResourceList::new(),
             requirements,
+            labels: BTreeMap::new(),
         }
     }
 }
