@@ -345,3 +345,6 @@ fn mark(conditions: &mut Vec<Condition>, kind: &str, since: Option<Timestamp>) {
     condition.last_transition_time = since;
     conditions.push(condition);
 }
+
+#[cfg(test)]
+mod tests;

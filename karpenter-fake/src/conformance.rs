@@ -132,8 +132,11 @@ impl Run<'_> {
         let Some(launched) = self.check_create(&first).await else { return };
         self.check_bought(&catalog, &first, &launched);
         let mut bought = self.check_identity(&first, &launched, &types).await;
-        self.check_found(&launched).await;
-        self.check_gone(&launched.instance.id, pause).await;
+        let is_found = self.check_found(&launched).await;
+        self.check_delete(&launched.instance.id).await;
+        if is_found {
+            self.check_gone(&launched.instance.id, pause).await;
+        }
         bought.retain(|id| *id != launched.instance.id);
         for id in bought {
             // The checks on deletion are made with the first machine; these are only given back.

@@ -77,13 +77,15 @@ impl Run<'_> {
         self.judge(Check::MachineHasWhatWasPromised, "create", broken_promise(catalog, launched));
     }
 
-    pub(super) async fn check_found(&mut self, launched: &Launched) {
+    /// Whether `get` finds what was bought, so that it can be asked whether it is gone.
+    pub(super) async fn check_found(&mut self, launched: &Launched) -> bool {
         let (id, uid) = (&launched.instance.id, &launched.instance.claim_uid);
         let problem = match self.provider.get(id).await {
             Ok(Some(found)) => wrong_uid(&found, id, uid),
             Ok(None) => Some(format!("{id} was bought and is not found")),
             Err(error) => Some(error.to_string()),
         };
+        let is_found = problem.is_none();
         self.judge(Check::GetFinds, "get", problem);
         let problem = match self.provider.list().await {
             Ok(all) => match all.iter().find(|i| i.id == *id) {
@@ -93,10 +95,11 @@ impl Run<'_> {
             Err(error) => Some(error.to_string()),
         };
         self.judge(Check::ListHas, "list", problem);
+        is_found
     }
 
-    /// Deletes a machine twice, waits until it is gone, and looks for what is left.
-    pub(super) async fn check_gone<F: Future<Output = ()>>(&mut self, id: &ProviderId, mut pause: impl FnMut() -> F) {
+    /// Deletes a machine twice.
+    pub(super) async fn check_delete(&mut self, id: &ProviderId) {
         let deleted = self.provider.delete(id).await;
         self.judge(Check::DeleteStarts, "delete", deleted.err().map(|error| error.to_string()));
         let again = self.provider.delete(id).await;
@@ -105,6 +108,10 @@ impl Run<'_> {
             "delete",
             again.err().map(|error| format!("{id} a second time: {error}")),
         );
+    }
+
+    /// Waits until a machine is gone, and looks for what is left.
+    pub(super) async fn check_gone<F: Future<Output = ()>>(&mut self, id: &ProviderId, mut pause: impl FnMut() -> F) {
         let mut problem = Some(format!("{id} was deleted and is still there after {} polls", self.kit.polls));
         for _ in 0..self.kit.polls {
             match self.provider.get(id).await {
