@@ -39,9 +39,9 @@ fn arrivals() -> Vec<(u64, &'static str, PodBuilder)> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let catalog = generated_catalog();
-    // A cloud that tries a dozen offerings before it gives a claim up, and whose zones a and b have no spot machines.
-    let cloud = Arc::new(FakeCloud::new(catalog.clone()).launch_delay(Duration::from_secs(35)).tries(12));
-    let sold_out = |zone: &str| zone == "test-zone-a" || zone == "test-zone-b";
+    // A cloud that tries six offerings before it gives a claim up, and whose zones c and d have no spot machines.
+    let cloud = Arc::new(FakeCloud::new(catalog.clone()).launch_delay(Duration::from_secs(35)).tries(6));
+    let sold_out = |zone: &str| zone == "test-zone-c" || zone == "test-zone-d";
     let sold_out = offerings_of(&catalog, labels::SPOT).into_iter().filter(|offering| sold_out(&offering.zone));
     sold_out.for_each(|offering| cloud.exhaust(offering));
 

@@ -132,12 +132,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let plan = Planner::default().plan(&snapshot, &catalogs);
     assert_eq!(check(&snapshot, &catalogs, &plan), [], "a plan is valid");
 
-    let mut count = 0;
-    let identify = |pool: &str| {
-        count += 1;
-        (format!("{pool}-{count}"), format!("uid-{count}"))
-    };
-    for launch in Driver::launches(&plan, &snapshot, identify) {
+    let mut names = (1..).map(|i| (format!("metal-{i}"), format!("uid-{i}")));
+    for launch in Driver::launches(&plan, &snapshot, |_| names.next().expect("there is no last number")) {
         let pods = launch.pods.len();
         let outcome = driver.execute(Action::Launch(Box::new(launch.claim))).await;
         driver.observe(&outcome, now);

@@ -65,6 +65,9 @@ struct Shape<'s> {
 
 /// The generated instance types, compiled.
 ///
+/// # Panics
+/// Never: the types are the same every time, and they are a catalog.
+///
 /// ```
 /// use karpenter_fake::generated_catalog;
 ///

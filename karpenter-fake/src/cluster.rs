@@ -201,7 +201,9 @@ impl FakeCluster {
         let up: BTreeMap<String, Node> =
             cloud.ready_nodes().into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
         let left: Vec<String> = self.nodes.keys().filter(|name| !up.contains_key(*name)).cloned().collect();
-        left.iter().for_each(|name| self.remove_node(name));
+        for name in &left {
+            self.remove_node(name);
+        }
         let mut joined = Vec::new();
         for (name, node) in up {
             if !self.nodes.contains_key(&name) {

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
-    Catalog, InstanceType, PlannedClaim, Price,
+    Catalog, InstanceType, PlannedClaim, Price, Requirement,
     api::{NodePool, Pod, PodSpec},
 };
 
@@ -16,29 +16,31 @@ use super::{
 /// The most instance types that a claim may name: Karpenter's own limit.
 const MAX_INSTANCE_TYPES: usize = 600;
 
+/// What makes it pointless to look at a claim any further is the error.
+type Checked = Result<(), Box<Violation>>;
+
 impl<'a> Checker<'a> {
     pub(super) fn check_claims(&mut self) {
         for (index, claim) in self.plan.claims().iter().enumerate() {
             if let Err(violation) = self.check_claim(index, claim) {
-                self.violations.push(violation);
+                self.violations.push(*violation);
             }
         }
     }
 
-    /// What makes it pointless to look further is the error.
-    fn check_claim(&mut self, index: usize, claim: &'a PlannedClaim) -> Result<(), Violation> {
-        let unknown = || Violation::UnknownPool { claim: index, pool: claim.node_pool.clone() };
+    fn check_claim(&mut self, index: usize, claim: &'a PlannedClaim) -> Checked {
+        let unknown = || Box::new(Violation::UnknownPool { claim: index, pool: claim.node_pool.clone() });
         let pool = self.snapshot.pool(&claim.node_pool).ok_or_else(unknown)?;
         if let Some(why) = unready(pool) {
-            return Err(Violation::PoolNotReady { claim: index, pool: pool.name().to_owned(), why });
+            return Err(Box::new(Violation::PoolNotReady { claim: index, pool: pool.name().to_owned(), why }));
         }
         if claim.pods.is_empty() {
-            return Err(Violation::NoPods { claim: index });
+            return Err(Box::new(Violation::NoPods { claim: index }));
         }
-        let catalog = self.catalogs.get(pool.name()).ok_or(Violation::NoOffering { claim: index })?;
+        let catalog = self.catalogs.get(pool.name()).ok_or_else(|| no_offering(index))?;
         let mut types = Vec::new();
         for name in claim.instance_types.iter() {
-            let unknown = || Violation::UnknownType { claim: index, instance_type: name.clone() };
+            let unknown = || Box::new(Violation::UnknownType { claim: index, instance_type: name.clone() });
             types.push(catalog.get(name).ok_or_else(unknown)?);
         }
         self.check_types(index, pool, &types);
@@ -54,7 +56,7 @@ impl<'a> Checker<'a> {
         for requirement in &pool.spec.template.spec.requirements {
             let Some(min_values) = requirement.min_values else { continue };
             let of_types = types.iter().filter_map(|t| t.requirements.get(&requirement.key));
-            let values: BTreeSet<&str> = of_types.flat_map(|r| r.values()).collect();
+            let values: BTreeSet<&str> = of_types.flat_map(Requirement::values).collect();
             if values.len() < min_values as usize {
                 let (key, count) = (requirement.key.clone(), values.len());
                 self.violations.push(Violation::MinValues { claim, key, count, min_values });
@@ -62,13 +64,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check_price(&mut self, index: usize, claim: &PlannedClaim, nodes: &[Candidate<'_>]) -> Result<(), Violation> {
+    fn check_price(&mut self, index: usize, claim: &PlannedClaim, nodes: &[Candidate<'_>]) -> Checked {
         let mut cheapest: BTreeMap<&str, Price> = BTreeMap::new();
         for node in nodes.iter().filter(|node| !node.is_reserved()) {
             let price = cheapest.entry(&node.instance_type.name).or_insert(node.offering.price);
             *price = (*price).min(node.offering.price);
         }
-        let Some(&lowest) = cheapest.values().min() else { return Err(Violation::NoOffering { claim: index }) };
+        let Some(&lowest) = cheapest.values().min() else { return Err(no_offering(index)) };
         if lowest != claim.cheapest_price {
             let claimed = claim.cheapest_price;
             self.violations.push(Violation::Price { claim: index, claimed, cheapest: lowest });
@@ -88,17 +90,19 @@ impl<'a> Checker<'a> {
         claim: &'a PlannedClaim,
         pool: &NodePool,
         nodes: &[Candidate<'_>],
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let pods = self.pods(&claim.pods);
         let mut wanted = Amounts::new();
-        pods.iter().for_each(|pod| add(&mut wanted, &requests(pod)));
+        for pod in &pods {
+            add(&mut wanted, &requests(pod));
+        }
         let pods = distinct(&pods);
         let taints = &pool.spec.template.spec.taints;
         let mut room: Option<(&str, Amounts)> = None;
         for node in nodes {
             let name = hostname(index);
             for pod in &pods {
-                self.misplacement(pod, &node.node(index), &name, &node.labels, taints).map_or(Ok(()), Err)?;
+                self.misplacement(pod, &node.node(index), &name, &node.labels, taints).map_or(Ok(()), |v| Err(Box::new(v)))?;
             }
             if room.as_ref().is_none_or(|(of, _)| *of != node.instance_type.name) {
                 room = Some((&node.instance_type.name, allocatable(node.instance_type)));
@@ -106,10 +110,14 @@ impl<'a> Checker<'a> {
             let Some((_, room)) = &room else { continue };
             let mut used = self.daemons.requests(&name, &node.labels, taints, &BTreeSet::new());
             add(&mut used, &wanted);
-            shortage(node.node(index), &used, room).map_or(Ok(()), Err)?;
+            shortage(node.node(index), &used, room).map_or(Ok(()), |v| Err(Box::new(v)))?;
         }
         Ok(())
     }
+}
+
+fn no_offering(claim: usize) -> Box<Violation> {
+    Box::new(Violation::NoOffering { claim })
 }
 
 /// All nodes that a claim may become.

@@ -43,9 +43,13 @@ impl Checker<'_> {
         let owners = there.iter().flat_map(|pod| &pod.metadata.owner_references);
         let running: BTreeSet<&str> = owners.filter(|o| o.kind == "DaemonSet").map(|o| o.uid.as_str()).collect();
         let mut used = self.daemons.requests(&place.name, &labels, &place.taints, &running);
-        there.iter().for_each(|pod| add(&mut used, &requests(pod)));
+        for pod in &there {
+            add(&mut used, &requests(pod));
+        }
         let mut wanted = Amounts::new();
-        new.iter().for_each(|pod| add(&mut wanted, &requests(pod)));
+        for pod in &new {
+            add(&mut wanted, &requests(pod));
+        }
         add(&mut used, &wanted);
         // Only what the new pods ask for: a node may be overcommitted in something else already.
         used.retain(|name, _| wanted.get(name).is_some_and(|amount| *amount > 0));

@@ -87,7 +87,9 @@ fn a_refused_claim_frees_its_pods() {
     let cloud = cloud();
     let catalog = generated_catalog();
     for capacity_type in [labels::ON_DEMAND, labels::SPOT] {
-        offerings_of(&catalog, capacity_type).into_iter().for_each(|offering| cloud.exhaust(offering));
+        for offering in offerings_of(&catalog, capacity_type) {
+            cloud.exhaust(offering);
+        }
     }
     let mut cluster = FakeCluster::new([NodePool::named("general")]);
     cluster.add_pods(Pod::named("web").cpu("500m").replicas(2)).expect("valid");

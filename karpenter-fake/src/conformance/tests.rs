@@ -79,7 +79,7 @@ impl Broken {
 
 #[async_trait]
 impl CloudProvider for Broken {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "broken"
     }
 
