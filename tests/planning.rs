@@ -132,7 +132,8 @@ fn is_placeable(problem: &RandomProblem, pod: &Pod, room: &Room) -> bool {
         let free = &room.nodes[&node.metadata.name];
         accepts(&pod.spec, &labels) && tolerates(&pod.spec, &node.spec.taints) && fits(&requests(&pod.spec), free)
     };
-    problem.nodes.iter().any(on_node) || problem.pools.iter().any(|pool| is_placeable_in(problem, pod, pool, room))
+    let staying = problem.nodes.iter().filter(|n| n.metadata.deletion_timestamp.is_none() && !n.spec.unschedulable);
+    staying.into_iter().any(on_node) || problem.pools.iter().any(|pool| is_placeable_in(problem, pod, pool, room))
 }
 
 /// Tries every type, offering and value of the labels that are left open.

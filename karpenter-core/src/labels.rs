@@ -100,6 +100,11 @@ impl Interner {
     pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
         self.0.get_index_of(text).and_then(|i| u32::try_from(i).ok()).map(Symbol)
     }
+
+    /// All texts in the order of their numbers.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|text| &**text)
+    }
 }
 
 #[cfg(test)]

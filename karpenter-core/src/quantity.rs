@@ -106,6 +106,11 @@ impl Quantity {
         Self { nanos: (self.nanos + other.nanos).clamp(-CAP, CAP), family }
     }
 
+    /// The product, at most the cap of Kubernetes.
+    pub fn saturating_mul(self, factor: i64) -> Self {
+        Self { nanos: self.nanos.saturating_mul(i128::from(factor)).clamp(-CAP, CAP), ..self }
+    }
+
     /// The difference, which may be negative.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self { nanos: (self.nanos - other.nanos).clamp(-CAP, CAP), ..self }

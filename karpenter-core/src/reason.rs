@@ -64,6 +64,8 @@ pub enum Obstacle {
         wanted: Requirement,
         /// What the pool's nodes can have.
         offered: Vec<Requirement>,
+        /// A label that the pool's nodes do have and that may be the one that was meant.
+        similar_key: Option<String>,
     },
     /// Types meet the requirements one by one, but none meets them together and can be bought now.
     Combination,
@@ -116,9 +118,10 @@ impl fmt::Display for Obstacle {
             Self::Unsupported { field } => write!(f, "unsupported: {field}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
-            Self::Label { key, wanted, offered } => {
+            Self::Label { key, wanted, offered, similar_key } => {
                 write!(f, "label {key} must be {wanted}, but nodes ")?;
-                write_offered(f, offered)
+                write_offered(f, offered)?;
+                similar_key.as_ref().map_or(Ok(()), |similar| write!(f, " (they have {similar})"))
             }
             Self::Combination => f.write_str("no available offering meets all requirements at once"),
             Self::TooSmall { resource, requested, available } => {

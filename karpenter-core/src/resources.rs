@@ -120,6 +120,11 @@ impl ResourceList {
         self.merge(other, Ord::max);
     }
 
+    /// Every quantity `count` times.
+    pub fn times(&self, count: i64) -> Self {
+        Self(self.0.iter().map(|(name, quantity)| (name.clone(), quantity.saturating_mul(count))).collect())
+    }
+
     fn merge(&mut self, other: &Self, combine: impl Fn(Quantity, Quantity) -> Quantity) {
         for (name, quantity) in &other.0 {
             match self.0.binary_search_by(|(n, _)| n.cmp(name)) {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use crate::{
-    CatalogError, Catalogs, InstanceType, Offering, Price, Quantity, Requirement, ResourceList, Snapshot,
+    CatalogError, Catalogs, InstanceType, Offering, Price, Quantity, Requirement, ResourceList, Snapshot, Timestamp,
     api::{
         DaemonSet, Node, NodePool, NodeSelectorRequirement, ObjectMeta, Operator, Pod, PodTemplate, Taint, TaintEffect,
         Toleration, Workload,
@@ -198,8 +198,9 @@ pub fn instance_type() -> impl Strategy<Value = InstanceType> {
 
 fn node() -> impl Strategy<Value = Node> {
     let team = option::weighted(0.3, select(vec!["x", "y"]));
-    (select(ZONES.to_vec()), select(vec!["amd64", "arm64"]), team, prop::bool::weighted(0.2), 1..9_i64).prop_map(
-        |(zone, arch, team, is_tainted, cpu)| {
+    let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.1), prop::bool::weighted(0.1));
+    (select(ZONES.to_vec()), select(vec!["amd64", "arm64"]), team, flags, 1..9_i64).prop_map(
+        |(zone, arch, team, (is_tainted, is_cordoned, is_deleting), cpu)| {
             let mut node = Node::default();
             let mut set = |key: &str, value: &str| node.metadata.labels.insert(key.to_owned(), value.to_owned());
             set(labels::ZONE, zone);
@@ -210,6 +211,8 @@ fn node() -> impl Strategy<Value = Node> {
             if is_tainted {
                 node.spec.taints.push(Taint::new(TAINT, "", TaintEffect::NoSchedule));
             }
+            node.spec.unschedulable = is_cordoned;
+            node.metadata.deletion_timestamp = is_deleting.then_some(Timestamp::from_millis(0));
             node.status.allocatable = ResourceList::from_iter([
                 ("cpu", Quantity::from_units(cpu)),
                 ("memory", Quantity::from_bytes(cpu << 31)),
@@ -232,9 +235,15 @@ fn daemonset() -> impl Strategy<Value = DaemonSet> {
     })
 }
 
-/// Whole problems of up to `pods` pods. No pod is bound to a node that is too small for it.
+/// Whole problems of up to `pods` pods, some of which run on nodes already.
 pub fn problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
-    let copies = (pod(), 1..4_usize).prop_map(|(pod, copies)| vec![pod; copies]);
+    let copies = (pod(), 1..4_usize, option::weighted(0.2, 0..3_usize)).prop_map(|(mut pod, copies, node)| {
+        if let Some(node) = node {
+            pod.spec.node_name = format!("node-{node}");
+            pod.status.conditions.clear();
+        }
+        vec![pod; copies]
+    });
     let pods = vec(copies, 1..=pods.div_ceil(2))
         .prop_map(move |groups| groups.into_iter().flatten().take(pods).collect::<Vec<_>>());
     (vec(node_pool(), 0..4), vec(instance_type(), 0..7), vec(daemonset(), 0..3), vec(node(), 0..3), pods).prop_map(

@@ -1,6 +1,6 @@
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IntoDeserializer};
 
 use super::{is_default, nullable};
 
@@ -58,7 +58,7 @@ pub struct Toleration {
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub value: String,
     /// The effect; none means every effect.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "empty_is_none")]
     pub effect: Option<TaintEffect>,
 }
 
@@ -68,9 +68,16 @@ pub struct Toleration {
 pub enum TolerationOperator {
     /// The values are equal.
     #[default]
+    #[serde(alias = "")]
     Equal,
     /// Any value will do.
     Exists,
+}
+
+/// Kubernetes writes "every effect" as an absent or as an empty text.
+fn empty_is_none<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<TaintEffect>, D::Error> {
+    let text = Option::<Cow<'de, str>>::deserialize(deserializer)?.unwrap_or_default();
+    if text.is_empty() { Ok(None) } else { TaintEffect::deserialize(text.into_deserializer()).map(Some) }
 }
 
 impl Toleration {
@@ -126,10 +133,13 @@ mod tests {
             (r#"{"key":"other","operator":"Exists"}"#, false),
             (r#"{"key":"dedicated","operator":"Exists","effect":"NoExecute"}"#, false),
             (r#"{"value":"gpu"}"#, false),
+            (r#"{"key":"dedicated","operator":"","value":"gpu","effect":""}"#, true),
+            (r#"{"operator":"Exists","effect":null}"#, true),
         ] {
             assert_eq!(read(json).tolerates(&taint), expected, "{json}");
         }
         assert!(serde_json::from_str::<Toleration>(r#"{"operator":"Maybe"}"#).is_err());
+        assert!(serde_json::from_str::<Toleration>(r#"{"operator":"Exists","effect":"Never"}"#).is_err());
     }
 
     #[test]

@@ -152,4 +152,9 @@ impl Table {
         rows.ones().for_each(|row| seen.insert(column.cells[row] as usize));
         seen.ones().filter_map(|state| column.states.get_index(state)).map(|(state, ())| state).collect()
     }
+
+    /// All labels that some row names.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.texts()
+    }
 }

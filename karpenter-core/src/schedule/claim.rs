@@ -17,52 +17,40 @@ use super::{
 };
 use crate::{Price, Requirement, Requirements, catalog::Row, labels};
 
-/// Makes claims.
-pub(super) struct ClaimMaker<'p, 'a> {
-    problem: &'p Problem<'a>,
-}
-
-impl<'p, 'a> ClaimMaker<'p, 'a> {
-    pub(super) const fn new(problem: &'p Problem<'a>) -> Self {
-        Self { problem }
+/// The claim of a node with these pods; the pods themselves are still to be written in.
+pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) -> PlannedClaim {
+    let pool = &problem.pools[candidate.pool];
+    let mut used: Amounts = problem.classes.axes.names().iter().map(|_| 0).collect();
+    let mut requests = pool.variant(candidate.row).daemon_requests.clone();
+    let mut requirements = pool.requirements.clone();
+    for &(class, alternative, count) in &fill.guests {
+        let class = problem.class(class);
+        take(&mut used, &class.requests, -count);
+        requests.add(&class.request_list.times(count));
+        requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
     }
-
-    /// The claim of a node with these pods; the pods themselves are still to be written in.
-    pub(super) fn make(&self, candidate: &Candidate, fill: &Fill) -> PlannedClaim {
-        let problem = self.problem;
-        let pool = &problem.pools[candidate.pool];
-        let mut used: Amounts = problem.classes.axes.names().iter().map(|_| 0).collect();
-        let mut requests = pool.variant(candidate.row).daemon_requests.clone();
-        let mut requirements = pool.requirements.clone();
-        for &(class, alternative, count) in &fill.guests {
-            let class = problem.class(class);
-            take(&mut used, &class.requests, -count);
-            (0..count).for_each(|_| requests.add(&class.request_list));
-            requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
+    exclude_reserved(pool, &mut requirements);
+    let chosen = pool.variant(candidate.row).type_index;
+    let mut types = choose(pool, &requirements, &used, chosen);
+    if !types.iter().any(|&(_, t)| t == chosen) {
+        // Daemons leave too little room on some other offering of the type: this offering alone, then.
+        for (key, requirement) in
+            pool.catalog.types()[chosen].offerings[offering_of(pool, candidate.row)].requirements.iter()
+        {
+            requirements.add(key, requirement.clone());
         }
-        exclude_reserved(pool, &mut requirements);
-        let chosen = pool.variant(candidate.row).type_index;
-        let mut types = choose(pool, &requirements, &used, chosen);
-        if !types.iter().any(|&(_, t)| t == chosen) {
-            // Daemons leave too little room on some other offering of the type: this offering alone, then.
-            for (key, requirement) in
-                pool.catalog.types()[chosen].offerings[offering_of(pool, candidate.row)].requirements.iter()
-            {
-                requirements.add(key, requirement.clone());
-            }
-            types = choose(pool, &requirements, &used, chosen);
-        }
-        types.truncate(problem.options.max_instance_types);
-        let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
-        PlannedClaim {
-            node_pool: pool.source.name().to_owned(),
-            pods: Vec::new(),
-            instance_types: types.iter().map(name).collect::<Arc<[String]>>(),
-            cheapest_price: types.first().map_or(Price::ZERO, |(price, _)| *price),
-            requests,
-            labels: settle(pool, &requirements),
-            requirements,
-        }
+        types = choose(pool, &requirements, &used, chosen);
+    }
+    types.truncate(problem.options.max_instance_types);
+    let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
+    PlannedClaim {
+        node_pool: pool.source.name().to_owned(),
+        pods: Vec::new(),
+        instance_types: types.iter().map(name).collect::<Arc<[String]>>(),
+        cheapest_price: types.first().map_or(Price::ZERO, |(price, _)| *price),
+        requests,
+        labels: settle(pool, &requirements),
+        requirements,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a pod has no place.
 
+use std::collections::BTreeSet;
+
 use fixedbitset::FixedBitSet;
 
 use super::{
@@ -9,7 +11,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    Reason, Requirements,
+    Reason, Requirement, Requirements,
     api::tolerates_all,
     reason::{Obstacle, PoolObstacle},
 };
@@ -68,12 +70,25 @@ fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left
 
 /// The first label that the pool's nodes cannot have as the pod wants it.
 fn refused_label(pool: &Pool<'_>, wanted: &Requirements) -> Option<Obstacle> {
-    let is_refused = |key: &str, requirement: &crate::Requirement| {
+    let is_refused = |key: &str, requirement: &Requirement| {
         let offered = pool.offered(key);
         !pool.admits_known(key, requirement) || !offered.iter().any(|state| state.intersects(requirement))
     };
     let (key, requirement) = wanted.iter().find(|(key, requirement)| is_refused(key, requirement))?;
-    Some(Obstacle::Label { key: key.to_owned(), wanted: requirement.clone(), offered: pool.offered(key) })
+    let offered = pool.offered(key);
+    let is_unknown = offered.iter().all(|state| *state == Requirement::ABSENT);
+    let similar_key = if is_unknown { similar_key(key, pool.known_keys()) } else { None };
+    Some(Obstacle::Label { key: key.to_owned(), wanted: requirement.clone(), offered, similar_key })
+}
+
+/// The first known key that has the same last part, or that contains `key` or is contained in it.
+fn similar_key<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
+    let known: BTreeSet<&str> = known.collect();
+    let last_part = |key: &str| key.rsplit('/').next().unwrap_or(key).to_lowercase();
+    let same_end = known.iter().find(|k| last_part(k) == last_part(key));
+    let overlapping =
+        || known.iter().find(|k| k.contains(last_part(key).as_str()) || key.contains(last_part(k).as_str()));
+    same_end.or_else(overlapping).map(|k| (*k).to_owned())
 }
 
 /// The resource of which even the type with most of it has too little; the scarcest if there are several.

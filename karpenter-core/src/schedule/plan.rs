@@ -200,15 +200,14 @@ impl PlannedClaim {
 
 impl fmt::Display for PlannedClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = self.instance_types.first().map_or("nothing", String::as_str);
-        let others = self.instance_types.len().saturating_sub(1);
-        write!(
-            f,
-            "{first} (or {others} others) of pool {} at {} for {} pods",
-            self.node_pool,
-            self.cheapest_price,
-            self.pods.len()
-        )
+        write!(f, "{}", self.instance_types.first().map_or("nothing", String::as_str))?;
+        match self.instance_types.len().saturating_sub(1) {
+            0 => {}
+            1 => f.write_str(" or one other type")?,
+            others => write!(f, " or {others} other types")?,
+        }
+        let s = if self.pods.len() == 1 { "" } else { "s" };
+        write!(f, " of pool {} at {} for {} pod{s}", self.node_pool, self.cheapest_price, self.pods.len())
     }
 }
 
@@ -217,9 +216,10 @@ impl fmt::Display for Warning {
         match self {
             Self::PoolSkipped { pool, obstacle } => write!(f, "NodePool {pool}: left out: {obstacle}"),
             Self::ReservationsIgnored { pool, count } => {
+                let s = if *count == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "NodePool {pool}: {count} reserved offerings left out: capacity reservations are not supported"
+                    "NodePool {pool}: {count} reserved offering{s} left out: capacity reservations are not supported"
                 )
             }
         }

@@ -88,17 +88,19 @@ impl<'a> Pool<'a> {
         catalogs: &'a Catalogs,
         daemons: &[Daemon],
         axes: &Axes,
-    ) -> Result<Self, Obstacle> {
+    ) -> Result<Self, Box<Obstacle>> {
         if let Some(message) = source.unready() {
-            return Err(Obstacle::NotReady { message });
+            return Err(Box::new(Obstacle::NotReady { message }));
         }
         source.validate().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
         let template = &source.spec.template.spec;
         if let Some(i) = template.requirements.iter().position(|r| r.min_values.is_some()) {
-            return Err(Obstacle::Unsupported { field: format!("spec.template.spec.requirements[{i}].minValues") });
+            return Err(Box::new(Obstacle::Unsupported {
+                field: format!("spec.template.spec.requirements[{i}].minValues"),
+            }));
         }
         let Some(catalog) = catalogs.get(source.name()) else {
-            return Err(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() });
+            return Err(Box::new(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() }));
         };
         let mut pool = Self {
             source,
@@ -113,7 +115,7 @@ impl<'a> Pool<'a> {
         };
         pool.select_rows();
         if pool.rows.is_clear() {
-            return Err(Obstacle::NoInstanceTypes);
+            return Err(Box::new(Obstacle::NoInstanceTypes));
         }
         pool.group_by_room(daemons, axes);
         Ok(pool)
@@ -252,6 +254,12 @@ impl<'a> Pool<'a> {
             return self.table().states(&self.rows, key).into_iter().cloned().collect();
         }
         vec![self.requirements.get(key).cloned().unwrap_or(Requirement::ABSENT)]
+    }
+
+    /// The labels that some of its nodes have.
+    pub(super) fn known_keys(&self) -> impl Iterator<Item = &str> {
+        let required = self.requirements.iter().map(|(key, _)| key);
+        self.table().keys().chain(self.fixed.keys().map(String::as_str)).chain(required)
     }
 
     /// Whether the labels of a claim can meet `requirements` on a node bought by `row`.

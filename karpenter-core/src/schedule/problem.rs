@@ -74,8 +74,8 @@ impl<'a> Problem<'a> {
             match Pool::new(source, snapshot, catalogs, &daemons, &classes.axes) {
                 Ok(pool) => pools.push(pool),
                 Err(obstacle) => {
-                    warnings.push(Warning::PoolSkipped { pool: name.clone(), obstacle: obstacle.clone() });
-                    obstacles.push(PoolObstacle { pool: name, obstacle });
+                    warnings.push(Warning::PoolSkipped { pool: name.clone(), obstacle: (*obstacle).clone() });
+                    obstacles.push(obstacle.of(&name));
                 }
             }
         }

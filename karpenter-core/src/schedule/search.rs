@@ -7,8 +7,7 @@
 use super::{
     amounts::{Amounts, fit_count, take},
     candidate::Candidate,
-    claim::ClaimMaker,
-    explain,
+    claim, explain,
     plan::Plan,
     problem::{Problem, Tolerance},
 };
@@ -22,7 +21,6 @@ pub(super) struct Search<'p, 'a> {
     place_room: Vec<Amounts>,
     /// What the limits of each pool leave.
     pub(super) limits_left: Vec<Vec<i64>>,
-    claims: ClaimMaker<'p, 'a>,
     plan: Plan,
 }
 
@@ -41,7 +39,6 @@ impl<'p, 'a> Search<'p, 'a> {
             planned: vec![0; problem.classes.list.len()],
             place_room: problem.places.iter().map(|p| p.room.clone()).collect(),
             limits_left: problem.pools.iter().map(|p| p.limits.iter().map(|l| l.most - l.used).collect()).collect(),
-            claims: ClaimMaker::new(problem),
             plan: Plan { warnings: problem.warnings.clone(), is_complete: true, ..Plan::default() },
         }
     }
@@ -195,7 +192,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let by_limits = sizes.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
         let count = by_limits.min().unwrap_or(i64::MAX).min(by_pods);
         take(&mut self.limits_left[candidate.pool], &sizes, count);
-        let claim = self.claims.make(candidate, fill);
+        let claim = claim::make(self.problem, candidate, fill);
         for _ in 0..count {
             let mut claim = claim.clone();
             for &(class, _, n) in &fill.guests {

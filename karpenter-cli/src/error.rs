@@ -1,0 +1,103 @@
+//! Why the command failed.
+
+use std::io;
+
+use karpenter_core::{CatalogError, SnapshotError, api::FieldError};
+
+/// Why there is no answer. Each message names the file, then the object and the field where there are any.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("{file}: cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file is not text.
+    #[error("{file}: is not UTF-8 text: the byte at offset {offset} does not belong there")]
+    NotText {
+        /// The file.
+        file: String,
+        /// How many bytes are text.
+        offset: usize,
+    },
+    /// A text is neither JSON nor YAML.
+    #[error("{file}: line {line} column {column}: {format} syntax: {message}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column, from 1.
+        column: u64,
+        /// The format that the text looks like: `JSON` or `YAML`.
+        format: &'static str,
+        /// What the parser says.
+        message: String,
+    },
+    /// A file holds no object at all.
+    #[error("{file}: is empty: expected what `kubectl get -o json` prints")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// An object is not what it should be.
+    #[error("{file}: {error}")]
+    Object {
+        /// The file.
+        file: String,
+        /// The object, the field and the rule.
+        error: FieldError,
+    },
+    /// An object is given twice.
+    #[error("{file}: {object}: metadata.name: the same object is in {other_file} already")]
+    Duplicate {
+        /// The file with the second one.
+        file: String,
+        /// The kind and the name.
+        object: String,
+        /// The file with the first one.
+        other_file: String,
+    },
+    /// A list of instance types breaks a rule.
+    #[error("{file}: {source}")]
+    Catalog {
+        /// The file.
+        file: String,
+        /// The type, the field and the rule.
+        source: CatalogError,
+    },
+    /// Objects do not make a cluster.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// There is no catalog to fall back on.
+    #[error("--catalog: is needed: there is no catalog to fall back on")]
+    NoCatalog,
+    /// The answer cannot be written as YAML.
+    #[error("the plan cannot be written: {message}")]
+    Unprintable {
+        /// What the serializer says.
+        message: String,
+    },
+    /// The answer cannot be written out.
+    #[error("standard output: cannot be written: {source}")]
+    Unwritable {
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The message on one line, whatever texts of the input it quotes.
+    pub fn one_line(&self) -> String {
+        one_line(&self.to_string())
+    }
+}
+
+/// A text without control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

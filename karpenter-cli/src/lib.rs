@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+
+pub mod args;
+pub mod error;
+pub mod load;
+pub mod output;
+pub mod plan;
+
+pub use error::Error;

@@ -1,0 +1,59 @@
+//! Reads clusters and catalogs from text.
+//!
+//! Everything here takes text and gives values, so that it can be fed with anything:
+//!
+//! ```
+//! let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}"#;
+//! let cluster = karpenter_cli::load::cluster(pod, "pods.json")?;
+//! assert_eq!(cluster.pods[0].key().to_string(), "default/web");
+//!
+//! let error = karpenter_cli::load::catalog(r#"[{"name": "m", "capacity": {"cpu": "1x"}}]"#, "types.json").unwrap_err();
+//! assert!(error.to_string().starts_with("types.json: instance type m: capacity.cpu: invalid quantity \"1x\""));
+//! # Ok::<(), karpenter_cli::Error>(())
+//! ```
+
+mod catalog;
+mod documents;
+mod objects;
+
+use karpenter_core::api::FieldError;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+pub use catalog::catalog;
+pub use objects::{BadPod, Cluster, ClusterReader, LoadWarning};
+
+use crate::Error;
+
+/// Reads one dump of a cluster; [`ClusterReader`] reads several into one.
+///
+/// # Errors
+/// The text is not JSON or YAML, holds nothing, or has an object that cannot be used or left out; see
+/// [`ClusterReader::read`].
+pub fn cluster(text: &str, file: &str) -> Result<Cluster, Error> {
+    let mut reader = ClusterReader::default();
+    reader.read(text, file)?;
+    Ok(reader.finish())
+}
+
+/// Parses a value; an error names the path of the field.
+fn parse<T: DeserializeOwned>(raw: &RawValue) -> Result<T, FieldError> {
+    // Paths cost time, and nearly all objects are good.
+    serde_json::from_str(raw.get()).or_else(|_| {
+        let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+        serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| FieldError::new(error.path().to_string(), message_of(error.inner())))
+    })
+}
+
+/// The error with the object named, which may itself be what is wrong.
+fn named(error: FieldError, object: impl Into<String>) -> FieldError {
+    if error.field == "." { FieldError::new(object, error.message) } else { error.of(object) }
+}
+
+/// What is wrong, without the line and column, which count from the start of the object and not of the file.
+fn message_of(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,316 @@
+use std::{collections::BTreeMap, fmt};
+
+use karpenter_core::api::{
+    Condition, DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use super::{
+    documents::{Object, Position, for_each_object},
+    parse,
+};
+use crate::Error;
+
+/// The group of node pools and claims.
+const KARPENTER_GROUP: &str = "karpenter.sh";
+/// Its only version that is read.
+const KARPENTER_VERSION: &str = "karpenter.sh/v1";
+
+/// The objects of a cluster that bear on a plan, in the order in which they were read.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Cluster {
+    /// Node pools.
+    pub pools: Vec<NodePool>,
+    /// Node claims.
+    pub claims: Vec<NodeClaim>,
+    /// Nodes.
+    pub nodes: Vec<Node>,
+    /// Daemonsets.
+    pub daemonsets: Vec<DaemonSet>,
+    /// Pod disruption budgets.
+    pub budgets: Vec<PodDisruptionBudget>,
+    /// Pods.
+    pub pods: Vec<Pod>,
+    /// Pods that cannot be read.
+    pub bad_pods: BTreeMap<ObjectKey, BadPod>,
+    /// What was left out or has to be guessed.
+    pub warnings: Vec<LoadWarning>,
+}
+
+/// A pod that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BadPod {
+    /// The field and what is wrong with it.
+    pub error: FieldError,
+    /// The node on which it takes nobody knows how much; `None` if it is bound to none or has run to its end.
+    pub node: Option<String>,
+}
+
+/// Something about the input that somebody should look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadWarning {
+    /// A node pool cannot be read, so there is no pool of this name in the plan.
+    BadPool {
+        /// The file.
+        file: String,
+        /// The pool, the field and what is wrong with it.
+        error: FieldError,
+    },
+    /// An object of the group `karpenter.sh` is of a version or kind that is not read.
+    NotRead {
+        /// The file.
+        file: String,
+        /// The kind and the name.
+        object: String,
+        /// The group and version.
+        api_version: String,
+    },
+    /// A node takes no further pods, because nobody knows what a pod on it takes.
+    ClosedNode {
+        /// The name of the node.
+        node: String,
+        /// The pod that cannot be read.
+        pod: ObjectKey,
+    },
+    /// Pods without a node that the kube-scheduler has not refused, so that they may yet get one.
+    NotRefused {
+        /// How many.
+        count: usize,
+        /// The first by namespace and name.
+        first: ObjectKey,
+    },
+}
+
+impl fmt::Display for LoadWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadPool { file, error } => write!(f, "{file}: {error} (the pool is left out)"),
+            Self::NotRead { file, object, api_version } => {
+                let read = format_args!("only NodePool and NodeClaim of {KARPENTER_VERSION} are read");
+                write!(f, "{file}: {object}: apiVersion: {api_version}: {read} (it is left out)")
+            }
+            Self::ClosedNode { node, pod } => {
+                write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
+            }
+            Self::NotRefused { count: 1, first } => {
+                write!(f, "Pod {first}: left alone, because the kube-scheduler has not refused it")
+            }
+            Self::NotRefused { count, first } => {
+                write!(
+                    f,
+                    "{count} pods left alone, because the kube-scheduler has not refused them; the first is {first}"
+                )
+            }
+        }
+    }
+}
+
+/// A kind of object that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    NodePool,
+    NodeClaim,
+    Node,
+    DaemonSet,
+    PodDisruptionBudget,
+    Pod,
+}
+
+impl Kind {
+    /// The kind of an object, if it is read. A group that is not written is taken for the right one.
+    fn of(api_version: &str, kind: &str) -> Option<Self> {
+        let (kind, group) = match kind {
+            "NodePool" => (Self::NodePool, KARPENTER_GROUP),
+            "NodeClaim" => (Self::NodeClaim, KARPENTER_GROUP),
+            "Node" => (Self::Node, ""),
+            "DaemonSet" => (Self::DaemonSet, "apps"),
+            "PodDisruptionBudget" => (Self::PodDisruptionBudget, "policy"),
+            "Pod" => (Self::Pod, ""),
+            _ => return None,
+        };
+        (api_version.is_empty() || group_of(api_version) == group).then_some(kind)
+    }
+
+    const fn has_namespace(self) -> bool {
+        matches!(self, Self::DaemonSet | Self::PodDisruptionBudget | Self::Pod)
+    }
+}
+
+/// The group of an API version; that of `v1` is empty.
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    namespace: Option<String>,
+}
+
+/// Reads dumps into one [`Cluster`].
+#[derive(Debug, Default)]
+pub struct ClusterReader {
+    cluster: Cluster,
+    files: Vec<String>,
+    /// The file, by number, in which an object was.
+    seen: BTreeMap<(Kind, ObjectKey), usize>,
+}
+
+impl ClusterReader {
+    /// Reads a dump: JSON or YAML, lists, arrays, single objects, several documents.
+    ///
+    /// A pod that cannot be read goes to [`Cluster::bad_pods`], a node pool that cannot be read to
+    /// [`Cluster::warnings`]. Kinds that bear on no plan are passed over.
+    ///
+    /// # Errors
+    /// The text is not JSON or YAML or holds nothing; an object lacks its kind or name or was there before; a node,
+    /// claim, daemonset or disruption budget cannot be read.
+    pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
+        self.files.push(file.to_owned());
+        for_each_object(text, file, &mut |object, position| self.take(object, position, file))
+    }
+
+    /// What was read, with the warnings that concern all of it.
+    pub fn finish(self) -> Cluster {
+        let mut cluster = self.cluster;
+        let warnings = closed_nodes(&cluster).into_iter().chain(not_refused(&cluster.pods));
+        let warnings: Vec<_> = warnings.collect();
+        cluster.warnings.extend(warnings);
+        // The order of files and objects must not show.
+        cluster.warnings.sort_by_cached_key(ToString::to_string);
+        cluster
+    }
+
+    fn take(&mut self, object: &Object<'_>, position: &Position<'_>, file: &str) -> Result<(), Error> {
+        let kind = Kind::of(&object.api_version, &object.kind);
+        if kind.is_none() && group_of(&object.api_version) != KARPENTER_GROUP {
+            return Ok(());
+        }
+        let located = |error: FieldError| Error::Object {
+            file: file.to_owned(),
+            error: error.of(format!("{} ({position})", object.kind)),
+        };
+        let key = key_of(object, kind).map_err(located)?;
+        let name = if key.namespace.is_empty() { key.name.clone() } else { key.to_string() };
+        let name = format!("{} {name}", object.kind);
+        let karpenters = kind.is_none() || matches!(kind, Some(Kind::NodePool | Kind::NodeClaim));
+        let other_version = !object.api_version.is_empty() && object.api_version != KARPENTER_VERSION;
+        let Some(kind) = kind.filter(|_| !(karpenters && other_version)) else {
+            let api_version = object.api_version.clone();
+            self.cluster.warnings.push(LoadWarning::NotRead { file: file.to_owned(), object: name, api_version });
+            return Ok(());
+        };
+        if let Some(first) = self.seen.insert((kind, key.clone()), self.files.len() - 1) {
+            let other_file = self.files[first].clone();
+            return Err(Error::Duplicate { file: file.to_owned(), object: name, other_file });
+        }
+        self.add(kind, key, object.raw, &name, file)
+    }
+
+    fn add(&mut self, kind: Kind, key: ObjectKey, raw: &RawValue, name: &str, file: &str) -> Result<(), Error> {
+        let cluster = &mut self.cluster;
+        match kind {
+            Kind::Pod => match parse(raw) {
+                Ok(pod) => cluster.pods.push(pod),
+                Err(error) => {
+                    cluster.bad_pods.insert(key, BadPod { error, node: node_of(raw) });
+                }
+            },
+            Kind::NodePool => match parse(raw) {
+                Ok(pool) => cluster.pools.push(pool),
+                Err(error) => {
+                    let error = error.of(name);
+                    cluster.warnings.push(LoadWarning::BadPool { file: file.to_owned(), error });
+                }
+            },
+            Kind::NodeClaim => cluster.claims.push(needed(raw, name, file)?),
+            Kind::Node => cluster.nodes.push(needed(raw, name, file)?),
+            Kind::DaemonSet => cluster.daemonsets.push(needed(raw, name, file)?),
+            Kind::PodDisruptionBudget => cluster.budgets.push(needed(raw, name, file)?),
+        }
+        Ok(())
+    }
+}
+
+/// Parses an object without which a plan may be wrong.
+fn needed<T: DeserializeOwned>(raw: &RawValue, name: &str, file: &str) -> Result<T, Error> {
+    parse(raw).map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })
+}
+
+/// Namespace and name, as the API server would complete them.
+fn key_of(object: &Object<'_>, kind: Option<Kind>) -> Result<ObjectKey, FieldError> {
+    let missing = || FieldError::new("metadata.name", "is missing");
+    let raw = object.metadata.ok_or_else(missing)?;
+    let in_metadata = |error: FieldError| match error.field.as_str() {
+        "." => FieldError::new("metadata", error.message),
+        field => FieldError::new(format!("metadata.{field}"), error.message.clone()),
+    };
+    let meta: Meta = parse(raw).map_err(in_metadata)?;
+    let name = meta.name.filter(|name| !name.is_empty()).ok_or_else(missing)?;
+    let namespace = meta.namespace.filter(|namespace| !namespace.is_empty());
+    let has_namespace = kind.is_some_and(Kind::has_namespace);
+    let namespace = if has_namespace { namespace.unwrap_or_else(|| "default".to_owned()) } else { String::new() };
+    Ok(ObjectKey::new(namespace, name))
+}
+
+/// The node on which a pod that cannot be read takes room.
+fn node_of(raw: &RawValue) -> Option<String> {
+    /// Each part by itself, since any of them may be what cannot be read.
+    #[derive(Deserialize)]
+    struct Parts<'t> {
+        #[serde(borrow)]
+        spec: Option<&'t RawValue>,
+        #[serde(borrow)]
+        status: Option<&'t RawValue>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Bound {
+        node_name: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Phase {
+        phase: String,
+    }
+    let parts: Parts<'_> = serde_json::from_str(raw.get()).ok()?;
+    let phase = parts.status.and_then(|status| serde_json::from_str::<Phase>(status.get()).ok());
+    if phase.is_some_and(|status| matches!(status.phase.as_str(), "Succeeded" | "Failed")) {
+        return None;
+    }
+    let bound: Bound = serde_json::from_str(parts.spec?.get()).ok()?;
+    bound.node_name.filter(|name| !name.is_empty())
+}
+
+/// Nodes of the cluster with a pod that cannot be read, and the first such pod of each.
+fn closed_nodes(cluster: &Cluster) -> Vec<LoadWarning> {
+    let mut first = BTreeMap::new();
+    for (pod, bad) in &cluster.bad_pods {
+        if let Some(node) = cluster.nodes.iter().find(|n| Some(&n.metadata.name) == bad.node.as_ref()) {
+            first.entry(node.metadata.name.clone()).or_insert_with(|| pod.clone());
+        }
+    }
+    first.into_iter().map(|(node, pod)| LoadWarning::ClosedNode { node, pod }).collect()
+}
+
+fn not_refused(pods: &[Pod]) -> Option<LoadWarning> {
+    let is_gated = |pod: &Pod| {
+        let says_so = |c: &Condition| c.r#type == "PodScheduled" && c.reason == "SchedulingGated";
+        !pod.spec.scheduling_gates.is_empty() || pod.status.conditions.iter().any(says_so)
+    };
+    let is_left_alone = |pod: &&Pod| {
+        let waits = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
+        waits && !pod.is_unschedulable() && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror()
+    };
+    let waiting = pods.iter().filter(is_left_alone);
+    let (count, first) = waiting.fold((0, None), |(count, first): (usize, Option<ObjectKey>), pod| {
+        let key = pod.key();
+        (count + 1, Some(first.map_or(key.clone(), |first| first.min(key))))
+    });
+    first.map(|first| LoadWarning::NotRefused { count, first })
+}

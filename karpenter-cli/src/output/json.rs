@@ -1,0 +1,76 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use karpenter_core::{PlannedClaim, Price, Requirements, ResourceList, api::ObjectKey};
+use serde::Serialize;
+
+use crate::{Error, plan::Outcome};
+
+/// A plan as other programs read it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'o> {
+    version: &'static str,
+    complete: bool,
+    new_node_claims: Vec<Claim<'o>>,
+    existing_nodes: BTreeMap<&'o str, Vec<String>>,
+    errors: &'o BTreeMap<String, String>,
+    warnings: &'o [String],
+    pods: usize,
+    hourly_cost: Price,
+    lower_bound: Option<Price>,
+    setup_seconds: f64,
+    solve_seconds: Vec<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Claim<'o> {
+    node_pool: &'o str,
+    pods: Vec<String>,
+    instance_types: &'o [String],
+    cheapest_price: Price,
+    requests: &'o ResourceList,
+    requirements: &'o Requirements,
+}
+
+pub(super) fn json(outcome: &Outcome) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(&document(outcome));
+    let text = text.map_err(|error| Error::Unprintable { message: error.to_string() })?;
+    Ok(text + "\n")
+}
+
+pub(super) fn yaml(outcome: &Outcome) -> Result<String, Error> {
+    serde_saphyr::to_string(&document(outcome)).map_err(|error| Error::Unprintable { message: error.to_string() })
+}
+
+fn document(outcome: &Outcome) -> Document<'_> {
+    let plan = &outcome.plan;
+    Document {
+        version: env!("CARGO_PKG_VERSION"),
+        complete: plan.is_complete(),
+        new_node_claims: plan.claims().iter().map(claim).collect(),
+        existing_nodes: plan.existing().iter().map(|(node, pods)| (node.as_str(), names(pods))).collect(),
+        errors: &outcome.errors,
+        warnings: &outcome.warnings,
+        pods: outcome.pod_count,
+        hourly_cost: plan.hourly_cost(),
+        lower_bound: outcome.lower_bound,
+        setup_seconds: outcome.setup_time.as_secs_f64(),
+        solve_seconds: outcome.solve_times.iter().map(Duration::as_secs_f64).collect(),
+    }
+}
+
+fn claim(claim: &PlannedClaim) -> Claim<'_> {
+    Claim {
+        node_pool: &claim.node_pool,
+        pods: names(&claim.pods),
+        instance_types: &claim.instance_types,
+        cheapest_price: claim.cheapest_price,
+        requests: &claim.requests,
+        requirements: &claim.requirements,
+    }
+}
+
+fn names(pods: &[ObjectKey]) -> Vec<String> {
+    pods.iter().map(ToString::to_string).collect()
+}

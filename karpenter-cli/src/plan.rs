@@ -1,0 +1,145 @@
+//! `karpenter plan`: reads the files, plans, and says how long it took.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _},
+    mem,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use karpenter_core::{Catalogs, InstanceType, Plan, Planner, Price, Reason, Snapshot, api::ObjectKey};
+
+use crate::{
+    Error,
+    args::{PlanArgs, is_standard_input},
+    load::{self, BadPod, Cluster, ClusterReader},
+};
+
+/// A plan and what belongs in a report about it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The plan.
+    pub plan: Plan,
+    /// What could be bought.
+    pub catalogs: Catalogs,
+    /// How many pods wanted a place, those that cannot be read included.
+    pub pod_count: usize,
+    /// Why pods, by `namespace/name`, have no place.
+    pub errors: BTreeMap<String, String>,
+    /// What somebody should look at.
+    pub warnings: Vec<String>,
+    /// What the cheapest possible plan costs at least, if the planner says so.
+    pub lower_bound: Option<Price>,
+    /// The longest time from the parsed objects to the start of the search.
+    pub setup_time: Duration,
+    /// The time of each search.
+    pub solve_times: Vec<Duration>,
+}
+
+/// Reads what the command line names, and plans.
+///
+/// # Errors
+/// A file that cannot be read or is not what it should be.
+pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
+    let mut reader = ClusterReader::default();
+    for file in &args.cluster {
+        reader.read(&read_text(file)?, &name_of(file))?;
+    }
+    let types = match &args.catalog {
+        Some(file) => load::catalog(&read_text(file)?, &name_of(file))?,
+        None => default_catalog()?,
+    };
+    let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
+    plan(reader.finish(), types, &catalog_file, args.repeat)
+}
+
+/// Plans `repeat` times from the parsed objects, with nothing kept from one time to the next.
+///
+/// # Errors
+/// Objects or instance types that break a rule; `catalog_file` says where the instance types are from.
+pub fn plan(cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str, repeat: u32) -> Result<Outcome, Error> {
+    let (mut setup_time, mut solve_times) = (Duration::ZERO, Vec::new());
+    for _ in 1..repeat {
+        let outcome = plan_once(cluster.clone(), types.clone(), catalog_file)?;
+        setup_time = setup_time.max(outcome.setup_time);
+        solve_times.extend(outcome.solve_times);
+    }
+    let mut outcome = plan_once(cluster, types, catalog_file)?;
+    outcome.setup_time = outcome.setup_time.max(setup_time);
+    solve_times.append(&mut outcome.solve_times);
+    Ok(Outcome { solve_times, ..outcome })
+}
+
+fn plan_once(mut cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str) -> Result<Outcome, Error> {
+    let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
+    let start = Instant::now();
+    let snapshot = snapshot(cluster, &bad_pods)?;
+    let catalogs = Catalogs::shared(types, snapshot.pools())
+        .map_err(|source| Error::Catalog { file: catalog_file.to_owned(), source })?;
+    let planner = Planner::default();
+    let problem = planner.prepare(&snapshot, &catalogs);
+    let setup_time = start.elapsed();
+    let start = Instant::now();
+    let plan = problem.solve();
+    let solve_times = vec![start.elapsed()];
+    drop(problem);
+    let warnings = warnings.iter().map(ToString::to_string);
+    Ok(Outcome {
+        pod_count: snapshot.pending().len() + bad_pods.len(),
+        errors: errors(&plan, &bad_pods),
+        warnings: warnings.chain(plan.warnings().iter().map(ToString::to_string)).collect(),
+        lower_bound: None,
+        plan,
+        catalogs,
+        setup_time,
+        solve_times,
+    })
+}
+
+fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {
+    let mut builder =
+        Snapshot::builder().pools(cluster.pools).claims(cluster.claims).nodes(cluster.nodes).pods(cluster.pods);
+    for daemonset in cluster.daemonsets {
+        builder = builder.daemonset(daemonset);
+    }
+    for budget in cluster.budgets {
+        builder = builder.budget(budget);
+    }
+    for node in bad_pods.values().filter_map(|bad| bad.node.as_deref()) {
+        builder = builder.full_node(node);
+    }
+    Ok(builder.build()?)
+}
+
+/// The reasons of the plan, and those of the pods that the plan knows nothing of.
+fn errors(plan: &Plan, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> BTreeMap<String, String> {
+    let unplaced = plan.unplaced().iter().map(|(pod, reason)| (pod.to_string(), reason.to_string()));
+    let bad = bad_pods.iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error.clone()).to_string()));
+    unplaced.chain(bad).collect()
+}
+
+fn read_text(file: &Path) -> Result<String, Error> {
+    let unreadable = |source| Error::Unreadable { file: name_of(file), source };
+    let bytes = if is_standard_input(file) {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map_err(unreadable)?;
+        bytes
+    } else {
+        fs::read(file).map_err(unreadable)?
+    };
+    String::from_utf8(bytes)
+        .map_err(|error| Error::NotText { file: name_of(file), offset: error.utf8_error().valid_up_to() })
+}
+
+/// How a file is named in messages.
+fn name_of(file: &Path) -> String {
+    if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+/// The instance types to plan with when the command line names none.
+fn default_catalog() -> Result<Vec<InstanceType>, Error> {
+    Err(Error::NoCatalog)
+}

@@ -1,0 +1,189 @@
+//! Every way to give the command its input, and every way in which it prints the answer.
+
+use crate::common::{CATALOG, Files, POOL, list, node, pod};
+use serde_json::Value;
+
+/// What a plan says apart from the times.
+fn decision(mut document: Value) -> Value {
+    let fields = document.as_object_mut().unwrap();
+    fields.remove("setupSeconds");
+    fields.remove("solveSeconds");
+    document
+}
+
+#[test]
+fn the_json_document_has_the_fields_of_the_contract() {
+    let files = Files::new("contract");
+    let document =
+        files.plan(&list(&[POOL, &pod("a", "3"), &pod("b", "3"), &pod("huge", "99"), &pod("small", "1"), &node("n")]));
+    let fields: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut expected = [
+        "version",
+        "complete",
+        "newNodeClaims",
+        "existingNodes",
+        "errors",
+        "warnings",
+        "pods",
+        "hourlyCost",
+        "lowerBound",
+        "setupSeconds",
+        "solveSeconds",
+    ];
+    expected.sort_unstable();
+    assert_eq!(fields, expected);
+    assert_eq!(document["complete"], true);
+    assert_eq!(document["pods"], 4);
+    assert_eq!(document["hourlyCost"], 0.4);
+    assert_eq!(document["solveSeconds"].as_array().unwrap().len(), 1);
+    assert_eq!(document["existingNodes"], serde_json::json!({"n": ["default/small"]}));
+    assert!(document["errors"]["default/huge"].as_str().unwrap().contains("cpu: 99 requested"), "{document}");
+    let claim = &document["newNodeClaims"][0];
+    assert_eq!(claim["nodePool"], "general");
+    assert_eq!(claim["pods"], serde_json::json!(["default/a"]));
+    assert_eq!(claim["instanceTypes"], serde_json::json!(["m-4x"]));
+    assert_eq!(claim["cheapestPrice"], 0.2);
+    assert_eq!(claim["requests"]["cpu"], "3");
+    let capacity_type =
+        serde_json::json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]});
+    assert!(claim["requirements"].as_array().unwrap().contains(&capacity_type), "{claim}");
+}
+
+#[test]
+fn the_same_objects_give_the_same_plan_in_every_format() {
+    let files = Files::new("same");
+    let (a, b, n) = (pod("a", "3"), pod("b", "3"), node("n"));
+    let expected = decision(files.plan(&list(&[POOL, &a, &b, &n])));
+    assert_eq!(expected["newNodeClaims"].as_array().unwrap().len(), 2);
+
+    files.write("objects.json", &format!("{POOL}\n{a}\n{b}\n{n}"));
+    files.write("array.json", &format!("[{POOL},{a},{b},{n}]"));
+    files.write("documents.yaml", &format!("---\n{POOL}\n---\n{a}\n---\n# nothing here\n---\n{b}\n---\n{n}\n"));
+    files.write("json-with-another-name.yaml", &list(&[POOL, &a, &b, &n]));
+    files.write("1", &list(&[POOL, &a]));
+    files.write("2", &format!("\u{feff}{}", n.replace('\n', "")));
+    files.write(
+        "3",
+        &format!(
+            r#"{{"apiVersion":"v1","kind":"PodList","items":[{}]}}"#,
+            b.replace(r#""apiVersion":"v1","kind":"Pod","#, "")
+        ),
+    );
+    for arguments in [
+        "--cluster objects.json",
+        "--cluster array.json",
+        "--cluster documents.yaml",
+        "--cluster json-with-another-name.yaml",
+        "--cluster 1 2 3",
+        "--cluster 3 --cluster 2 --cluster 1",
+    ] {
+        let document = files.json(&format!("plan {arguments} --catalog types.json -o json"));
+        assert_eq!(decision(document), expected, "{arguments}");
+    }
+    let ran = files.run_with("plan --cluster - --catalog types.json -o json", &list(&[POOL, &a, &b, &n]));
+    assert_eq!(decision(serde_json::from_str(&ran.out).unwrap()), expected);
+    let ran = files.run_with("plan --cluster 1 2 3 --catalog - -o json", CATALOG);
+    assert_eq!(decision(serde_json::from_str(&ran.out).unwrap()), expected);
+}
+
+#[test]
+fn block_yaml_reads_as_kubectl_prints_it() {
+    let files = Files::new("block");
+    files.write(
+        "cluster.yaml",
+        r#"apiVersion: v1
+kind: List
+metadata:
+  resourceVersion: ""
+items:
+- apiVersion: karpenter.sh/v1
+  kind: NodePool
+  metadata:
+    name: general
+  spec:
+    limits:
+      cpu: 100
+    template:
+      spec:
+        expireAfter: 720h
+        nodeClassRef:
+          group: karpenter.kwok.sh
+          kind: KWOKNodeClass
+          name: default
+        requirements:
+        - key: karpenter.sh/capacity-type
+          operator: In
+          values: ["on-demand"]
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    annotations:
+      note: |
+        several
+        lines
+    creationTimestamp: "2026-01-01T00:00:00Z"
+    labels:
+      enabled: "yes"
+      answer: no
+    name: web
+    namespace: shop
+  spec:
+    containers:
+    - name: c
+      resources:
+        requests:
+          cpu: 0.5
+          memory: 1e9
+  status:
+    conditions:
+    - lastProbeTime: null
+      lastTransitionTime: "2026-01-01T00:00:00Z"
+      reason: Unschedulable
+      status: "False"
+      type: PodScheduled
+    phase: Pending
+- apiVersion: v1
+  kind: Secret
+  metadata:
+    name: passed-over
+"#,
+    );
+    let document = files.json("plan --cluster cluster.yaml --catalog types.json -o json");
+    assert_eq!(document["newNodeClaims"][0]["pods"], serde_json::json!(["shop/web"]));
+    assert_eq!(document["newNodeClaims"][0]["requests"]["cpu"], "500m");
+    assert_eq!(document["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn the_yaml_document_is_the_json_document() {
+    let files = Files::new("yaml");
+    let json = decision(files.plan(&list(&[POOL, &pod("a", "3"), &pod("huge", "99")])));
+    let ran = files.run("plan --cluster cluster.json --catalog types.json --output yaml");
+    assert_eq!(ran.code, Some(0));
+    assert_eq!(decision(serde_saphyr::from_str(&ran.out).unwrap()), json);
+}
+
+#[test]
+fn repeats_are_timed_one_by_one() {
+    let files = Files::new("repeat");
+    files.write("cluster.json", &list(&[POOL, &pod("a", "3")]));
+    let document = files.json("plan --cluster cluster.json --catalog types.json -o json --repeat 3");
+    let times = document["solveSeconds"].as_array().unwrap();
+    assert!(times.len() == 3 && times.iter().all(|t| t.as_f64().unwrap() > 0.0), "{times:?}");
+    assert!(document["setupSeconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn the_kwok_providers_list_is_a_catalog() {
+    let files = Files::new("kwok");
+    files.write("cluster.json", &list(&[POOL, &pod("a", "3")]));
+    files.write(
+        "types.json",
+        r#"[{"name":"c-4x-amd64-linux","architecture":"amd64","operatingSystems":["linux"],
+        "resources":{"cpu":"4","memory":"8Gi","pods":"64"},"offerings":[{"Price":0.1,"Available":true,"Requirements":[
+        {"key":"karpenter.sh/capacity-type","operator":"In","values":["on-demand"]},
+        {"key":"topology.kubernetes.io/zone","operator":"In","values":["test-zone-a"]}]}]}]"#,
+    );
+    let document = files.json("plan --cluster cluster.json --catalog types.json -o json");
+    assert_eq!(document["newNodeClaims"][0]["instanceTypes"], serde_json::json!(["c-4x-amd64-linux"]));
+}

@@ -1,0 +1,388 @@
+//! What plans look like, one behaviour a test.
+
+use std::collections::BTreeMap;
+
+use karpenter_core::{
+    Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, Snapshot,
+    SnapshotBuilder,
+    api::{
+        DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Taint, TaintEffect, Toleration,
+    },
+    labels,
+};
+
+/// A machine of so many CPUs with 4 GiB each, at 10 cents a CPU on demand and 4 on the spot market, in two zones.
+fn machine(name: &str, cpu: i64) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))];
+    let mut out = InstanceType::named(name, capacity);
+    for zone in ["a", "b"] {
+        for (capacity_type, cents) in [("on-demand", 10), ("spot", 4)] {
+            out = out.offering(capacity_type, zone, dollars((cents * cpu) as f64 / 100.0));
+        }
+    }
+    out
+}
+
+fn dollars(dollars: f64) -> Price {
+    Price::per_hour(dollars).expect("not below zero")
+}
+
+fn machines() -> Vec<InstanceType> {
+    vec![machine("small", 2), machine("medium", 8), machine("large", 32)]
+}
+
+fn solve(builder: SnapshotBuilder, types: Vec<InstanceType>) -> Plan {
+    let snapshot = builder.build().expect("valid");
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
+    Planner::default().plan(&snapshot, &catalogs)
+}
+
+fn with_pool(pool: NodePool) -> SnapshotBuilder {
+    Snapshot::builder().pool(pool)
+}
+
+fn pool() -> NodePool {
+    NodePool::named("general")
+}
+
+fn expression(key: &str, operator: Operator, values: &[&str]) -> NodeSelectorRequirement {
+    NodeSelectorRequirement::new(key, operator, values.iter().copied())
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).expect(json)
+}
+
+/// Pool, cheapest type, price and number of pods of each claim.
+fn outline(plan: &Plan) -> Vec<String> {
+    let line = |c: &karpenter_core::PlannedClaim| {
+        format!("{} {} {} {}", c.node_pool, c.instance_types[0], c.cheapest_price.dollars_per_hour(), c.pods.len())
+    };
+    plan.claims().iter().map(line).collect()
+}
+
+/// Why the pod of this description has no place in the pool.
+fn why_not(pool: NodePool, pod: PodBuilder) -> String {
+    let plan = solve(with_pool(pool).pods(pod), machines());
+    assert!(plan.claims().is_empty());
+    plan.unplaced().values().next().expect("one pod").to_string()
+}
+
+#[test]
+fn pods_share_the_node_that_is_cheapest_for_them() {
+    let plan = solve(with_pool(pool()).pods(Pod::named("web").cpu("1").memory("3Gi").replicas(8)), machines());
+    assert_eq!(outline(&plan), ["general medium 0.32 8"]);
+    let claim = &plan.claims()[0];
+    assert_eq!(*claim.instance_types, ["medium", "large"]);
+    assert_eq!(claim.requests.to_string(), "cpu 8, memory 24Gi, pods 8");
+    assert_eq!(plan.hourly_cost(), dollars(0.32));
+    assert!(plan.is_complete());
+    assert_eq!(
+        plan.why("web-3").to_string(),
+        "on a new node: medium or one other type of pool general at $0.3200/h for 8 pods"
+    );
+    assert_eq!(plan.why("nobody").to_string(), "not a pending pod");
+}
+
+#[test]
+fn what_fits_no_further_type_is_kept_from_it() {
+    let plan = solve(with_pool(pool()).pods(Pod::named("big").cpu("20")), machines());
+    assert_eq!(*plan.claims()[0].instance_types, ["large"]);
+}
+
+#[test]
+fn a_claim_is_narrowed_as_far_as_its_pods_need() {
+    let pods =
+        Pod::named("web").cpu("1").node_selector(labels::ZONE, "b").node_selector(labels::CAPACITY_TYPE, "on-demand");
+    let plan = solve(with_pool(pool()).pods(pods), machines());
+    let claim = &plan.claims()[0];
+    assert_eq!(claim.cheapest_price, dollars(0.2));
+    assert_eq!(
+        claim.requirements.to_string(),
+        "karpenter.sh/capacity-type In [on-demand], topology.kubernetes.io/zone In [b]"
+    );
+}
+
+#[test]
+fn terms_of_node_affinity_are_alternatives() {
+    let pods =
+        Pod::named("web").cpu("1").node_label_in(labels::ZONE, ["nowhere"]).node_label_in(labels::ARCH, ["amd64"]);
+    assert_eq!(outline(&solve(with_pool(pool()).pods(pods), machines())), ["general small 0.08 1"]);
+}
+
+#[test]
+fn heavier_pools_come_first_and_equal_ones_compete() {
+    let named = |name: &str, weight, capacity_type| {
+        let mut pool = NodePool::named(name).require(expression(labels::CAPACITY_TYPE, Operator::In, &[capacity_type]));
+        pool.spec.weight = weight;
+        pool
+    };
+    let pods = || Pod::named("web").cpu("1");
+    let heavy = with_pool(named("cheap", None, "spot")).pool(named("heavy", Some(1), "on-demand")).pods(pods());
+    assert_eq!(outline(&solve(heavy, machines())), ["heavy small 0.2 1"]);
+    let equal = with_pool(named("cheap", Some(1), "spot")).pool(named("dear", Some(1), "on-demand")).pods(pods());
+    assert_eq!(outline(&solve(equal, machines())), ["cheap small 0.08 1"]);
+}
+
+#[test]
+fn limits_hold_for_whichever_type_is_bought_and_the_next_pool_takes_over() {
+    let mut limited = pool().limit("cpu", Quantity::from_units(10));
+    limited.spec.weight = Some(10);
+    let pods = Pod::named("web").cpu("2").replicas(8);
+    let plan = solve(with_pool(limited).pool(NodePool::named("rest")).pods(pods), machines());
+    let in_limited = plan.claims().iter().filter(|c| c.node_pool == "general");
+    let most = in_limited.map(|c| {
+        c.instance_types
+            .iter()
+            .map(|t| match t.as_str() {
+                "small" => 2,
+                "medium" => 8,
+                _ => 32,
+            })
+            .max()
+            .expect("a type")
+    });
+    assert_eq!(most.sum::<i32>(), 10);
+    assert!(plan.unplaced().is_empty());
+}
+
+#[test]
+fn limits_count_nodes_that_are_there() {
+    let node: Node = read(
+        r#"{"metadata":{"name":"n","labels":{"karpenter.sh/nodepool":"general"}},"status":{"capacity":{"cpu":"2"}}}"#,
+    );
+    let limited = pool().limit("nodes", Quantity::from_units(2));
+    let plan = solve(with_pool(limited).node(node).pods(Pod::named("web").cpu("30").replicas(2)), machines());
+    assert_eq!(plan.claims().len(), 1);
+    assert_eq!(
+        plan.why("web-1").to_string(),
+        "without a place: pool general: limit of nodes: 2 of 2 used, the rest is too small for any type that fits; \
+         the one node there is cannot take it either"
+    );
+}
+
+#[test]
+fn room_that_there_is_comes_first() {
+    let node: Node =
+        read(r#"{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"3","memory":"8Gi","pods":"9"}}}"#);
+    let plan = solve(with_pool(pool()).node(node).pods(Pod::named("web").cpu("1").replicas(4)), machines());
+    assert_eq!(plan.existing()["n"].len(), 3);
+    assert_eq!(plan.why("web-0").to_string(), "on n, which has room");
+    assert_eq!(outline(&plan), ["general small 0.08 1"]);
+}
+
+#[test]
+fn a_pod_that_only_a_node_can_take_is_not_crowded_out() {
+    let node: Node = read(
+        r#"{"metadata":{"name":"n","labels":{"disk":"fast"}},"status":{"allocatable":{"cpu":"2","memory":"8Gi","pods":"9"}}}"#,
+    );
+    let bound_to_it = Pod::named("z").cpu("2").node_selector("disk", "fast");
+    let plan = solve(with_pool(pool()).node(node).pods(Pod::named("a").cpu("2")).pods(bound_to_it), machines());
+    assert_eq!(plan.existing()["n"][0].name, "z");
+    assert!(plan.unplaced().is_empty());
+}
+
+#[test]
+fn daemons_take_room_where_they_run() {
+    let daemonset: DaemonSet = read(
+        r#"{"metadata":{"name":"d"},"spec":{"template":{"spec":{"nodeSelector":{"topology.kubernetes.io/zone":"a"},"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}}}"#,
+    );
+    let plan =
+        solve(with_pool(pool()).daemonset(daemonset).pods(Pod::named("web").cpu("2")), vec![machine("small", 2)]);
+    let claim = &plan.claims()[0];
+    assert_eq!(claim.requirements.get(labels::ZONE), Some(&Requirement::one_of(["b"])));
+    assert_eq!(claim.requests.to_string(), "cpu 2, pods 1");
+}
+
+#[test]
+fn labels_of_the_template_are_labels_of_its_nodes() {
+    let mut labelled = pool();
+    labelled.spec.template.metadata.labels = BTreeMap::from([("team".to_owned(), "blue".to_owned())]);
+    let pods = |team: &str| Pod::named(team).cpu("1").node_selector("team", team);
+    let plan = solve(with_pool(labelled).pods(pods("blue")).pods(pods("red")), machines());
+    assert_eq!(plan.claims().len(), 1);
+    assert_eq!(
+        plan.why("red").to_string(),
+        "without a place: pool general: label team must be In [red], but nodes have blue"
+    );
+}
+
+#[test]
+fn a_label_that_only_the_pool_requires_is_settled_by_the_pods() {
+    let open = pool().require(expression("team", Operator::In, &["blue", "red"]));
+    let pods = |team: &str| Pod::named(team).cpu("100m").node_selector("team", team);
+    let plan = solve(with_pool(open.clone()).pods(pods("blue")).pods(pods("red")), machines());
+    let teams: Vec<_> = plan.claims().iter().map(|c| c.labels["team"].as_str()).collect();
+    assert_eq!(teams, ["blue", "red"]);
+    let claim = plan.claims()[0].to_node_claim(&open, "general-1", "uid-1");
+    assert_eq!(
+        (claim.metadata.labels["team"].as_str(), claim.metadata.labels[labels::NODE_POOL].as_str()),
+        ("blue", "general")
+    );
+}
+
+#[test]
+fn taints_that_ask_to_be_avoided_are_avoided_while_there_is_another_way() {
+    let mut avoided = pool();
+    avoided.spec.weight = Some(10);
+    avoided.spec.template.spec.taints = vec![Taint::new("slow", "", TaintEffect::PreferNoSchedule)];
+    let pods = || Pod::named("web").cpu("1");
+    let plan = solve(with_pool(avoided.clone()).pool(NodePool::named("rest")).pods(pods()), machines());
+    assert_eq!(plan.claims()[0].node_pool, "rest");
+    let tolerant =
+        with_pool(avoided.clone()).pool(NodePool::named("rest")).pods(pods().toleration(Toleration::everything()));
+    assert_eq!(solve(tolerant, machines()).claims()[0].node_pool, "general");
+    assert_eq!(solve(with_pool(avoided).pods(pods()), machines()).claims()[0].node_pool, "general");
+}
+
+#[test]
+fn offerings_that_cannot_be_bought_are_not_planned() {
+    let snapshot = with_pool(pool()).pods(Pod::named("web").cpu("2")).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine("small", 2)], snapshot.pools()).expect("valid");
+    let spot = |zone: &str| Offering::new("spot", zone, Price::ZERO).key("small");
+    let plan = Planner::default().plan(&snapshot, &catalogs.without(&[spot("a"), spot("b")]));
+    assert_eq!(plan.claims()[0].cheapest_price, dollars(0.2));
+    let none = catalogs.without(&[spot("a"), spot("b"), Offering::new("on-demand", "a", Price::ZERO).key("small")]);
+    let none = none.without(&[Offering::new("on-demand", "b", Price::ZERO).key("small")]);
+    let plan = Planner::default().plan(&snapshot, &none);
+    assert_eq!(
+        plan.why("web").to_string(),
+        "without a place: pool general: no available offering meets all requirements at once"
+    );
+}
+
+#[test]
+fn reservations_are_left_out_and_said_to_be() {
+    let mut reserved = machine("small", 2);
+    let mut offering = Offering::new("reserved", "a", Price::ZERO);
+    offering.requirements.add("example.com/reservation-id", Requirement::one_of(["r-1"]));
+    offering.reservation_capacity = Some(1);
+    reserved.offerings.push(offering);
+    let plan = solve(with_pool(pool()).pods(Pod::named("web").cpu("2")), vec![reserved]);
+    assert_eq!(plan.claims()[0].cheapest_price, dollars(0.08));
+    assert!(plan.claims()[0].requirements.to_string().contains("example.com/reservation-id DoesNotExist"));
+    assert_eq!(
+        plan.warnings()[0].to_string(),
+        "NodePool general: 1 reserved offering left out: capacity reservations are not supported"
+    );
+}
+
+#[test]
+fn a_claim_names_no_more_types_than_it_may() {
+    let mut options = PlannerOptions::default();
+    options.max_instance_types = 2;
+    let snapshot = with_pool(pool()).pods(Pod::named("web").cpu("1")).build().expect("valid");
+    let catalogs = Catalogs::shared(machines(), snapshot.pools()).expect("valid");
+    assert_eq!(*Planner::new(options).plan(&snapshot, &catalogs).claims()[0].instance_types, ["small", "medium"]);
+}
+
+#[test]
+fn every_reason_names_what_is_in_the_way() {
+    let mut tainted = pool();
+    tainted.spec.template.spec.taints = vec![Taint::new("dedicated", "gpu", TaintEffect::NoSchedule)];
+    let mut unready = pool();
+    unready.status = read(r#"{"conditions":[{"type":"NodeClassReady","status":"False","reason":"NotFound"}]}"#);
+    let mut invalid = pool();
+    invalid.spec.weight = Some(1000);
+    let zone = |zone: &str| expression(labels::ZONE, Operator::In, &[zone]);
+    for (pool, pod, expected) in [
+        (pool(), Pod::named("p").cpu("64"), "pool general: cpu: 64 requested, 32 at most beside the daemons"),
+        (
+            pool(),
+            Pod::named("p").request("example.com/gpu", "1"),
+            "pool general: example.com/gpu: 1 requested, 0 at most beside the daemons",
+        ),
+        (tainted, Pod::named("p").cpu("1"), "pool general: taint dedicated=gpu:NoSchedule is not tolerated"),
+        (
+            pool().require(zone("a")),
+            Pod::named("p").cpu("1").node_selector(labels::ZONE, "b"),
+            "pool general: label topology.kubernetes.io/zone must be In [b], but nodes have a",
+        ),
+        (
+            pool(),
+            Pod::named("p").cpu("1").node_selector("team", "blue"),
+            "pool general: label team must be In [blue], but nodes do not have it",
+        ),
+        (
+            pool().require(zone("c")),
+            Pod::named("p").cpu("1"),
+            "pool general: no instance type meets the requirements of the pool",
+        ),
+        (
+            pool(),
+            Pod::named("p").cpu("1").node_selector("kubernetes.io/zone", "a"),
+            "pool general: label kubernetes.io/zone must be In [a], but nodes do not have it \
+             (they have topology.kubernetes.io/zone)",
+        ),
+        (unready, Pod::named("p").cpu("1"), "pool general: not ready: its condition NodeClassReady is False: NotFound"),
+        (invalid, Pod::named("p").cpu("1"), "pool general: not ready: spec.weight: 1000 is not from 1 to 100"),
+        (
+            pool().limit("cpu", Quantity::from_units(1)),
+            Pod::named("p").cpu("1"),
+            "pool general: limit of cpu: 0 of 1 used, the rest is too small for any type that fits",
+        ),
+    ] {
+        assert_eq!(why_not(pool, pod), expected);
+    }
+}
+
+#[test]
+fn what_is_not_handled_is_said_to_be_unsupported() {
+    for (spec, field) in [
+        (
+            r#"{"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]}"#,
+            "spec.topologySpreadConstraints",
+        ),
+        (
+            r#"{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}}"#,
+            "spec.affinity.podAffinity",
+        ),
+        (
+            r#"{"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}}"#,
+            "spec.affinity.podAntiAffinity",
+        ),
+        (
+            r#"{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{}}]}}}"#,
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+        ),
+        (r#"{"containers":[{"ports":[{"containerPort":80,"hostPort":80}]}]}"#, "spec.containers[].ports[].hostPort"),
+        (r#"{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}"#, "spec.volumes[] with a claim"),
+        (r#"{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{}}}]}"#, "spec.volumes[] with a claim"),
+        (r#"{"resourceClaims":[{"name":"c"}]}"#, "spec.resourceClaims"),
+    ] {
+        let status = r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}"#;
+        let pod: Pod = read(&format!(r#"{{"metadata":{{"name":"p"}},"spec":{spec},"status":{status}}}"#));
+        let plan = solve(with_pool(pool()).pods(pod), machines());
+        assert_eq!(plan.why("p").to_string(), format!("without a place: unsupported: {field}"));
+    }
+}
+
+#[test]
+fn a_running_pod_keeps_others_away_or_they_are_left_alone() {
+    let running: Pod = read(
+        r#"{"metadata":{"name":"alone"},"spec":{"nodeName":"n","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}]}}}}"#,
+    );
+    let plan = solve(with_pool(pool()).pods(running).pods(Pod::named("p").label("app", "web")), machines());
+    assert_eq!(
+        plan.why("p").to_string(),
+        "without a place: unsupported: required podAntiAffinity of the running pod default/alone"
+    );
+}
+
+#[test]
+fn an_invalid_pod_does_not_stop_the_others() {
+    let bad = Pod::named("bad").node_affinity([expression("a", Operator::Gt, &["many"])]);
+    let plan = solve(with_pool(pool()).pods(bad).pods(Pod::named("good").cpu("1")), machines());
+    assert_eq!(plan.claims().len(), 1);
+    assert_eq!(
+        plan.why("bad").to_string(),
+        "without a place: invalid: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution\
+         .nodeSelectorTerms[0].matchExpressions[0].values: Gt takes one whole number, not [\"many\"]"
+    );
+}
+
+#[test]
+fn without_pools_there_is_one_reason() {
+    let plan = solve(Snapshot::builder().pods(Pod::named("p")), machines());
+    assert_eq!(plan.why("p").to_string(), "without a place: there is no node pool");
+}
