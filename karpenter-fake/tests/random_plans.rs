@@ -21,6 +21,7 @@ proptest! {
         let mut claims = plan.claims().to_vec();
         let Some(pod) = claims.iter_mut().find_map(|claim| claim.pods.pop()) else { return Ok(()) };
         let less = Plan::from_parts(claims, plan.existing().clone(), plan.unplaced().clone());
-        prop_assert!(check(&snapshot, &catalogs, &less).contains(&Violation::Lost { pod }));
+        let lost = Violation::Lost { pod };
+        prop_assert!(check(&snapshot, &catalogs, &less).contains(&lost));
     }
 }

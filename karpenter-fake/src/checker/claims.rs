@@ -84,13 +84,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Whichever offering is bought, the pods fit onto the node.
-    fn check_nodes(
-        &self,
-        index: usize,
-        claim: &'a PlannedClaim,
-        pool: &NodePool,
-        nodes: &[Candidate<'_>],
-    ) -> Checked {
+    fn check_nodes(&self, index: usize, claim: &'a PlannedClaim, pool: &NodePool, nodes: &[Candidate<'_>]) -> Checked {
         let pods = self.pods(&claim.pods);
         let mut wanted = Amounts::new();
         for pod in &pods {
@@ -102,7 +96,8 @@ impl<'a> Checker<'a> {
         for node in nodes {
             let name = hostname(index);
             for pod in &pods {
-                self.misplacement(pod, &node.node(index), &name, &node.labels, taints).map_or(Ok(()), |v| Err(Box::new(v)))?;
+                self.misplacement(pod, &node.node(index), &name, &node.labels, taints)
+                    .map_or(Ok(()), |v| Err(Box::new(v)))?;
             }
             if room.as_ref().is_none_or(|(of, _)| *of != node.instance_type.name) {
                 room = Some((&node.instance_type.name, allocatable(node.instance_type)));
