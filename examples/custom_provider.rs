@@ -2,6 +2,8 @@
 //!
 //!     cargo run --example custom_provider
 
+#![expect(clippy::print_stdout, reason = "an example talks to people")]
+
 use std::{
     collections::BTreeMap,
     error::Error,
@@ -73,7 +75,7 @@ fn labels_of(slot: &OfferingKey, claim: &NodeClaim) -> BTreeMap<String, String> 
 
 #[async_trait]
 impl CloudProvider for Racks {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "racks"
     }
 
@@ -98,10 +100,10 @@ impl CloudProvider for Racks {
             }
             offerings.push(slot.clone());
         }
-        match offerings.is_empty() {
-            true => Err(CreateError::NothingCompatible { message: wanted.to_string() }),
-            false => Err(CreateError::InsufficientCapacity { offerings }),
+        if offerings.is_empty() {
+            return Err(CreateError::NothingCompatible { message: wanted.to_string() });
         }
+        Err(CreateError::InsufficientCapacity { offerings })
     }
 
     async fn delete(&self, id: &ProviderId) -> Result<Deletion, ProviderError> {

@@ -24,7 +24,7 @@ const NAME: &str = "fake";
 /// A [`CloudProvider`] that sells the machines of a catalog, in memory and at the time that the caller says it is.
 ///
 /// It buys the cheapest offering that a claim allows and that is not sold out. As in a real cloud the catalog does not
-/// tell what is sold out: that comes as [`CreateError::InsufficientCapacity`], with every offering that was tried.
+/// tell what is sold out: if all that a claim allows is, [`CreateError::InsufficientCapacity`] names it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,7 +51,6 @@ pub struct FakeCloud {
     catalog: Arc<Catalog>,
     launch_delay: Duration,
     termination_delay: Duration,
-    tries: usize,
     state: Mutex<State>,
 }
 
@@ -72,7 +71,7 @@ impl FakeCloud {
     /// A cloud that sells what is in the catalog, at once and without end.
     pub fn new(catalog: Arc<Catalog>) -> Self {
         let (launch_delay, termination_delay) = (Duration::ZERO, Duration::ZERO);
-        Self { catalog, launch_delay, termination_delay, tries: usize::MAX, state: Mutex::default() }
+        Self { catalog, launch_delay, termination_delay, state: Mutex::default() }
     }
 
     /// Machines become nodes this long after they are bought.
@@ -83,11 +82,6 @@ impl FakeCloud {
     /// Machines are gone this long after their deletion.
     pub fn termination_delay(self, termination_delay: Duration) -> Self {
         Self { termination_delay, ..self }
-    }
-
-    /// Tries at most so many offerings for one claim, instead of all that it allows.
-    pub fn tries(self, tries: usize) -> Self {
-        Self { tries, ..self }
     }
 
     /// Sets the time; it starts at the beginning of 1970 and never goes back.
@@ -170,7 +164,7 @@ impl FakeCloud {
             return Err(CreateError::NothingCompatible { message: wanted.explain(&self.catalog) });
         }
         let mut refused = Vec::new();
-        for choice in choices.into_iter().take(self.tries) {
+        for choice in choices {
             let offering = choice.offering.key(&choice.instance_type.name);
             if state.is_sold_out(&offering, choice.offering.reservation_capacity) {
                 refused.push(offering);

@@ -75,14 +75,6 @@ fn sold_out_offerings_are_named_and_passed_over() {
 }
 
 #[test]
-fn a_cloud_may_try_a_few_offerings_only() {
-    let cloud = FakeCloud::new(generated_catalog()).tries(1);
-    cloud.exhaust(key("spot", "test-zone-a"));
-    let refused = run(cloud.create(&claim("1", &[S4, ZONE_A])));
-    assert_eq!(refused, Err(CreateError::InsufficientCapacity { offerings: vec![key("spot", "test-zone-a")] }));
-}
-
-#[test]
 fn what_nothing_meets_is_named() {
     let cloud = FakeCloud::new(generated_catalog());
     let error = run(cloud.create(&claim("1", &[S4, (labels::ARCH, &["riscv64"])]))).expect_err("no such machine");
