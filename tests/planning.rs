@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter::{
     InstanceType, Plan, Planner, Quantity, Requirement, ResourceList, Snapshot,
-    api::{NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodSpec, Taint, TaintEffect, Toleration},
+    api::{
+        NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodSpec, Taint, TaintEffect, Toleration,
+    },
+    cluster::Place,
     strategies::{self, RandomProblem},
 };
 use proptest::prelude::*;
@@ -24,6 +27,7 @@ proptest! {
         shuffle(&mut problem.types, seed);
         shuffle(&mut problem.nodes, seed);
         shuffle(&mut problem.daemonsets, seed);
+        shuffle(&mut problem.claims, seed);
         prop_assert_eq!(first, plan(&problem));
     }
 
@@ -46,8 +50,8 @@ proptest! {
             let pod = &snapshot.pods()[key];
             let is_placed = !plan.unplaced().contains_key(key);
             // A placed pod has taken its room already; only for one that is refused must there be none left.
-            let room = if is_placed { Room::before(&snapshot) } else { Room::after(&snapshot, &plan, &problem) };
-            prop_assert_eq!(is_placed, is_placeable(&problem, pod, &room), "{}: {}", key, plan.why(&key.to_string()));
+            let room = if is_placed { Room::before(&snapshot, &problem) } else { Room::after(&snapshot, &plan, &problem) };
+            prop_assert_eq!(is_placed, is_placeable(&problem, snapshot.places(), pod, &room), "{}: {}", key, plan.why(&key.to_string()));
         }
     }
 
@@ -85,55 +89,62 @@ fn shuffle<T>(items: &mut [T], seed: u64) {
 /// What existing nodes and limits leave: cpu in thousandths, memory in bytes and pods by node; amounts by pool and
 /// resource.
 struct Room {
-    nodes: BTreeMap<String, BTreeMap<String, Quantity>>,
+    places: BTreeMap<String, BTreeMap<String, Quantity>>,
     limits: BTreeMap<(String, String), Quantity>,
 }
 
 impl Room {
-    fn before(snapshot: &Snapshot) -> Self {
-        let free = |p: &karpenter::cluster::Place| p.free.iter().map(|(n, q)| (n.to_string(), q)).collect();
-        let nodes = snapshot.places().iter().map(|p| (p.name.clone(), free(p))).collect();
-        let limits = snapshot
-            .pools()
-            .iter()
-            .flat_map(|p| p.spec.limits.iter().map(|(n, q)| ((p.name().to_owned(), n.to_string()), q)));
-        Self { nodes, limits: limits.collect() }
+    fn before(snapshot: &Snapshot, problem: &RandomProblem) -> Self {
+        let free = |p: &Place| p.free.iter().map(|(n, q)| (n.to_string(), q)).collect();
+        let places = snapshot.places().iter().map(|p| (p.name.clone(), free(p))).collect();
+        let mut limits = BTreeMap::new();
+        for (pool, (name, limit)) in snapshot.pools().iter().flat_map(|p| p.spec.limits.iter().map(move |l| (p, l))) {
+            let of_pool = |c: &&NodeClaim| c.metadata.labels["karpenter.sh/nodepool"] == pool.name();
+            let mut left = limit;
+            for claim in problem.claims.iter().filter(of_pool) {
+                let name_of_type = match claim.spec.requirements.first() {
+                    Some(requirement) => &requirement.values[0],
+                    None => &claim.metadata.labels["node.kubernetes.io/instance-type"],
+                };
+                let instance_type = problem.types.iter().find(|t| t.name == *name_of_type).expect("a known type");
+                left = left.saturating_sub(size(instance_type, name.as_str()));
+            }
+            limits.insert((pool.name().to_owned(), name.to_string()), left);
+        }
+        Self { places, limits }
     }
 
     fn after(snapshot: &Snapshot, plan: &Plan, problem: &RandomProblem) -> Self {
-        let mut room = Self::before(snapshot);
+        let mut room = Self::before(snapshot, problem);
         for (node, pods) in plan.existing() {
             for (name, quantity) in pods.iter().flat_map(|key| requests(&snapshot.pods()[key].spec)) {
-                let free = room.nodes.get_mut(node).expect("a known node").entry(name).or_default();
+                let free = room.places.get_mut(node).expect("a known node").entry(name).or_default();
                 *free = free.saturating_sub(quantity);
             }
         }
         for ((pool, resource), left) in &mut room.limits {
             for claim in plan.claims().iter().filter(|c| c.node_pool == *pool) {
-                let size = |t: &InstanceType| {
-                    if resource == "nodes" {
-                        Quantity::from_units(1)
-                    } else {
-                        t.capacity.get(resource).unwrap_or_default()
-                    }
-                };
                 let named = problem.types.iter().filter(|t| claim.instance_types.contains(&t.name));
-                *left = left.saturating_sub(named.map(size).max().expect("a claim names types"));
+                *left = left.saturating_sub(named.map(|t| size(t, resource)).max().expect("a claim names types"));
             }
         }
         room
     }
 }
 
-fn is_placeable(problem: &RandomProblem, pod: &Pod, room: &Room) -> bool {
-    let on_node = |node: &karpenter::api::Node| {
-        let mut labels = node.metadata.labels.clone();
-        labels.insert("kubernetes.io/hostname".to_owned(), node.metadata.name.clone());
-        let free = &room.nodes[&node.metadata.name];
-        accepts(&pod.spec, &labels) && tolerates(&pod.spec, &node.spec.taints) && fits(&requests(&pod.spec), free)
+/// What a node of this type counts for a limit.
+fn size(instance_type: &InstanceType, resource: &str) -> Quantity {
+    if resource == "nodes" { Quantity::from_units(1) } else { instance_type.capacity.get(resource).unwrap_or_default() }
+}
+
+fn is_placeable(problem: &RandomProblem, places: &[Place], pod: &Pod, room: &Room) -> bool {
+    let on_place = |place: &Place| {
+        !place.is_deleting
+            && accepts(&pod.spec, &place.labels)
+            && tolerates(&pod.spec, &place.taints)
+            && fits(&requests(&pod.spec), &room.places[&place.name])
     };
-    let staying = problem.nodes.iter().filter(|n| n.metadata.deletion_timestamp.is_none() && !n.spec.unschedulable);
-    staying.into_iter().any(on_node) || problem.pools.iter().any(|pool| is_placeable_in(problem, pod, pool, room))
+    places.iter().any(on_place) || problem.pools.iter().any(|pool| is_placeable_in(problem, pod, pool, room))
 }
 
 /// Tries every type, offering and value of the labels that are left open.
@@ -145,12 +156,7 @@ fn is_placeable_in(problem: &RandomProblem, pod: &Pod, pool: &NodePool, room: &R
     let is_within_limits = |t: &InstanceType| {
         pool.spec.limits.iter().all(|(name, _)| {
             let left = room.limits[&(pool.name().to_owned(), name.to_string())];
-            let size = if name.as_str() == "nodes" {
-                Quantity::from_units(1)
-            } else {
-                t.capacity.get(name.as_str()).unwrap_or_default()
-            };
-            size <= left
+            size(t, name.as_str()) <= left
         })
     };
     problem.types.iter().filter(|t| is_within_limits(t)).any(|t| {

@@ -109,7 +109,7 @@ fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<
         builder = builder.budget(budget);
     }
     for node in bad_pods.values().filter_map(|bad| bad.node.as_deref()) {
-        builder = builder.full_node(node);
+        builder = builder.close_node(node);
     }
     Ok(builder.build()?)
 }

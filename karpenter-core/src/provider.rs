@@ -32,6 +32,9 @@ pub trait CloudProvider: Send + Sync {
     ///
     /// Idempotent by `claim.metadata.uid`: a second call gives back the same machine.
     ///
+    /// Tries every offering that the claim allows, save those that it knows to be sold out, before it gives up. One
+    /// that stops earlier must remember what it tried: the same claim may come again and again.
+    ///
     /// # Errors
     /// [`CreateError`]; afterwards there is no machine for the claim, or the next call gives back the one there is.
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError>;

@@ -12,8 +12,8 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use crate::{
     CatalogError, Catalogs, InstanceType, Offering, Price, Quantity, Requirement, ResourceList, Snapshot, Timestamp,
     api::{
-        DaemonSet, Node, NodePool, NodeSelectorRequirement, ObjectMeta, Operator, Pod, PodTemplate, Taint, TaintEffect,
-        Toleration, Workload,
+        DaemonSet, Node, NodeClaim, NodePool, NodeSelectorRequirement, ObjectMeta, Operator, Pod, PodTemplate, Taint,
+        TaintEffect, Toleration, Workload,
     },
     labels,
 };
@@ -37,6 +37,8 @@ pub struct RandomProblem {
     pub daemonsets: Vec<DaemonSet>,
     /// The nodes, which no claim stands behind.
     pub nodes: Vec<Node>,
+    /// Claims on their way: machines without nodes, and claims that are not machines yet.
+    pub claims: Vec<NodeClaim>,
     /// The pods, pending and bound.
     pub pods: Vec<Pod>,
 }
@@ -44,7 +46,8 @@ pub struct RandomProblem {
 impl RandomProblem {
     /// The snapshot of these objects.
     pub fn snapshot(&self) -> Snapshot {
-        let mut builder = Snapshot::builder().pools(self.pools.clone()).nodes(self.nodes.clone());
+        let mut builder =
+            Snapshot::builder().pools(self.pools.clone()).nodes(self.nodes.clone()).claims(self.claims.clone());
         for daemonset in &self.daemonsets {
             builder = builder.daemonset(daemonset.clone());
         }
@@ -246,8 +249,10 @@ pub fn problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
     });
     let pods = vec(copies, 1..=pods.div_ceil(2))
         .prop_map(move |groups| groups.into_iter().flatten().take(pods).collect::<Vec<_>>());
-    (vec(node_pool(), 0..4), vec(instance_type(), 0..7), vec(daemonset(), 0..3), vec(node(), 0..3), pods).prop_map(
-        |(mut pools, mut types, mut daemonsets, mut nodes, mut pods)| {
+    let claims = vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 0..3);
+    let nodes = (vec(node(), 0..3), claims);
+    (vec(node_pool(), 0..4), vec(instance_type(), 0..7), vec(daemonset(), 0..3), nodes, pods).prop_map(
+        |(mut pools, mut types, mut daemonsets, (mut nodes, claims), mut pods)| {
             number(&mut pools, |p| &mut p.metadata.name, "pool");
             number(&mut nodes, |n| &mut n.metadata.name, "node");
             number(&mut pods, |p| &mut p.metadata.name, "pod");
@@ -258,9 +263,37 @@ pub fn problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
                 let name = instance_type.name.clone();
                 instance_type.requirements.add(labels::INSTANCE_TYPE, Requirement::one_of([name]));
             }
-            RandomProblem { pools, types, daemonsets, nodes, pods }
+            let is_possible = |_: &_| !pools.is_empty() && !types.is_empty();
+            let claims = claims.into_iter().enumerate().filter(is_possible);
+            let claims = claims.map(|(i, (pool, instance_type, is_launched))| {
+                claim(i, pool.get(&pools), instance_type.get(&types), is_launched)
+            });
+            let claims = claims.collect();
+            RandomProblem { pools, types, daemonsets, nodes, claims, pods }
         },
     )
+}
+
+/// A claim that is a machine of this type without a node yet, or that will become one.
+fn claim(number: usize, pool: &NodePool, instance_type: &InstanceType, is_launched: bool) -> NodeClaim {
+    let mut claim = NodeClaim::named(format!("claim-{number}"));
+    claim.metadata.labels.clone_from(&pool.spec.template.metadata.labels);
+    claim.metadata.labels.insert(labels::NODE_POOL.to_owned(), pool.name().to_owned());
+    claim.spec.taints.clone_from(&pool.spec.template.spec.taints);
+    if !is_launched {
+        let name = instance_type.name.clone();
+        claim.spec.requirements.push(NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, [name]));
+        return claim;
+    }
+    let offering = instance_type.offerings.iter().flat_map(|o| o.requirements.iter()).take(2);
+    for (key, requirement) in instance_type.requirements.iter().chain(offering) {
+        let value = requirement.any_value().map(|v| v.to_string()).unwrap_or_default();
+        claim.metadata.labels.entry(key.to_owned()).or_insert(value);
+    }
+    claim.status.provider_id = format!("id-{number}");
+    claim.status.capacity = instance_type.capacity.clone();
+    claim.status.allocatable = instance_type.allocatable();
+    claim
 }
 
 fn number<T>(items: &mut [T], name: fn(&mut T) -> &mut String, prefix: &str) {

@@ -208,6 +208,15 @@ fn labels_of_the_template_are_labels_of_its_nodes() {
 }
 
 #[test]
+fn a_label_of_the_template_settles_what_the_pool_requires_of_it() {
+    let mut labelled = pool().require(expression("team", Operator::Exists, &[]));
+    labelled.spec.template.metadata.labels = BTreeMap::from([("team".to_owned(), "blue".to_owned())]);
+    let plan = solve(with_pool(labelled.clone()).pods(Pod::named("p").node_selector("team", "blue")), machines());
+    let claim = plan.claims()[0].to_node_claim(&labelled, "general-1", "uid-1");
+    assert_eq!(claim.metadata.labels["team"], "blue");
+}
+
+#[test]
 fn a_label_that_only_the_pool_requires_is_settled_by_the_pods() {
     let open = pool().require(expression("team", Operator::In, &["blue", "red"]));
     let pods = |team: &str| Pod::named(team).cpu("100m").node_selector("team", team);

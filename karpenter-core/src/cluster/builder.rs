@@ -29,7 +29,7 @@ pub struct SnapshotBuilder {
     claims: Vec<NodeClaim>,
     budgets: Vec<PodDisruptionBudget>,
     nominations: BTreeMap<ObjectKey, String>,
-    full_nodes: BTreeSet<String>,
+    closed_nodes: BTreeSet<String>,
     error: Option<FieldError>,
 }
 
@@ -122,8 +122,8 @@ impl SnapshotBuilder {
     }
 
     /// Says that it is not known what runs on a node, so that nothing may be placed there.
-    pub fn full_node(mut self, name: impl Into<String>) -> Self {
-        self.full_nodes.insert(name.into());
+    pub fn close_node(mut self, name: impl Into<String>) -> Self {
+        self.closed_nodes.insert(name.into());
         self
     }
 
@@ -185,9 +185,7 @@ impl SnapshotBuilder {
         }
         for (place, running) in places.iter_mut().zip(&running_daemons) {
             place.expect_daemons(&self.daemonsets, running);
-            if self.full_nodes.contains(&place.name) {
-                place.close();
-            }
+            place.is_closed = self.closed_nodes.contains(&place.name);
         }
         let unlaunched = self.claims.iter().filter(|c| c.status.provider_id.is_empty()).cloned().collect();
         Snapshot { pools: self.pools, daemonsets: self.daemonsets, pods, pending, places, unlaunched }

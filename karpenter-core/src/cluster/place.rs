@@ -46,6 +46,8 @@ pub struct Place {
     pub is_initialized: bool,
     /// Whether it is on its way out.
     pub is_deleting: bool,
+    /// Whether it must take no pods, because nobody knows what runs there.
+    pub is_closed: bool,
 }
 
 impl Place {
@@ -75,6 +77,7 @@ impl Place {
             pods: Vec::new(),
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
+            is_closed: false,
         };
         place.fill_resources(node, claim);
         place.taints = place.effective_taints(node, claim, is_registered);
@@ -130,10 +133,5 @@ impl Place {
                 self.free.subtract(&daemon_requests(spec));
             }
         }
-    }
-
-    /// Leaves no room, whatever the resource.
-    pub(super) fn close(&mut self) {
-        self.free = ResourceList::from_iter([("pods", Quantity::ZERO)]);
     }
 }

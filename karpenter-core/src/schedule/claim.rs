@@ -54,9 +54,10 @@ pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) ->
     }
 }
 
-/// Values for the labels that no offering names, so that the claim must.
+/// Values for the labels that neither the template nor an offering names, so that the claim must.
 fn settle(pool: &Pool<'_>, requirements: &Requirements) -> BTreeMap<String, String> {
-    let open = requirements.iter().filter(|(key, r)| !pool.table().is_well_known(key) && !r.admits_absence());
+    let is_settled = |key: &str| pool.table().is_well_known(key) || pool.is_fixed(key);
+    let open = requirements.iter().filter(|(key, r)| !is_settled(key) && !r.admits_absence());
     open.filter_map(|(key, r)| Some((key.to_owned(), r.any_value()?.to_string()))).collect()
 }
 

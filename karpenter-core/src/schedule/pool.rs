@@ -10,9 +10,9 @@ use super::{
     class::Constraint,
 };
 use crate::{
-    Catalog, Catalogs, FxBuild, NodeAlternatives, Quantity, Requirement, Requirements, ResourceList, ResourceName,
-    Snapshot,
-    api::{NodePool, Taint, tolerates_all},
+    Catalog, Catalogs, FxBuild, InstanceType, NodeAlternatives, Quantity, Requirement, Requirements, ResourceList,
+    ResourceName, Snapshot,
+    api::{NodeClaim, NodePool, Taint, tolerates_all},
     catalog::Table,
     labels,
     reason::Obstacle,
@@ -149,7 +149,7 @@ impl<'a> Pool<'a> {
                 self.requirements.add(key, Requirement::one_of([value.as_str()]));
             }
         }
-        for (key, requirement) in self.requirements.iter().filter(|(key, _)| !self.fixed.contains_key(*key)) {
+        for (key, requirement) in self.requirements.iter().filter(|(key, _)| !self.is_fixed(key)) {
             table.retain(&mut rows, key, requirement);
         }
         let label_is_refused = |(key, value): (&String, &String)| {
@@ -210,7 +210,7 @@ impl<'a> Pool<'a> {
         let table = self.table();
         let mut out = AlternativeRows { rows: self.rows.clone(), narrowing: Requirements::new(), is_open_ended: false };
         for (key, requirement) in wanted.iter() {
-            if is_unique_to_node(key) || self.fixed.contains_key(key) {
+            if is_unique_to_node(key) || self.is_fixed(key) {
                 if !self.admits_known(key, requirement) {
                     out.rows.clear();
                 }
@@ -243,6 +243,11 @@ impl<'a> Pool<'a> {
             Some(value) => requirement.admits(Some(value)),
             None => !is_unique_to_node(key) || requirement.admits_fresh_value(),
         }
+    }
+
+    /// Whether all nodes of the pool have the same value of a label.
+    pub(super) fn is_fixed(&self, key: &str) -> bool {
+        self.fixed.contains_key(key)
     }
 
     /// What nodes can have for a label: a fixed value, what the requirements leave, or what offerings name.
@@ -297,11 +302,18 @@ fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit>
     let of_pool = |labels: &BTreeMap<String, String>| labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
     let places = || snapshot.places().iter().filter(|p| !p.is_deleting && p.pool.as_deref() == Some(pool.name()));
     let unlaunched = || snapshot.unlaunched().iter().filter(|c| of_pool(&c.metadata.labels));
+    // A claim that is not a machine yet may become the largest type that it names.
+    let largest = |resource: &ResourceName, claim: &NodeClaim| {
+        let requirements: Requirements = claim.spec.requirements.iter().collect();
+        let named = |t: &&InstanceType| requirements.get(labels::INSTANCE_TYPE).is_none_or(|r| r.admits(Some(&t.name)));
+        let sizes = catalog.types().iter().filter(named).map(|t| size(resource, &t.capacity));
+        sizes.max().unwrap_or(0).max(size(resource, &claim.spec.resources.requests))
+    };
     let limit = |(resource, quantity): (&ResourceName, Quantity)| Limit {
         resource: resource.clone(),
         most: amount_floor(resource, quantity),
         used: places().map(|p| size(resource, &p.capacity)).sum::<i64>()
-            + unlaunched().map(|c| size(resource, &c.spec.resources.requests)).sum::<i64>(),
+            + unlaunched().map(|c| largest(resource, c)).sum::<i64>(),
         capacity_by_type: catalog.types().iter().map(|t| size(resource, &t.capacity)).collect(),
     };
     pool.spec.limits.iter().map(limit).collect()

@@ -81,7 +81,7 @@ impl<'a> Problem<'a> {
         }
         let meets: Vec<Vec<_>> =
             pools.iter().map(|p| classes.constraints.iter().map(|c| meet(p, c)).collect()).collect();
-        let places = snapshot.places().iter().filter(|p| !p.is_deleting);
+        let places = snapshot.places().iter().filter(|p| !p.is_deleting && !p.is_closed);
         let mut places: Vec<_> =
             places.map(|source| OpenPlace { source, room: classes.axes.room(&source.free) }).collect();
         places.sort_by_key(|p| !p.source.is_initialized);

@@ -21,9 +21,8 @@ impl Checker<'_> {
                 Some(place) if place.is_deleting => {
                     self.violations.push(Violation::DeletingPlace { place: name.clone() });
                 }
-                // The mark that `SnapshotBuilder::full_node` leaves: no room of anything, whatever is allocatable.
-                Some(place) if place.free.iter().eq([(&"pods".into(), Quantity::ZERO)]) => {
-                    self.violations.push(Violation::FullPlace { place: name.clone() });
+                Some(place) if place.is_closed => {
+                    self.violations.push(Violation::ClosedPlace { place: name.clone() });
                 }
                 Some(place) => self.check_place(place, pods),
             }

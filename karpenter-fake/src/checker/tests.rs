@@ -325,7 +325,7 @@ fn places_are_there_and_stay() {
     let mut leaving = node("");
     leaving.metadata.deletion_timestamp = Some(karpenter_core::Timestamp::default());
     assert_eq!(violations(problem("").node(leaving), &onto("n")), ["n is being deleted"]);
-    let full = problem("").node(node("")).full_node("n");
+    let full = problem("").node(node("")).close_node("n");
     assert_eq!(violations(full, &onto("n")), ["it is not known what runs on n"]);
     let tainted = node(r#","taints":[{"key":"t","effect":"NoSchedule"}]"#);
     assert_eq!(violations(problem("").node(tainted), &onto("n")), ["default/p on n: taint t:NoSchedule"]);

@@ -113,7 +113,7 @@ pub enum Violation {
         place: String,
     },
     /// Pods are placed on a node of which it is not known what runs there.
-    FullPlace {
+    ClosedPlace {
         /// The name.
         place: String,
     },
@@ -241,7 +241,7 @@ impl fmt::Display for Violation {
             }
             Self::UnknownPlace { place } => write!(f, "there is no node {place}"),
             Self::DeletingPlace { place } => write!(f, "{place} is being deleted"),
-            Self::FullPlace { place } => write!(f, "it is not known what runs on {place}"),
+            Self::ClosedPlace { place } => write!(f, "it is not known what runs on {place}"),
             of_claim => of_claim.fmt_of_claim(f),
         }
     }
