@@ -73,9 +73,6 @@ pub enum Error {
     /// Objects do not make a cluster.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// There is no catalog to fall back on.
-    #[error("--catalog: is needed: there is no catalog to fall back on")]
-    NoCatalog,
     /// The answer cannot be written as YAML.
     #[error("the plan cannot be written: {message}")]
     Unprintable {

@@ -50,7 +50,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
     }
     let types = match &args.catalog {
         Some(file) => load::catalog(&read_text(file)?, &name_of(file))?,
-        None => default_catalog()?,
+        None => karpenter_fake::generated_types(),
     };
     let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
     plan(reader.finish(), types, &catalog_file, args.repeat)
@@ -137,9 +137,4 @@ fn read_text(file: &Path) -> Result<String, Error> {
 /// How a file is named in messages.
 fn name_of(file: &Path) -> String {
     if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() }
-}
-
-/// The instance types to plan with when the command line names none.
-fn default_catalog() -> Result<Vec<InstanceType>, Error> {
-    Err(Error::NoCatalog)
 }

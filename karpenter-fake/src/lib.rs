@@ -1,1 +1,13 @@
-//! Fake.
+#![doc = include_str!("../README.md")]
+
+pub mod catalog;
+pub mod checker;
+pub mod cloud;
+pub mod cluster;
+pub mod conformance;
+
+pub use catalog::{generated_catalog, generated_types};
+pub use checker::{Violation, check};
+pub use cloud::FakeCloud;
+pub use cluster::FakeCluster;
+pub use conformance::Conformance;

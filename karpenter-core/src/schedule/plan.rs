@@ -160,6 +160,44 @@ impl PlannedClaim {
     }
 }
 
+impl Plan {
+    /// A plan of these parts, such as the decision of another engine that is to be checked or shown. It is complete and
+    /// has no warnings.
+    ///
+    /// The pods of every claim and place are put into the order that [`Plan::why`] relies on; nothing else is checked.
+    pub fn from_parts(
+        claims: Vec<PlannedClaim>,
+        existing: BTreeMap<String, Vec<ObjectKey>>,
+        unplaced: BTreeMap<ObjectKey, Reason>,
+    ) -> Self {
+        let mut plan = Self { claims, existing, unplaced, warnings: Vec::new(), is_complete: true };
+        plan.claims.iter_mut().for_each(|claim| claim.pods.sort());
+        plan.existing.values_mut().for_each(|pods| pods.sort());
+        plan
+    }
+}
+
+impl PlannedClaim {
+    /// A node of `node_pool` for these pods, of any of these types, cheapest first. Its requests and labels are empty.
+    pub fn new<T: Into<String>>(
+        node_pool: impl Into<String>,
+        pods: Vec<ObjectKey>,
+        instance_types: impl IntoIterator<Item = T>,
+        cheapest_price: Price,
+        requirements: Requirements,
+    ) -> Self {
+        Self {
+            node_pool: node_pool.into(),
+            pods,
+            instance_types: instance_types.into_iter().map(Into::into).collect(),
+            cheapest_price,
+            requests: ResourceList::new(),
+            requirements,
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
 impl fmt::Display for PlannedClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.instance_types.first().map_or("nothing", String::as_str))?;

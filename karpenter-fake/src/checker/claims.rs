@@ -1,0 +1,148 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use karpenter_core::{
+    Catalog, InstanceType, PlannedClaim, Price, Requirement,
+    api::{NodePool, Pod, PodSpec},
+};
+
+use super::{
+    Checker, Violation,
+    filters::{Amounts, add, requests},
+    options::{Candidate, Options, allocatable},
+    places::shortage,
+    pools::unready,
+};
+
+/// The most instance types that a claim may name: Karpenter's own limit.
+const MAX_INSTANCE_TYPES: usize = 600;
+
+/// What makes it pointless to look at a claim any further is the error.
+type Checked = Result<(), Box<Violation>>;
+
+impl<'a> Checker<'a> {
+    pub(super) fn check_claims(&mut self) {
+        for (index, claim) in self.plan.claims().iter().enumerate() {
+            if let Err(violation) = self.check_claim(index, claim) {
+                self.violations.push(*violation);
+            }
+        }
+    }
+
+    fn check_claim(&mut self, index: usize, claim: &'a PlannedClaim) -> Checked {
+        let unknown = || Box::new(Violation::UnknownPool { claim: index, pool: claim.node_pool.clone() });
+        let pool = self.snapshot.pool(&claim.node_pool).ok_or_else(unknown)?;
+        if let Some(why) = unready(pool) {
+            return Err(Box::new(Violation::PoolNotReady { claim: index, pool: pool.name().to_owned(), why }));
+        }
+        if claim.pods.is_empty() {
+            return Err(Box::new(Violation::NoPods { claim: index }));
+        }
+        let catalog = self.catalogs.get(pool.name()).ok_or_else(|| no_offering(index))?;
+        let mut types = Vec::new();
+        for name in claim.instance_types.iter() {
+            let unknown = || Box::new(Violation::UnknownType { claim: index, instance_type: name.clone() });
+            types.push(catalog.get(name).ok_or_else(unknown)?);
+        }
+        self.check_types(index, pool, &types);
+        let nodes = candidates(index, claim, pool, catalog, &types);
+        self.check_price(index, claim, &nodes)?;
+        self.check_nodes(index, claim, pool, &nodes)
+    }
+
+    fn check_types(&mut self, claim: usize, pool: &NodePool, types: &[&InstanceType]) {
+        if types.len() > MAX_INSTANCE_TYPES {
+            self.violations.push(Violation::TooManyTypes { claim, count: types.len() });
+        }
+        for requirement in &pool.spec.template.spec.requirements {
+            let Some(min_values) = requirement.min_values else { continue };
+            let of_types = types.iter().filter_map(|t| t.requirements.get(&requirement.key));
+            let values: BTreeSet<&str> = of_types.flat_map(Requirement::values).collect();
+            if values.len() < min_values as usize {
+                let (key, count) = (requirement.key.clone(), values.len());
+                self.violations.push(Violation::MinValues { claim, key, count, min_values });
+            }
+        }
+    }
+
+    fn check_price(&mut self, index: usize, claim: &PlannedClaim, nodes: &[Candidate<'_>]) -> Checked {
+        let mut cheapest: BTreeMap<&str, Price> = BTreeMap::new();
+        for node in nodes.iter().filter(|node| !node.is_reserved()) {
+            let price = cheapest.entry(&node.instance_type.name).or_insert(node.offering.price);
+            *price = (*price).min(node.offering.price);
+        }
+        let Some(&lowest) = cheapest.values().min() else { return Err(no_offering(index)) };
+        if lowest != claim.cheapest_price {
+            let claimed = claim.cheapest_price;
+            self.violations.push(Violation::Price { claim: index, claimed, cheapest: lowest });
+        }
+        let priced: Vec<_> = claim.instance_types.iter().filter_map(|t| cheapest.get_key_value(t.as_str())).collect();
+        for pair in priced.windows(2).filter(|pair| pair[0].1 > pair[1].1).take(1) {
+            let (dearer, cheaper) = ((*pair[0].0).to_owned(), (*pair[1].0).to_owned());
+            self.violations.push(Violation::TypeOrder { claim: index, dearer, cheaper });
+        }
+        Ok(())
+    }
+
+    /// Whichever offering is bought, the pods fit onto the node.
+    fn check_nodes(&self, index: usize, claim: &'a PlannedClaim, pool: &NodePool, nodes: &[Candidate<'_>]) -> Checked {
+        let pods = self.pods(&claim.pods);
+        let mut wanted = Amounts::new();
+        for pod in &pods {
+            add(&mut wanted, &requests(pod));
+        }
+        let pods = distinct(&pods);
+        let taints = &pool.spec.template.spec.taints;
+        let mut room: Option<(&str, Amounts)> = None;
+        for node in nodes {
+            let name = hostname(index);
+            for pod in &pods {
+                self.misplacement(pod, &node.node(index), &name, &node.labels, taints)
+                    .map_or(Ok(()), |v| Err(Box::new(v)))?;
+            }
+            if room.as_ref().is_none_or(|(of, _)| *of != node.instance_type.name) {
+                room = Some((&node.instance_type.name, allocatable(node.instance_type)));
+            }
+            let Some((_, room)) = &room else { continue };
+            let mut used = self.daemons.requests(&name, &node.labels, taints, &BTreeSet::new());
+            add(&mut used, &wanted);
+            shortage(node.node(index), &used, room).map_or(Ok(()), |v| Err(Box::new(v)))?;
+        }
+        Ok(())
+    }
+}
+
+fn no_offering(claim: usize) -> Box<Violation> {
+    Box::new(Violation::NoOffering { claim })
+}
+
+/// All nodes that a claim may become.
+fn candidates<'c>(
+    index: usize,
+    claim: &PlannedClaim,
+    pool: &NodePool,
+    catalog: &'c Catalog,
+    types: &[&'c InstanceType],
+) -> Vec<Candidate<'c>> {
+    let options = Options::new(pool, catalog, &claim.requirements, &claim.labels, hostname(index));
+    types.iter().flat_map(|instance_type| options.of_type(instance_type)).collect()
+}
+
+/// A name that no other node has.
+fn hostname(claim: usize) -> String {
+    format!("new-claim-{claim}")
+}
+
+/// One pod of each kind, as far as the choice of a node goes.
+fn distinct<'p>(pods: &[&'p Pod]) -> Vec<&'p Pod> {
+    let like = |a: &PodSpec, b: &PodSpec| {
+        a.node_selector == b.node_selector && a.affinity == b.affinity && a.tolerations == b.tolerations
+    };
+    let mut out: Vec<&Pod> = Vec::new();
+    for pod in pods {
+        let is_new = |other: &&Pod| !like(&other.spec, &pod.spec) || other.metadata.labels != pod.metadata.labels;
+        if out.iter().all(is_new) {
+            out.push(pod);
+        }
+    }
+    out
+}

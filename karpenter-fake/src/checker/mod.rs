@@ -1,0 +1,161 @@
+//! An independent checker of plans.
+//!
+//! [`check`] holds a plan to the filters of the kube-scheduler (v1.35) and to the engine's own rules: completeness,
+//! limits, weights, prices. It shares the types of `karpenter-core` and nothing of its logic, so a mistake in one is
+//! not hidden by the other: requirements are evaluated as written against the concrete labels of every node that a
+//! claim may become, and pods are added up anew.
+//!
+//! Plans of another engine are checked just so, after [`Plan::from_parts`].
+
+mod claims;
+pub(crate) mod filters;
+mod neighbours;
+mod options;
+mod places;
+mod pools;
+mod unsupported;
+mod violation;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use karpenter_core::{
+    Catalogs, Plan, Snapshot,
+    api::{DaemonSet, ObjectKey, Pod, Taint},
+};
+
+use filters::{Amounts, add, misfit, requests_of, untolerated};
+use neighbours::Neighbours;
+pub(crate) use unsupported::unsupported_field;
+pub use violation::{PlannedNode, Violation};
+
+/// All rules that a plan breaks; none if it is valid.
+///
+/// `snapshot` and `catalogs` are those that the plan was made from. Of each claim the first node that breaks a rule is
+/// reported, not every one that does.
+///
+/// ```
+/// use karpenter_core::{Catalogs, Planner, Snapshot, api::{NodePool, Pod}};
+/// use karpenter_fake::{check, generated_types};
+///
+/// let snapshot = Snapshot::builder()
+///     .pool(NodePool::named("general"))
+///     .pods(Pod::named("web").cpu("500m").memory("1Gi").replicas(20))
+///     .build()?;
+/// let catalogs = Catalogs::shared(generated_types(), snapshot.pools())?;
+/// let plan = Planner::default().plan(&snapshot, &catalogs);
+/// assert_eq!(check(&snapshot, &catalogs, &plan), []);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check(snapshot: &Snapshot, catalogs: &Catalogs, plan: &Plan) -> Vec<Violation> {
+    let mut checker = Checker {
+        snapshot,
+        catalogs,
+        plan,
+        daemons: Daemons::new(snapshot.daemonsets()),
+        neighbours: Neighbours::of(snapshot),
+        violations: Vec::new(),
+    };
+    checker.check_completeness();
+    checker.check_places();
+    checker.check_claims();
+    checker.check_limits();
+    checker.check_weights();
+    checker.violations
+}
+
+struct Checker<'a> {
+    snapshot: &'a Snapshot,
+    catalogs: &'a Catalogs,
+    plan: &'a Plan,
+    daemons: Daemons<'a>,
+    neighbours: Neighbours<'a>,
+    violations: Vec<Violation>,
+}
+
+impl<'a> Checker<'a> {
+    /// Every pending pod exactly once, no other pod, and none that uses what the engine does not handle.
+    fn check_completeness(&mut self) {
+        let mut counts: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
+        let placed = self.plan.claims().iter().map(|c| &c.pods).chain(self.plan.existing().values()).flatten();
+        let placed: Vec<_> = placed.collect();
+        for pod in placed.iter().copied().chain(self.plan.unplaced().keys()) {
+            *counts.entry(pod).or_default() += 1;
+        }
+        let pending: BTreeSet<_> = self.snapshot.pending().iter().collect();
+        for (pod, &count) in &counts {
+            if !pending.contains(pod) {
+                self.violations.push(Violation::NotPending { pod: (*pod).clone() });
+            } else if count > 1 {
+                self.violations.push(Violation::Repeated { pod: (*pod).clone(), count });
+            }
+        }
+        let lost = pending.iter().filter(|pod| !counts.contains_key(**pod));
+        self.violations.extend(lost.map(|pod| Violation::Lost { pod: (*pod).clone() }));
+        for pod in self.pods(placed) {
+            if let Some(field) = unsupported_field(&pod.spec) {
+                self.violations.push(Violation::Unsupported { pod: pod.key(), field });
+            }
+        }
+    }
+
+    /// The pods of these keys, without those that do not exist.
+    fn pods(&self, keys: impl IntoIterator<Item = &'a ObjectKey>) -> Vec<&'a Pod> {
+        keys.into_iter().filter_map(|key| self.snapshot.pods().get(key)).collect()
+    }
+
+    /// What is wrong with a pod on a node of this name, with these labels and taints.
+    fn misplacement(
+        &self,
+        pod: &Pod,
+        node: &PlannedNode,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        taints: &[Taint],
+    ) -> Option<Violation> {
+        let (key, node) = (pod.key(), node.clone());
+        match misfit(&pod.spec, name, labels) {
+            Some(filters::Misfit::Selector(label)) => {
+                return Some(Violation::NodeSelector { pod: key, node, key: label });
+            }
+            Some(filters::Misfit::Affinity) => return Some(Violation::NodeAffinity { pod: key, node }),
+            None => {}
+        }
+        if let Some(taint) = untolerated(&pod.spec, taints, false) {
+            return Some(Violation::Taint { pod: key, node, taint: taint.clone() });
+        }
+        let (running, topology_key) = self.neighbours.objection(pod, labels)?;
+        let (running, topology_key) = (running.clone(), topology_key.to_owned());
+        Some(Violation::AntiAffinity { pod: key, node, running, topology_key })
+    }
+}
+
+/// The daemonsets, with what a pod of each takes.
+struct Daemons<'a>(Vec<(&'a DaemonSet, Amounts)>);
+
+impl<'a> Daemons<'a> {
+    fn new(daemonsets: &'a [DaemonSet]) -> Self {
+        Self(daemonsets.iter().map(|d| (d, requests_of(&d.spec.template.spec))).collect())
+    }
+
+    /// What the daemons take that come to a node, without those that run there already, by their uids.
+    fn requests(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        taints: &[Taint],
+        running: &BTreeSet<&str>,
+    ) -> Amounts {
+        let mut total = Amounts::new();
+        for (daemonset, requests) in &self.0 {
+            let spec = &daemonset.spec.template.spec;
+            let comes = misfit(spec, name, labels).is_none() && untolerated(spec, taints, false).is_none();
+            if comes && !running.contains(daemonset.metadata.uid.as_str()) {
+                add(&mut total, requests);
+            }
+        }
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests;

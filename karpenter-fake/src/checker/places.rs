@@ -1,0 +1,66 @@
+use std::collections::BTreeSet;
+
+use karpenter_core::{
+    Quantity,
+    api::{ObjectKey, Pod},
+    cluster::Place,
+};
+
+use super::{
+    Checker, PlannedNode, Violation,
+    filters::{Amounts, add, amounts_of, quantity, requests},
+    options::add_aliases,
+};
+
+impl Checker<'_> {
+    /// The pods that go into room that there is.
+    pub(super) fn check_places(&mut self) {
+        for (name, pods) in self.plan.existing().iter().filter(|(_, pods)| !pods.is_empty()) {
+            match self.snapshot.places().iter().find(|place| place.name == *name) {
+                None => self.violations.push(Violation::UnknownPlace { place: name.clone() }),
+                Some(place) if place.is_deleting => {
+                    self.violations.push(Violation::DeletingPlace { place: name.clone() });
+                }
+                // The mark that `SnapshotBuilder::full_node` leaves: no room of anything, whatever is allocatable.
+                Some(place) if place.free.iter().eq([(&"pods".into(), Quantity::ZERO)]) => {
+                    self.violations.push(Violation::FullPlace { place: name.clone() });
+                }
+                Some(place) => self.check_place(place, pods),
+            }
+        }
+    }
+
+    fn check_place(&mut self, place: &Place, keys: &[ObjectKey]) {
+        let node = PlannedNode::Existing(place.name.clone());
+        let mut labels = place.labels.clone();
+        add_aliases(&mut labels);
+        let new: Vec<&Pod> = keys.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
+        for pod in &new {
+            let wrong = self.misplacement(pod, &node, &place.name, &labels, &place.taints);
+            self.violations.extend(wrong);
+        }
+        let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
+        let owners = there.iter().flat_map(|pod| &pod.metadata.owner_references);
+        let running: BTreeSet<&str> = owners.filter(|o| o.kind == "DaemonSet").map(|o| o.uid.as_str()).collect();
+        let mut used = self.daemons.requests(&place.name, &labels, &place.taints, &running);
+        for pod in &there {
+            add(&mut used, &requests(pod));
+        }
+        let mut wanted = Amounts::new();
+        for pod in &new {
+            add(&mut wanted, &requests(pod));
+        }
+        add(&mut used, &wanted);
+        // Only what the new pods ask for: a node may be overcommitted in something else already.
+        used.retain(|name, _| wanted.get(name).is_some_and(|amount| *amount > 0));
+        self.violations.extend(shortage(node, &used, &amounts_of(&place.allocatable)));
+    }
+}
+
+/// The first resource of which a node has too little.
+pub(super) fn shortage(node: PlannedNode, used: &Amounts, allocatable: &Amounts) -> Option<Violation> {
+    let has = |name| allocatable.get(name).copied().unwrap_or(0);
+    let (name, amount) = used.iter().find(|(name, amount)| **amount > 0 && **amount > has(*name))?;
+    let (requested, allocatable) = (quantity(name, *amount), quantity(name, has(name)));
+    Some(Violation::Resources { node, resource: name.clone(), requested, allocatable })
+}

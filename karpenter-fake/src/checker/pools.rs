@@ -1,0 +1,148 @@
+//! Limits and weights.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use karpenter_core::{
+    Catalog, InstanceType, PlannedClaim, Requirements, ResourceList, ResourceName,
+    api::{ConditionStatus, NodeClaim, NodePool, Operator, Pod},
+    labels,
+};
+
+use super::{
+    Checker, Violation,
+    filters::{Amounts, add, amounts_of, fits, misfit, quantity, requests, untolerated},
+    options::{Options, allocatable},
+};
+
+/// Why no node may be made of a pool now, if so.
+pub(super) fn unready(pool: &NodePool) -> Option<String> {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Some("it is being deleted".to_owned());
+    }
+    if pool.spec.replicas.is_some() {
+        return Some("it is static".to_owned());
+    }
+    let kinds = ["Ready", "ValidationSucceeded", "NodeClassReady"];
+    let is_bad = |kind: &str, status| kinds.contains(&kind) && status == ConditionStatus::False;
+    if let Some(condition) = pool.status.conditions.iter().find(|c| is_bad(&c.r#type, c.status)) {
+        return Some(format!("{} is False", condition.r#type));
+    }
+    let template = &pool.spec.template.spec;
+    let mut seen = BTreeSet::new();
+    let mut taints = template.taints.iter().chain(&template.startup_taints);
+    taints.find(|t| !seen.insert((&t.key, t.effect))).map(|taint| format!("it has two taints {}", taint.key))
+}
+
+impl Checker<'_> {
+    /// Whatever is bought for each claim, the pools stay within their limits.
+    pub(super) fn check_limits(&mut self) {
+        for pool in self.snapshot.pools() {
+            let claims = self.plan.claims().iter().filter(|c| c.node_pool == pool.name());
+            let claims: Vec<&PlannedClaim> = claims.collect();
+            let Some(catalog) = self.catalogs.get(pool.name()).filter(|_| !claims.is_empty()) else { continue };
+            for (name, limit) in pool.spec.limits.iter() {
+                let existing = self.existing(pool, name, catalog);
+                let types =
+                    |claim: &PlannedClaim| largest(claim.instance_types.iter().filter_map(|t| catalog.get(t)), name);
+                let new: i64 = claims.iter().map(|claim| types(claim)).sum();
+                let most = amounts_of(&ResourceList::from_iter([(name.clone(), limit)]))[name];
+                if new > 0 && existing.saturating_add(new) > most {
+                    let (existing, new) = (quantity(name, existing), quantity(name, new));
+                    let (pool, resource) = (pool.name().to_owned(), name.clone());
+                    self.violations.push(Violation::Limit { pool, resource, limit, existing, new });
+                }
+            }
+        }
+    }
+
+    /// What the nodes of a pool have already, and its claims that are not launched yet may have.
+    fn existing(&self, pool: &NodePool, name: &ResourceName, catalog: &Catalog) -> i64 {
+        let of_pool =
+            self.snapshot.places().iter().filter(|p| p.pool.as_deref() == Some(pool.name()) && !p.is_deleting);
+        let there: i64 = of_pool.map(|place| size(&place.capacity, name)).sum();
+        let is_coming = |claim: &&NodeClaim| {
+            claim.metadata.deletion_timestamp.is_none()
+                && claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name())
+        };
+        let coming = self.snapshot.unlaunched().iter().filter(is_coming);
+        there + coming.map(|claim| largest(types_of(claim, catalog).into_iter(), name)).sum::<i64>()
+    }
+
+    /// No claim is of a pool if a heavier one without limits would take each of its pods.
+    pub(super) fn check_weights(&mut self) {
+        let mut rooms: BTreeMap<&str, Vec<Room>> = BTreeMap::new();
+        for (index, claim) in self.plan.claims().iter().enumerate() {
+            let Some(pool) = self.snapshot.pool(&claim.node_pool) else { continue };
+            let pods = self.pods(&claim.pods);
+            for heavier in self.snapshot.pools().iter().filter(|p| p.weight() > pool.weight() && is_open(p)) {
+                let rooms = rooms.entry(heavier.name()).or_insert_with(|| self.rooms(heavier));
+                if !pods.is_empty() && pods.iter().all(|pod| takes(heavier, rooms, pod)) {
+                    let (pool, heavier) = (pool.name().to_owned(), heavier.name().to_owned());
+                    self.violations.push(Violation::Weight { claim: index, pool, heavier });
+                    break;
+                }
+            }
+        }
+    }
+
+    /// All nodes that a pool can have, each without pods.
+    fn rooms(&self, pool: &NodePool) -> Vec<Room> {
+        let Some(catalog) = self.catalogs.get(pool.name()) else { return Vec::new() };
+        let options = Options::new(pool, catalog, &Requirements::new(), &BTreeMap::new(), "new".to_owned());
+        let mut out = Vec::new();
+        for instance_type in catalog.types() {
+            let all = allocatable(instance_type);
+            for node in options.of_type(instance_type).into_iter().filter(|node| !node.is_reserved()) {
+                let taints = &pool.spec.template.spec.taints;
+                let daemons = self.daemons.requests("new", &node.labels, taints, &BTreeSet::new());
+                out.push(Room { labels: node.labels, daemons, allocatable: all.clone() });
+            }
+        }
+        out
+    }
+}
+
+/// A node that a pool can have.
+struct Room {
+    labels: BTreeMap<String, String>,
+    daemons: Amounts,
+    allocatable: Amounts,
+}
+
+/// Whether the weight of a pool binds: it is ready, and nothing but its nodes decides what it takes.
+fn is_open(pool: &NodePool) -> bool {
+    let has_min_values = pool.spec.template.spec.requirements.iter().any(|r| r.min_values.is_some());
+    unready(pool).is_none() && pool.spec.limits.is_empty() && !has_min_values
+}
+
+/// Whether some node of the pool takes the pod alone, taints that only prefer included.
+fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
+    let wanted = requests(pod);
+    let has_room = |room: &Room| {
+        let mut all = room.daemons.clone();
+        add(&mut all, &wanted);
+        fits(&all, &room.allocatable)
+    };
+    untolerated(&pod.spec, &pool.spec.template.spec.taints, true).is_none()
+        && rooms.iter().any(|room| misfit(&pod.spec, "new", &room.labels).is_none() && has_room(room))
+}
+
+/// The types that a claim names, all if it names none.
+fn types_of<'c>(claim: &NodeClaim, catalog: &'c Catalog) -> Vec<&'c InstanceType> {
+    let is_list = |r: &&karpenter_core::api::NodeSelectorRequirement| {
+        r.key == labels::INSTANCE_TYPE && r.operator == Operator::In
+    };
+    match claim.spec.requirements.iter().find(is_list) {
+        Some(named) => named.values.iter().filter_map(|name| catalog.get(name)).collect(),
+        None => catalog.types().iter().collect(),
+    }
+}
+
+fn largest<'t>(types: impl Iterator<Item = &'t InstanceType>, name: &ResourceName) -> i64 {
+    types.map(|t| size(&t.capacity, name)).max().unwrap_or(0)
+}
+
+/// What a machine counts against the limit of a resource; each is one of `nodes`.
+fn size(capacity: &ResourceList, name: &ResourceName) -> i64 {
+    if name.as_str() == "nodes" { 1 } else { amounts_of(capacity).get(name).copied().unwrap_or(0) }
+}

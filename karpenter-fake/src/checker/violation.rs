@@ -1,0 +1,277 @@
+use std::fmt;
+
+use karpenter_core::{
+    Price, Quantity, ResourceName,
+    api::{ObjectKey, Taint},
+};
+
+/// How a plan breaks a rule.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A pending pod is neither placed nor refused.
+    Lost {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A pod is in the plan more than once.
+    Repeated {
+        /// The pod.
+        pod: ObjectKey,
+        /// How often.
+        count: usize,
+    },
+    /// The plan is about a pod that is not pending.
+    NotPending {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A pod that uses what the engine does not handle is placed.
+    Unsupported {
+        /// The pod.
+        pod: ObjectKey,
+        /// The path of the field.
+        field: &'static str,
+    },
+    /// A claim is of a pool that does not exist.
+    UnknownPool {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The name of the pool.
+        pool: String,
+    },
+    /// A claim is of a pool of which no node may be made now.
+    PoolNotReady {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The name of the pool.
+        pool: String,
+        /// Why not.
+        why: String,
+    },
+    /// A claim is for no pod.
+    NoPods {
+        /// The index of the claim in the plan.
+        claim: usize,
+    },
+    /// A claim names a type that is not in the catalog of its pool.
+    UnknownType {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The name of the type.
+        instance_type: String,
+    },
+    /// A claim names more types than a claim may.
+    TooManyTypes {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// How many.
+        count: usize,
+    },
+    /// A claim keeps fewer values of a label than its pool asks for.
+    MinValues {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The key of the label.
+        key: String,
+        /// How many values its types have.
+        count: usize,
+        /// How many they must have.
+        min_values: u32,
+    },
+    /// Nothing that a claim allows can be bought.
+    NoOffering {
+        /// The index of the claim in the plan.
+        claim: usize,
+    },
+    /// A claim does not cost what it says.
+    Price {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// What it says.
+        claimed: Price,
+        /// What the cheapest offering that it allows costs.
+        cheapest: Price,
+    },
+    /// The types of a claim are not in the order of their prices.
+    TypeOrder {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The type that comes first.
+        dearer: String,
+        /// The type that comes next to it and costs less.
+        cheaper: String,
+    },
+    /// Pods are placed on a node that does not exist.
+    UnknownPlace {
+        /// The name.
+        place: String,
+    },
+    /// Pods are placed on a node that is being deleted.
+    DeletingPlace {
+        /// The name.
+        place: String,
+    },
+    /// Pods are placed on a node of which it is not known what runs there.
+    FullPlace {
+        /// The name.
+        place: String,
+    },
+    /// A label of the node is not what the pod's node selector says.
+    NodeSelector {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The key of the label.
+        key: String,
+    },
+    /// The node meets no term of the pod's required node affinity.
+    NodeAffinity {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+    },
+    /// The pod does not tolerate a taint of the node.
+    Taint {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The taint.
+        taint: Taint,
+    },
+    /// The pods and daemons of a node need more than it has.
+    Resources {
+        /// The node.
+        node: PlannedNode,
+        /// The resource.
+        resource: ResourceName,
+        /// What they need together.
+        requested: Quantity,
+        /// What pods may have.
+        allocatable: Quantity,
+    },
+    /// A pod comes near a running one that keeps such pods away.
+    AntiAffinity {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The running pod.
+        running: ObjectKey,
+        /// The label that both nodes share.
+        topology_key: String,
+    },
+    /// The nodes of a pool may come to more than its limit.
+    Limit {
+        /// The name of the pool.
+        pool: String,
+        /// The resource.
+        resource: ResourceName,
+        /// The limit.
+        limit: Quantity,
+        /// What its nodes have already.
+        existing: Quantity,
+        /// What the new ones have, if the largest type of each is bought.
+        new: Quantity,
+    },
+    /// A claim is of a pool although a heavier one would take each of its pods.
+    Weight {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The name of its pool.
+        pool: String,
+        /// The name of the heavier pool.
+        heavier: String,
+    },
+}
+
+/// A node as it may come to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlannedNode {
+    /// A node or launched claim that there is.
+    Existing(
+        /// Its name.
+        String,
+    ),
+    /// A new one, if this offering is bought.
+    New {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The name of the type.
+        instance_type: String,
+        /// The zone; empty if the offering names none.
+        zone: String,
+        /// The capacity type; empty if the offering names none.
+        capacity_type: String,
+    },
+}
+
+impl fmt::Display for PlannedNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Existing(name) => f.write_str(name),
+            Self::New { claim, instance_type, zone, capacity_type } => {
+                write!(f, "claim {claim} as {capacity_type} {instance_type} in {zone}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { pod } => write!(f, "{pod} is neither placed nor refused"),
+            Self::Repeated { pod, count } => write!(f, "{pod} is in the plan {count} times"),
+            Self::NotPending { pod } => write!(f, "{pod} is not pending"),
+            Self::Unsupported { pod, field } => write!(f, "{pod} is placed although it uses {field}"),
+            Self::NodeSelector { pod, node, key } => write!(f, "{pod} on {node}: nodeSelector {key}"),
+            Self::NodeAffinity { pod, node } => write!(f, "{pod} on {node}: no term of its node affinity is met"),
+            Self::Taint { pod, node, taint } => write!(f, "{pod} on {node}: taint {taint}"),
+            Self::Resources { node, resource, requested, allocatable } => {
+                write!(f, "{node}: {resource}: {requested} requested of {allocatable}")
+            }
+            Self::AntiAffinity { pod, node, running, topology_key } => {
+                write!(f, "{pod} on {node}: {running} keeps it away by {topology_key}")
+            }
+            Self::Limit { pool, resource, limit, existing, new } => {
+                write!(f, "pool {pool}: {resource}: {existing} and up to {new} more, limit {limit}")
+            }
+            Self::UnknownPlace { place } => write!(f, "there is no node {place}"),
+            Self::DeletingPlace { place } => write!(f, "{place} is being deleted"),
+            Self::FullPlace { place } => write!(f, "it is not known what runs on {place}"),
+            of_claim => of_claim.fmt_of_claim(f),
+        }
+    }
+}
+
+impl Violation {
+    /// Those that are about a claim as such.
+    fn fmt_of_claim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPool { claim, pool } => write!(f, "claim {claim}: there is no pool {pool}"),
+            Self::PoolNotReady { claim, pool, why } => write!(f, "claim {claim}: pool {pool} is not ready: {why}"),
+            Self::NoPods { claim } => write!(f, "claim {claim} is for no pod"),
+            Self::UnknownType { claim, instance_type } => {
+                write!(f, "claim {claim}: there is no instance type {instance_type}")
+            }
+            Self::TooManyTypes { claim, count } => write!(f, "claim {claim} names {count} instance types"),
+            Self::MinValues { claim, key, count, min_values } => {
+                write!(f, "claim {claim}: {count} values of {key}, {min_values} at least")
+            }
+            Self::NoOffering { claim } => write!(f, "claim {claim}: no offering meets its requirements"),
+            Self::Price { claim, claimed, cheapest } => {
+                write!(f, "claim {claim} is said to cost {claimed}, its cheapest offering costs {cheapest}")
+            }
+            Self::TypeOrder { claim, dearer, cheaper } => {
+                write!(f, "claim {claim} names {dearer} before {cheaper}, which costs less")
+            }
+            Self::Weight { claim, pool, heavier } => {
+                write!(f, "claim {claim} is of {pool} although {heavier} is heavier and would take its pods")
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}

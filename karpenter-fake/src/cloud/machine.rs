@@ -1,0 +1,66 @@
+use std::collections::BTreeMap;
+
+use karpenter_core::{
+    OfferingKey, Price, ResourceList, Timestamp,
+    api::{Condition, ConditionStatus, Node, ObjectMeta, Taint},
+    labels,
+    provider::{Instance, Launched, ProviderId},
+};
+
+/// A machine that was sold.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    pub(super) id: ProviderId,
+    pub(super) node_name: String,
+    pub(super) claim_uid: String,
+    pub(super) offering: OfferingKey,
+    pub(super) price: Price,
+    /// The labels that the node registers with.
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) taints: Vec<Taint>,
+    pub(super) capacity: ResourceList,
+    pub(super) allocatable: ResourceList,
+    /// When its node is there.
+    pub(super) ready_at: Timestamp,
+    /// When it is gone, once its deletion was asked for.
+    pub(super) gone_at: Option<Timestamp>,
+}
+
+impl Machine {
+    pub(super) fn instance(&self) -> Instance {
+        Instance {
+            id: self.id.clone(),
+            claim_uid: self.claim_uid.clone(),
+            labels: self.labels.clone(),
+            is_terminating: self.gone_at.is_some(),
+        }
+    }
+
+    pub(super) fn launched(&self) -> Launched {
+        Launched {
+            instance: self.instance(),
+            capacity: self.capacity.clone(),
+            allocatable: self.allocatable.clone(),
+            image_id: String::new(),
+        }
+    }
+
+    pub(super) fn node(&self) -> Node {
+        let mut node = Node::default();
+        node.metadata = ObjectMeta::named(&self.node_name);
+        node.metadata.labels.clone_from(&self.labels);
+        node.metadata.labels.insert(labels::HOSTNAME.to_owned(), self.node_name.clone());
+        node.metadata.creation_timestamp = Some(self.ready_at);
+        self.id.as_str().clone_into(&mut node.spec.provider_id);
+        node.spec.taints.clone_from(&self.taints);
+        node.status.capacity = self.capacity.clone();
+        node.status.allocatable = self.allocatable.clone();
+        let mut ready = Condition::default();
+        "Ready".clone_into(&mut ready.r#type);
+        ready.status = ConditionStatus::True;
+        "KubeletReady".clone_into(&mut ready.reason);
+        ready.last_transition_time = Some(self.ready_at);
+        node.status.conditions.push(ready);
+        node
+    }
+}

@@ -1,0 +1,94 @@
+//! What a claim may be sold.
+
+use std::collections::BTreeMap;
+
+use karpenter_core::{Catalog, InstanceType, Offering, Requirement, Requirements, api::NodeClaim, labels};
+
+/// What the labels of a claim's node must be like.
+pub(super) struct Wanted(Requirements);
+
+/// One offering of one type.
+pub(super) struct Choice<'c> {
+    pub(super) instance_type: &'c InstanceType,
+    pub(super) offering: &'c Offering,
+}
+
+impl Choice<'_> {
+    /// What a label may be on a node bought so; `None` if neither the type nor the offering names it.
+    fn label(&self, key: &str) -> Option<&Requirement> {
+        self.offering.requirements.get(key).or_else(|| self.instance_type.requirements.get(key))
+    }
+}
+
+impl Wanted {
+    pub(super) fn of_claim(claim: &NodeClaim) -> Self {
+        Self(claim.spec.requirements.iter().collect())
+    }
+
+    /// What is for sale and meets the claim, cheapest first and then by name and zone.
+    pub(super) fn choices<'c>(&self, catalog: &'c Catalog) -> Vec<Choice<'c>> {
+        let mut choices = Vec::new();
+        for instance_type in catalog.types() {
+            for (i, offering) in instance_type.offerings.iter().enumerate() {
+                let choice = Choice { instance_type, offering };
+                if catalog.is_available(&instance_type.name, i) && self.unmet(&choice, catalog).is_none() {
+                    choices.push(choice);
+                }
+            }
+        }
+        // The sort is stable, and the types and their offerings come in a fixed order.
+        choices.sort_by_key(|choice| choice.offering.price);
+        choices
+    }
+
+    /// The first requirement that an offering does not meet.
+    fn unmet(&self, choice: &Choice<'_>, catalog: &Catalog) -> Option<(&str, &Requirement)> {
+        let meets = |key: &str, wanted: &Requirement| match choice.label(key) {
+            Some(offered) => offered.intersects(wanted),
+            None if catalog.is_well_known(key) => wanted.admits_absence(),
+            None => !wanted.is_none(),
+        };
+        self.0.iter().find(|(key, wanted)| !meets(key, wanted))
+    }
+
+    /// Why nothing is for sale: the requirement that most offerings fail first.
+    pub(super) fn explain(&self, catalog: &Catalog) -> String {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut offerings = 0;
+        for instance_type in catalog.types() {
+            for offering in &instance_type.offerings {
+                offerings += 1;
+                if let Some((key, _)) = self.unmet(&Choice { instance_type, offering }, catalog) {
+                    *counts.entry(key).or_default() += 1;
+                }
+            }
+        }
+        let most = counts.iter().max_by_key(|(_, count)| **count);
+        let requirement = most.and_then(|(key, count)| self.0.get(key).map(|wanted| (key, count, wanted)));
+        match requirement {
+            Some((key, count, wanted)) => format!("{key} {wanted} rules out {count} of {offerings} offerings"),
+            None => format!("none of {offerings} offerings is available"),
+        }
+    }
+
+    /// The labels of a node bought so: those of the claim, of the type and the offering, and a value for each label
+    /// that the claim insists on and nobody else defines.
+    pub(super) fn node_labels(&self, choice: &Choice<'_>, claim: &NodeClaim) -> BTreeMap<String, String> {
+        let mut out = BTreeMap::new();
+        let mut set = |key: &str, allowed: &Requirement| {
+            if let Some(value) = allowed.any_value() {
+                out.insert(key.to_owned(), value.to_string());
+            }
+        };
+        let (of_type, of_offering) = (&choice.instance_type.requirements, &choice.offering.requirements);
+        let defines = |key: &str, wanted: &Requirement| key != labels::HOSTNAME && !wanted.admits_absence();
+        for (key, wanted) in self.0.iter().filter(|(key, wanted)| defines(key, wanted)) {
+            set(key, wanted);
+        }
+        for (key, offered) in of_type.iter().chain(of_offering.iter()) {
+            set(key, &self.0.get(key).map_or_else(|| offered.clone(), |wanted| offered.intersection(wanted)));
+        }
+        out.extend(claim.metadata.labels.clone());
+        out
+    }
+}

@@ -1,0 +1,141 @@
+use karpenter_core::{
+    CloudProvider, OfferingKey, Timestamp,
+    api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, Taint, TaintEffect},
+    labels,
+    provider::{CreateError, Deletion, ProviderErrorKind},
+};
+use std::{future::Future, time::Duration};
+
+use super::{FakeCloud, offerings_of};
+use crate::generated_catalog;
+
+/// Runs a future that waits for nothing.
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
+fn claim(uid: &str, requirements: &[(&str, &[&str])]) -> NodeClaim {
+    let mut claim = NodeClaim::named(format!("claim-{uid}"));
+    claim.metadata.uid = uid.to_owned();
+    for (key, values) in requirements {
+        let requirement = NodeSelectorRequirement::new(*key, Operator::In, values.iter().copied());
+        claim.spec.requirements.push(requirement);
+    }
+    claim
+}
+
+fn key(capacity_type: &str, zone: &str) -> OfferingKey {
+    let (instance_type, zone) = ("s-4x-amd64-linux".to_owned(), zone.to_owned());
+    OfferingKey { instance_type, zone, capacity_type: capacity_type.to_owned() }
+}
+
+const S4: (&str, &[&str]) = (labels::INSTANCE_TYPE, &["s-4x-amd64-linux"]);
+const ZONE_A: (&str, &[&str]) = (labels::ZONE, &["test-zone-a"]);
+
+#[test]
+fn the_cheapest_offering_that_the_claim_allows_is_bought() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let mut wanted = claim("1", &[S4, (labels::ZONE, &["test-zone-b", "test-zone-c"]), ("team", &["web"])]);
+    wanted.spec.taints.push(Taint::new("dedicated", "web", TaintEffect::NoSchedule));
+    let launched = run(cloud.create(&wanted)).expect("for sale");
+    let bought = &launched.instance.labels;
+    assert_eq!((bought[labels::CAPACITY_TYPE].as_str(), bought["team"].as_str()), ("spot", "web"));
+    let offerings = &generated_catalog().get(S4.1[0]).expect("generated").offerings.clone();
+    let allowed = offerings.iter().filter(|o| ["test-zone-b", "test-zone-c"].contains(&o.label(labels::ZONE)));
+    assert_eq!(Some(cloud.hourly_cost()), allowed.map(|o| o.price).min());
+    let node = &cloud.ready_nodes()[0];
+    assert_eq!(node.spec.provider_id, launched.instance.id.as_str());
+    assert_eq!(node.spec.taints, wanted.spec.taints);
+    assert_eq!(node.metadata.labels[labels::HOSTNAME], node.metadata.name);
+}
+
+#[test]
+fn a_claim_has_one_machine_however_often_it_asks() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let first = run(cloud.create(&claim("1", &[S4]))).expect("for sale");
+    assert_eq!(run(cloud.create(&claim("1", &[S4]))), Ok(first));
+    run(cloud.create(&claim("2", &[S4]))).expect("for sale");
+    assert_eq!(cloud.machine_counts().into_iter().collect::<Vec<_>>(), [(S4.1[0].to_owned(), 2)]);
+}
+
+#[test]
+fn sold_out_offerings_are_named_and_passed_over() {
+    let cloud = FakeCloud::new(generated_catalog());
+    cloud.exhaust(key("spot", "test-zone-a"));
+    let launched = run(cloud.create(&claim("1", &[S4, ZONE_A]))).expect("on demand is left");
+    assert_eq!(launched.instance.labels[labels::CAPACITY_TYPE], "on-demand");
+    cloud.limit(key("on-demand", "test-zone-a"), 1);
+    let refused = CreateError::InsufficientCapacity {
+        offerings: vec![key("spot", "test-zone-a"), key("on-demand", "test-zone-a")],
+    };
+    assert_eq!(run(cloud.create(&claim("2", &[S4, ZONE_A]))), Err(refused));
+    assert_eq!(cloud.capacity_errors(), 1);
+    cloud.restore(&key("spot", "test-zone-a"));
+    assert!(run(cloud.create(&claim("2", &[S4, ZONE_A]))).is_ok());
+}
+
+#[test]
+fn what_nothing_meets_is_named() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let error = run(cloud.create(&claim("1", &[S4, (labels::ARCH, &["riscv64"])]))).expect_err("no such machine");
+    let offerings = cloud.catalog.types().iter().map(|t| t.offerings.len()).sum::<usize>();
+    let of_type = 8;
+    let expected = format!(
+        "no offering meets the requirements: {} In [riscv64] rules out {offerings} of {offerings} offerings",
+        labels::ARCH
+    );
+    assert_eq!(error.to_string(), expected);
+    let error = run(cloud.create(&claim("1", &[S4, (labels::ZONE, &["moon"])]))).expect_err("no such zone");
+    let others = offerings - of_type;
+    assert!(
+        error.to_string().contains(&format!("{} In [{}] rules out {others}", labels::INSTANCE_TYPE, S4.1[0])),
+        "{error}"
+    );
+    assert!(run(cloud.list()).expect("no outage").is_empty());
+}
+
+#[test]
+fn machines_come_and_go_in_their_time() {
+    let second = Duration::from_secs(1);
+    let cloud = FakeCloud::new(generated_catalog()).launch_delay(2 * second).termination_delay(3 * second);
+    let at = |seconds: i64| cloud.set_now(Timestamp::from_millis(seconds * 1000));
+    let id = run(cloud.create(&claim("1", &[S4]))).expect("for sale").instance.id;
+    assert!(cloud.ready_nodes().is_empty());
+    at(2);
+    assert_eq!(cloud.ready_nodes().len(), 1);
+    assert_eq!(run(cloud.delete(&id)), Ok(Deletion::Started));
+    assert!(cloud.ready_nodes().is_empty());
+    assert!(run(cloud.get(&id)).expect("no outage").is_some_and(|i| i.is_terminating));
+    at(4);
+    assert_eq!(run(cloud.delete(&id)), Ok(Deletion::Started));
+    at(5);
+    assert_eq!(run(cloud.get(&id)), Ok(None));
+    assert_eq!(run(cloud.delete(&id)), Ok(Deletion::Gone));
+    assert!(cloud.machine_counts().is_empty());
+}
+
+#[test]
+fn an_outage_fails_every_call() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let id = run(cloud.create(&claim("1", &[S4]))).expect("for sale").instance.id;
+    cloud.set_outage(Some(ProviderErrorKind::Throttled));
+    let error = run(cloud.list()).expect_err("outage");
+    assert_eq!((error.operation, error.kind), ("list", ProviderErrorKind::Throttled));
+    assert!(run(cloud.catalog(&NodePool::named("p"))).is_err());
+    assert!(run(cloud.create(&claim("2", &[S4]))).is_err());
+    assert!(run(cloud.get(&id)).is_err() && run(cloud.delete(&id)).is_err());
+    cloud.set_outage(None);
+    assert_eq!(run(cloud.list()).map(|l| l.len()), Ok(1));
+}
+
+#[test]
+fn a_pool_sees_the_types_that_are_meant_for_it() {
+    let mut types = crate::generated_types();
+    types[0].node_pools = Some(vec!["other".to_owned()]);
+    let (name, count) = (types[0].name.clone(), types.len());
+    let cloud = FakeCloud::new(karpenter_core::Catalog::new(types).expect("valid").into());
+    let seen = run(cloud.catalog(&NodePool::named("p"))).expect("no outage");
+    assert_eq!((seen.types().len(), seen.get(&name)), (count - 1, None));
+    assert!(run(cloud.catalog(&NodePool::named("other"))).expect("no outage").get(&name).is_some());
+    assert_eq!(offerings_of(&seen, "spot").len(), (count - 1) * 4);
+}

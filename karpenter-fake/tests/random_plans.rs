@@ -1,0 +1,27 @@
+//! The checker finds nothing wrong with the plans of random problems, and finds every pod that is taken out of them.
+
+use karpenter_core::{Plan, Planner, strategies};
+use karpenter_fake::{Violation, check};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_planner_breaks_no_rule(problem in strategies::problem(12)) {
+        let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
+        let plan = Planner::default().plan(&snapshot, &catalogs);
+        prop_assert_eq!(check(&snapshot, &catalogs, &plan), []);
+    }
+
+    #[test]
+    fn a_pod_that_a_claim_forgets_is_missed(problem in strategies::problem(12)) {
+        let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
+        let plan = Planner::default().plan(&snapshot, &catalogs);
+        let mut claims = plan.claims().to_vec();
+        let Some(pod) = claims.iter_mut().find_map(|claim| claim.pods.pop()) else { return Ok(()) };
+        let less = Plan::from_parts(claims, plan.existing().clone(), plan.unplaced().clone());
+        let lost = Violation::Lost { pod };
+        prop_assert!(check(&snapshot, &catalogs, &less).contains(&lost));
+    }
+}
