@@ -54,7 +54,7 @@ impl Racks {
     fn launched(&self, instance: Instance) -> Launched {
         let model = self.catalog.get(&instance.labels[labels::INSTANCE_TYPE]).expect("every machine is of a model");
         let (capacity, allocatable) = (model.capacity.clone(), model.allocatable());
-        Launched { instance, capacity, allocatable, image_id: String::new() }
+        Launched::new(instance, capacity, allocatable)
     }
 }
 
@@ -94,7 +94,7 @@ impl CloudProvider for Racks {
             let id = |i: usize| ProviderId::new(format!("{}/{}/{i}", slot.zone, slot.instance_type));
             if let Some(id) = (0..count).map(id).find(|id| !in_use.contains_key(id)) {
                 let (claim_uid, labels) = (claim.metadata.uid.clone(), labels_of(slot, claim));
-                let instance = Instance { id: id.clone(), claim_uid, labels, is_terminating: false };
+                let instance = Instance::new(id.clone(), claim_uid, labels);
                 in_use.insert(id, instance.clone());
                 return Ok(self.launched(instance));
             }

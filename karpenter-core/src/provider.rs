@@ -1,6 +1,6 @@
 //! The seam between the engine and a cloud.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -104,6 +104,7 @@ impl std::fmt::Display for ProviderId {
 
 /// A machine as it was bought.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Launched {
     /// The machine.
     pub instance: Instance,
@@ -117,18 +118,24 @@ pub struct Launched {
 
 /// A machine that was made for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Instance {
     /// The provider's name for it.
     pub id: ProviderId,
     /// The uid of the claim that it was made for.
     pub claim_uid: String,
     /// The labels that its node has: at least instance type, zone and capacity type, where the catalog names them.
-    pub labels: std::collections::BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
     /// Whether it is on its way out.
     pub is_terminating: bool,
 }
 
 impl Launched {
+    /// A machine that has this, of which pods will have that.
+    pub fn new(instance: Instance, capacity: ResourceList, allocatable: ResourceList) -> Self {
+        Self { instance, capacity, allocatable, image_id: String::new() }
+    }
+
     /// Writes what was bought into the claim: labels, which keep values that the claim already has, and status.
     pub fn hydrate(&self, claim: &mut NodeClaim) {
         for (key, value) in &self.instance.labels {
@@ -138,6 +145,13 @@ impl Launched {
         claim.status.image_id.clone_from(&self.image_id);
         claim.status.capacity = self.capacity.clone();
         claim.status.allocatable = self.allocatable.clone();
+    }
+}
+
+impl Instance {
+    /// A machine with these labels that was made for the claim of this uid, and is not on its way out.
+    pub fn new(id: ProviderId, claim_uid: impl Into<String>, labels: BTreeMap<String, String>) -> Self {
+        Self { id, claim_uid: claim_uid.into(), labels, is_terminating: false }
     }
 }
 
@@ -152,6 +166,7 @@ pub enum Deletion {
 
 /// When to give up on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RepairPolicy {
     /// The type of the node's condition.
     pub condition: String,
@@ -161,17 +176,32 @@ pub struct RepairPolicy {
     pub toleration: Duration,
 }
 
+impl RepairPolicy {
+    /// Gives up on a machine whose node has had this condition in this status for so long.
+    pub fn new(condition: impl Into<String>, status: ConditionStatus, toleration: Duration) -> Self {
+        Self { condition: condition.into(), status, toleration }
+    }
+}
+
 /// How far a stream of events was read; starts at its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventCursor(pub u64);
 
 /// What happened, and where to read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProviderEvents {
     /// The events in their order.
     pub events: Vec<ProviderEvent>,
     /// The cursor for the next call.
     pub cursor: EventCursor,
+}
+
+impl ProviderEvents {
+    /// These events, after which `cursor` reads on.
+    pub fn new(events: Vec<ProviderEvent>, cursor: EventCursor) -> Self {
+        Self { events, cursor }
+    }
 }
 
 /// Something that happened to a machine.
@@ -224,6 +254,7 @@ pub enum CreateError {
 /// A call to the provider that failed for reasons outside the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{provider}: {operation}: {message}")]
+#[non_exhaustive]
 pub struct ProviderError {
     /// The provider's name.
     pub provider: String,
@@ -233,6 +264,18 @@ pub struct ProviderError {
     pub kind: ProviderErrorKind,
     /// What the provider said.
     pub message: String,
+}
+
+impl ProviderError {
+    /// `operation` of `provider` failed so.
+    pub fn new(
+        provider: impl Into<String>,
+        operation: &'static str,
+        kind: ProviderErrorKind,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { provider: provider.into(), operation, kind, message: message.into() }
+    }
 }
 
 /// How a call to the provider failed, as far as the engine's reaction goes.

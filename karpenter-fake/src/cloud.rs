@@ -154,7 +154,7 @@ impl FakeCloud {
         let state = self.lock();
         let Some(kind) = state.outage else { return Ok(state) };
         let message = format!("injected outage ({kind:?})");
-        Err(ProviderError { provider: NAME.to_owned(), operation, kind, message })
+        Err(ProviderError::new(NAME, operation, kind, message))
     }
 
     fn buy(&self, state: &mut State, claim: &NodeClaim) -> Result<Launched, CreateError> {

@@ -54,7 +54,9 @@ impl Broker {
     fn launched(&self, instance: Instance) -> Launched {
         let leased = self.catalog.get(&instance.labels[labels::INSTANCE_TYPE]).expect("leases are of the catalog");
         let (capacity, allocatable) = (leased.capacity.clone(), leased.allocatable());
-        Launched { instance, capacity, allocatable, image_id: "broker/1".to_owned() }
+        let mut launched = Launched::new(instance, capacity, allocatable);
+        launched.image_id = "broker/1".to_owned();
+        launched
     }
 }
 
@@ -105,7 +107,7 @@ impl CloudProvider for Broker {
                 // The uid of a claim is used once, so a name made from it is new for all time.
                 let id = ProviderId::new(format!("broker://{}", claim.metadata.uid));
                 let claim_uid = claim.metadata.uid.clone();
-                let instance = Instance { id, claim_uid, labels, is_terminating: false };
+                let instance = Instance::new(id, claim_uid, labels);
                 leases.push(Lease { instance: instance.clone(), ends: None });
                 return Ok(self.launched(instance));
             }

@@ -34,8 +34,8 @@ pub use selector::{
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};
 pub use validate::FieldError;
 pub use workload::{
-    DaemonSet, DaemonSetSpec, IntOrPercent, Node, NodeSpec, NodeStatus, PodDisruptionBudget, PodDisruptionBudgetSpec,
-    PodTemplate,
+    DaemonSet, DaemonSetSpec, IntOrPercent, IntOrPercentError, Node, NodeSpec, NodeStatus, PodDisruptionBudget,
+    PodDisruptionBudgetSpec, PodTemplate,
 };
 
 /// Reads an explicit `null`, which dumps of clusters are full of, as the default.

@@ -132,15 +132,23 @@ pub enum IntOrPercent {
     Percent(u32),
 }
 
+/// Why a text is not an [`IntOrPercent`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid value {text:?}: expected a whole number or a percentage such as 10%")]
+pub struct IntOrPercentError {
+    /// The text as it was given.
+    pub text: String,
+}
+
 impl FromStr for IntOrPercent {
-    type Err = String;
+    type Err = IntOrPercentError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parsed = match text.strip_suffix('%') {
             Some(percent) => percent.parse().map(Self::Percent),
             None => text.parse().map(Self::Int),
         };
-        parsed.map_err(|_| format!("invalid value {text:?}: expected a whole number or a percentage such as 10%"))
+        parsed.map_err(|_| IntOrPercentError { text: text.to_owned() })
     }
 }
 

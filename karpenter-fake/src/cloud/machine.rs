@@ -28,21 +28,13 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn instance(&self) -> Instance {
-        Instance {
-            id: self.id.clone(),
-            claim_uid: self.claim_uid.clone(),
-            labels: self.labels.clone(),
-            is_terminating: self.gone_at.is_some(),
-        }
+        let mut instance = Instance::new(self.id.clone(), &self.claim_uid, self.labels.clone());
+        instance.is_terminating = self.gone_at.is_some();
+        instance
     }
 
     pub(super) fn launched(&self) -> Launched {
-        Launched {
-            instance: self.instance(),
-            capacity: self.capacity.clone(),
-            allocatable: self.allocatable.clone(),
-            image_id: String::new(),
-        }
+        Launched::new(self.instance(), self.capacity.clone(), self.allocatable.clone())
     }
 
     pub(super) fn node(&self) -> Node {

@@ -48,7 +48,7 @@ impl Broken {
 
     fn error(operation: &'static str) -> ProviderError {
         let (provider, message) = ("broken".to_owned(), "boom".to_owned());
-        ProviderError { provider, operation, kind: ProviderErrorKind::Other, message }
+        ProviderError::new(provider, operation, ProviderErrorKind::Other, message)
     }
 
     fn seen(&self) -> Vec<Instance> {
