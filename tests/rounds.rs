@@ -123,7 +123,9 @@ fn what_is_sold_out_is_avoided_for_a_while() {
     run(async {
         let mut world = two_machines();
         let sold_out = machine("cheap", 10).offerings.iter().map(|o| o.key("cheap")).collect::<Vec<_>>();
-        sold_out.iter().for_each(|key| world.cloud.exhaust(key.clone()));
+        for key in &sold_out {
+            world.cloud.exhaust(key.clone());
+        }
 
         let (_, outcomes) = world.provision().await;
         assert!(matches!(outcomes[..], [Outcome::LaunchFailed { .. }]), "{outcomes:?}");
@@ -133,7 +135,9 @@ fn what_is_sold_out_is_avoided_for_a_while() {
 
         // Three minutes later the cheap machines are looked at again.
         world.cluster.add_pods(Pod::named("late").cpu("4")).expect("a valid pod");
-        sold_out.iter().for_each(|key| world.cloud.restore(key));
+        for key in &sold_out {
+            world.cloud.restore(key);
+        }
         world.wait(Duration::from_mins(3));
         assert_eq!(world.driver.avoided(world.cloud.now()), []);
         let (_, outcomes) = world.provision().await;

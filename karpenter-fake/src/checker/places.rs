@@ -1,7 +1,6 @@
 use std::collections::BTreeSet;
 
 use karpenter_core::{
-    Quantity,
     api::{ObjectKey, Pod},
     cluster::Place,
 };
