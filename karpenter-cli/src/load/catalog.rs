@@ -20,7 +20,11 @@ pub fn catalog(text: &str, file: &str) -> Result<Vec<InstanceType>, Error> {
         let entries: Vec<&RawValue> = serde_json::from_str(document.get())
             .map_err(|error| wrong(FieldError::new("document 1", message_of(&error))))?;
         for (index, entry) in entries.into_iter().enumerate() {
-            let parsed = parse(entry).map_err(|error| wrong(named(error, name_of(entry, index))))?;
+            let parsed: InstanceType = parse(entry).map_err(|error| wrong(named(error, name_of(entry, index))))?;
+            if parsed.name.is_empty() {
+                let error = FieldError::new("name", "is missing");
+                return Err(wrong(error.of(name_of(entry, index))));
+            }
             types.push(parsed);
         }
         Ok(())

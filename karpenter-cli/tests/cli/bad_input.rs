@@ -140,9 +140,9 @@ fn catalogs() {
         ("[]\n[]", "document 2: a catalog is one list"),
         (r#"[{"name":"m","capacity":{"cpu":"x"}}]"#, "instance type m: capacity.cpu: invalid quantity \"x\""),
         (r#"[{"name":"m"},{"capacity":{"cpu":"x"}}]"#, "instance type [1]: capacity.cpu: invalid quantity \"x\""),
-        (r"[{},7]", "instance type [1]: invalid type: integer `7`"),
+        (r#"[{"name":"m"},7]"#, "instance type [1]: invalid type: integer `7`, expected an instance type"),
         (r#"[{"name":"m"},{"name":"m"}]"#, "instance type m: name: there is another instance type of this name"),
-        (r#"[{"name":""}]"#, "instance type : name: must not be empty"),
+        (r#"[{"name":""}]"#, "instance type [0]: name: is missing"),
         (
             r#"[{"name":"m","offerings":[{"price":0.1},{"price":-0.1}]}]"#,
             "instance type m: offerings[1].price: invalid price -0.1: below zero or not finite",

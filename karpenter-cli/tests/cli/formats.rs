@@ -187,3 +187,12 @@ fn the_kwok_providers_list_is_a_catalog() {
     let document = files.json("plan --cluster cluster.json --catalog types.json -o json");
     assert_eq!(document["newNodeClaims"][0]["instanceTypes"], serde_json::json!(["c-4x-amd64-linux"]));
 }
+
+#[test]
+fn without_a_catalog_there_is_a_built_in_one() {
+    let files = Files::new("built-in");
+    files.write("cluster.json", &list(&[POOL, &pod("a", "3")]));
+    let document = files.json("plan --cluster cluster.json -o json");
+    assert_eq!(document["errors"], serde_json::json!({}));
+    assert!(document["newNodeClaims"][0]["instanceTypes"].as_array().unwrap().len() > 1, "{document}");
+}

@@ -15,7 +15,7 @@ use crate::{
 const KWOK_PODS: i64 = 110;
 
 #[derive(Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an instance type")]
 struct WireType {
     name: String,
     #[serde(deserialize_with = "nullable")]
