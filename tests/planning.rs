@@ -91,6 +91,8 @@ fn shuffle<T>(items: &mut [T], seed: u64) {
 struct Room {
     places: BTreeMap<String, BTreeMap<String, Quantity>>,
     limits: BTreeMap<(String, String), Quantity>,
+    /// The host ports that are taken, by place.
+    ports: BTreeMap<String, Vec<u16>>,
 }
 
 impl Room {
@@ -111,7 +113,9 @@ impl Room {
             }
             limits.insert((pool.name().to_owned(), name.to_string()), left);
         }
-        Self { places, limits }
+        let taken = |p: &Place| p.host_ports.iter().map(|port| port.port).collect();
+        let ports = snapshot.places().iter().map(|p| (p.name.clone(), taken(p))).collect();
+        Self { places, limits, ports }
     }
 
     fn after(snapshot: &Snapshot, plan: &Plan, problem: &RandomProblem) -> Self {
@@ -121,6 +125,10 @@ impl Room {
                 let free = room.places.get_mut(node).expect("a known node").entry(name).or_default();
                 *free = free.saturating_sub(quantity);
             }
+        }
+        for (node, pods) in plan.existing() {
+            let wanted = pods.iter().flat_map(|key| ports(&snapshot.pods()[key].spec));
+            room.ports.entry(node.clone()).or_default().extend(wanted);
         }
         for ((pool, resource), left) in &mut room.limits {
             for claim in plan.claims().iter().filter(|c| c.node_pool == *pool) {
@@ -143,6 +151,7 @@ fn is_placeable(problem: &RandomProblem, places: &[Place], pod: &Pod, room: &Roo
             && accepts(&pod.spec, &place.labels)
             && tolerates(&pod.spec, &place.taints)
             && fits(&requests(&pod.spec), &room.places[&place.name])
+            && !ports(&pod.spec).iter().any(|port| room.ports[&place.name].contains(port))
     };
     places.iter().any(on_place) || problem.pools.iter().any(|pool| is_placeable_in(problem, pod, pool, room))
 }
@@ -162,11 +171,12 @@ fn is_placeable_in(problem: &RandomProblem, pod: &Pod, pool: &NodePool, room: &R
     problem.types.iter().filter(|t| is_within_limits(t)).any(|t| {
         (0..t.offerings.len()).filter(|&i| t.offerings[i].available).any(|i| {
             let nodes = possible_labels(problem, pool, t, i);
-            let mut needed = requests(&pod.spec);
+            let (mut needed, mut taken) = (requests(&pod.spec), Vec::new());
             // A daemon that may come is reckoned with.
             for daemon in &problem.daemonsets {
                 let spec = &daemon.spec.template.spec;
                 if tolerates(spec, taints) && nodes.iter().any(|labels| accepts(spec, labels)) {
+                    taken.extend(ports(spec));
                     for (name, quantity) in requests(spec) {
                         let sum = needed.entry(name).or_default();
                         *sum = sum.saturating_add(quantity);
@@ -174,7 +184,8 @@ fn is_placeable_in(problem: &RandomProblem, pod: &Pod, pool: &NodePool, room: &R
                 }
             }
             let allocatable = allocatable(t);
-            fits(&needed, &allocatable) && nodes.iter().any(|labels| accepts(&pod.spec, labels))
+            let is_free = !ports(&pod.spec).iter().any(|port| taken.contains(port));
+            is_free && fits(&needed, &allocatable) && nodes.iter().any(|labels| accepts(&pod.spec, labels))
         })
     })
 }
@@ -241,6 +252,11 @@ fn requests(spec: &PodSpec) -> BTreeMap<String, Quantity> {
         spec.containers[0].resources.requests.iter().map(|(n, q)| (n.to_string(), q)).collect();
     out.insert("pods".to_owned(), Quantity::from_units(1));
     out
+}
+
+/// The strategies make TCP ports on all addresses only.
+fn ports(spec: &PodSpec) -> Vec<u16> {
+    spec.containers.iter().flat_map(|c| &c.ports).map(|p| p.host_port).collect()
 }
 
 fn fits(needed: &BTreeMap<String, Quantity>, free: &BTreeMap<String, Quantity>) -> bool {

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{
     Quantity, Requirement, ResourceName,
     api::{FieldError, Taint},
+    cluster::HostPort,
 };
 
 /// Why a pod has no place in a plan.
@@ -80,6 +81,11 @@ pub enum Obstacle {
     },
     /// Types are big enough in each resource, but none in all at once.
     NoSuchShape,
+    /// A daemon takes a port that the pod wants on every node that is big enough.
+    HostPort {
+        /// The port.
+        port: HostPort,
+    },
     /// The limits of the pool leave room for no type that is big enough.
     Limit {
         /// The limited resource.
@@ -128,6 +134,7 @@ impl fmt::Display for Obstacle {
                 write!(f, "{resource}: {requested} requested, {available} at most beside the daemons")
             }
             Self::NoSuchShape => f.write_str("no instance type is big enough in every resource at once"),
+            Self::HostPort { port } => write!(f, "host port {port} is taken by a daemon"),
             Self::Limit { resource, limit, used } => {
                 write!(f, "limit of {resource}: {used} of {limit} used, the rest is too small for any type that fits")
             }

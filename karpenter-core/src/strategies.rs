@@ -123,24 +123,26 @@ pub fn pod() -> impl Strategy<Value = Pod> {
     let terms = prop_oneof![3 => Just(Vec::new()), 1 => vec(vec(node_expression(), 1..3), 1..3)];
     let requests =
         (select(vec![50, 300, 1000, 2500, 9000]), select(vec![64, 1000, 3000, 20_000]), prop::bool::weighted(0.1));
-    (requests, selector, terms, prop::bool::weighted(0.4)).prop_map(
-        |((cpu, memory, gpu), selector, terms, tolerant)| {
-            let mut builder = Pod::named("pod").cpu(&format!("{cpu}m")).memory(&format!("{memory}Mi"));
-            if gpu {
-                builder = builder.request("example.com/gpu", "1");
-            }
-            if let Some((key, value)) = selector {
-                builder = builder.node_selector(key, value);
-            }
-            for term in terms {
-                builder = builder.node_affinity(term);
-            }
-            if tolerant {
-                builder = builder.toleration(Toleration::of_key(TAINT));
-            }
-            Workload::from(builder).into_pods().expect("valid quantities").remove(0)
-        },
-    )
+    let flags = (prop::bool::weighted(0.4), option::weighted(0.15, 80..82_u16));
+    (requests, selector, terms, flags).prop_map(|((cpu, memory, gpu), selector, terms, (tolerant, port))| {
+        let mut builder = Pod::named("pod").cpu(&format!("{cpu}m")).memory(&format!("{memory}Mi"));
+        if gpu {
+            builder = builder.request("example.com/gpu", "1");
+        }
+        if let Some(port) = port {
+            builder = builder.host_port(port);
+        }
+        if let Some((key, value)) = selector {
+            builder = builder.node_selector(key, value);
+        }
+        for term in terms {
+            builder = builder.node_affinity(term);
+        }
+        if tolerant {
+            builder = builder.toleration(Toleration::of_key(TAINT));
+        }
+        Workload::from(builder).into_pods().expect("valid quantities").remove(0)
+    })
 }
 
 /// Pools with requirements, labels, taints, weights and limits. The names are all `pool`.
@@ -230,6 +232,7 @@ fn node() -> impl Strategy<Value = Node> {
 fn daemonset() -> impl Strategy<Value = DaemonSet> {
     pod().prop_map(|pod| {
         let mut spec = pod.spec;
+        spec.containers[0].ports.retain(|port| port.host_port == 80);
         spec.containers[0].resources.requests =
             ResourceList::from_iter([("cpu", Quantity::from_milli(100)), ("memory", Quantity::from_bytes(64 << 20))]);
         let mut daemonset = DaemonSet::default();

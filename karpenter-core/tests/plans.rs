@@ -354,7 +354,6 @@ fn what_is_not_handled_is_said_to_be_unsupported() {
             r#"{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{}}]}}}"#,
             "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         ),
-        (r#"{"containers":[{"ports":[{"containerPort":80,"hostPort":80}]}]}"#, "spec.containers[].ports[].hostPort"),
         (r#"{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}"#, "spec.volumes[] with a claim"),
         (r#"{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{}}}]}"#, "spec.volumes[] with a claim"),
         (r#"{"resourceClaims":[{"name":"c"}]}"#, "spec.resourceClaims"),
@@ -376,6 +375,37 @@ fn a_running_pod_keeps_others_away_or_they_are_left_alone() {
         plan.why("p").to_string(),
         "without a place: unsupported: required podAntiAffinity of the running pod default/alone"
     );
+}
+
+#[test]
+fn a_host_port_is_one_pods_alone() {
+    let pods = || Pod::named("web").cpu("100m").host_port(80).replicas(3);
+    let plan = solve(with_pool(pool()).pods(pods()).pods(Pod::named("other").cpu("100m").host_port(81)), machines());
+    let counts: Vec<_> = plan.claims().iter().map(|c| c.pods.len()).collect();
+    assert_eq!(counts, [2, 1, 1]);
+
+    let node: Node =
+        read(r#"{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"3","memory":"8Gi","pods":"9"}}}"#);
+    let plan = solve(with_pool(pool()).node(node).pods(pods()), machines());
+    assert_eq!((plan.existing()["n"].len(), plan.claims().len()), (1, 2));
+}
+
+#[test]
+fn a_port_that_a_daemon_takes_is_taken_where_it_runs() {
+    let daemonset = |selector: &str| -> DaemonSet {
+        read(&format!(
+            r#"{{"metadata":{{"name":"d"}},"spec":{{"template":{{"spec":{{{selector}"containers":[{{"ports":[{{"hostPort":80}}]}}]}}}}}}}}"#
+        ))
+    };
+    let pods = || Pod::named("web").cpu("100m").host_port(80);
+    let everywhere = with_pool(pool()).daemonset(daemonset("")).pods(pods());
+    assert_eq!(
+        solve(everywhere, machines()).why("web").to_string(),
+        "without a place: pool general: host port 0.0.0.0:80/TCP is taken by a daemon"
+    );
+    let in_a = daemonset(r#""nodeSelector":{"topology.kubernetes.io/zone":"a"},"#);
+    let plan = solve(with_pool(pool()).daemonset(in_a).pods(pods()), machines());
+    assert_eq!(plan.claims()[0].requirements.get(labels::ZONE), Some(&Requirement::one_of(["b"])));
 }
 
 #[test]

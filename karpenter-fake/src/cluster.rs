@@ -16,6 +16,7 @@ use crate::{
     FakeCloud,
     checker::{
         filters::{Amounts, add, amounts_of, fits, misfit, requests, untolerated},
+        ports::{is_same, ports},
         unsupported_field,
     },
 };
@@ -301,6 +302,13 @@ impl FakeCluster {
         misfit(&pod.spec, &node.metadata.name, &node.metadata.labels).is_none()
             && untolerated(&pod.spec, &node.spec.taints, false).is_none()
             && fits(&requests(pod), room)
+            && self.has_free_ports(node.metadata.name.as_str(), pod)
+    }
+
+    fn has_free_ports(&self, node: &str, pod: &Pod) -> bool {
+        let wanted = ports(&pod.spec);
+        let running = self.pods.values().filter(|p| p.spec.node_name == node && !p.is_finished());
+        wanted.is_empty() || !running.flat_map(|p| ports(&p.spec)).any(|port| wanted.iter().any(|w| is_same(w, &port)))
     }
 
     fn bind(&mut self, key: &ObjectKey, node: &str, rooms: &mut BTreeMap<String, Amounts>) {

@@ -1,6 +1,6 @@
 use super::{
-    Condition, ConditionStatus, Container, FieldError, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
-    ObjectMeta, Operator, Pod, PodSpec, PodStatus, Toleration,
+    Condition, ConditionStatus, Container, ContainerPort, FieldError, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, ObjectMeta, Operator, Pod, PodSpec, PodStatus, Toleration,
 };
 use crate::{Quantity, ResourceName};
 
@@ -80,6 +80,13 @@ impl PodBuilder {
                 self.error.get_or_insert(FieldError::new(field, error.to_string()));
             }
         }
+        self
+    }
+
+    /// Takes a TCP port of its node, on all addresses.
+    pub fn host_port(mut self, port: u16) -> Self {
+        let port = ContainerPort { container_port: port, host_port: port, ..ContainerPort::default() };
+        self.pod.spec.containers[0].ports.push(port);
         self
     }
 

@@ -5,12 +5,14 @@
 
 mod builder;
 mod place;
+mod ports;
 mod requests;
 
 use std::collections::BTreeMap;
 
 pub use builder::{SnapshotBuilder, SnapshotError};
 pub use place::Place;
+pub use ports::HostPort;
 pub use requests::{daemon_requests, pod_requests};
 
 use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod};

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     NodeAlternatives, Quantity, ResourceList,
     api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
-    cluster::{daemon_requests, pod_requests},
+    cluster::{HostPort, daemon_requests, pod_requests},
     labels,
 };
 
@@ -40,6 +40,8 @@ pub struct Place {
     pub allocatable: ResourceList,
     /// What is left of that beside the pods that are there or promised to it, and the daemons that will come.
     pub free: ResourceList,
+    /// The host ports that the pods that are there or promised to it take, and the daemons that will come.
+    pub host_ports: Vec<HostPort>,
     /// The pods that are there or promised to it.
     pub pods: Vec<ObjectKey>,
     /// Whether it is ready for pods, as opposed to on its way.
@@ -74,6 +76,7 @@ impl Place {
             capacity: claim.map(|c| c.status.capacity.clone()).unwrap_or_default(),
             allocatable: node.map(|n| n.status.allocatable.clone()).unwrap_or_default(),
             free: ResourceList::new(),
+            host_ports: Vec::new(),
             pods: Vec::new(),
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
@@ -121,6 +124,7 @@ impl Place {
 
     pub(super) fn add_pod(&mut self, pod: &Pod) {
         self.free.subtract(&pod_requests(pod));
+        self.host_ports.extend(HostPort::of_pod(&pod.spec));
         self.pods.push(pod.key());
     }
 
@@ -131,6 +135,7 @@ impl Place {
             let fits = NodeAlternatives::of_pod(spec).admit_node(&self.name, &self.labels);
             if fits && tolerates_all(&spec.tolerations, &self.taints, false).is_ok() {
                 self.free.subtract(&daemon_requests(spec));
+                self.host_ports.extend(HostPort::of_pod(spec));
             }
         }
     }

@@ -77,10 +77,11 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
     if pool.limits.is_empty() {
         let mut best: Vec<usize> = Vec::new();
         for row in kept {
-            let room = &pool.variant(row).room;
             let beats = |other: &usize| {
-                let larger = &pool.variant(*other).room;
-                room.iter().zip(larger).all(|(a, b)| a <= b) && met[row].is_subset(&met[*other])
+                let (own, larger) = (&pool.variant(row), &pool.variant(*other));
+                let has_no_further_ports = larger.host_ports.iter().all(|port| own.host_ports.contains(port));
+                let is_larger = own.room.iter().zip(&larger.room).all(|(a, b)| a <= b);
+                is_larger && has_no_further_ports && met[row].is_subset(&met[*other])
             };
             if !best.iter().any(beats) {
                 best.push(row);
@@ -112,7 +113,8 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate 
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
         let alternative = met(false).or_else(|| met(true))?;
         let share = dominant_share(&c.requests, room);
-        fits(&c.requests, room).then_some(Guest { class, alternative, tolerance: *tolerance, share })
+        let goes = fits(&c.requests, room) && pool.has_free_ports(row, &c.host_ports);
+        goes.then_some(Guest { class, alternative, tolerance: *tolerance, share })
     };
     let guests = problem.classes.list.iter().enumerate().filter_map(guest).collect();
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;

@@ -15,23 +15,26 @@ use super::{
     problem::Problem,
     search::Fill,
 };
-use crate::{Price, Requirement, Requirements, catalog::Row, labels};
+use crate::{Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
 
 /// The claim of a node with these pods; the pods themselves are still to be written in.
 pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) -> PlannedClaim {
     let pool = &problem.pools[candidate.pool];
     let mut used: Amounts = problem.classes.axes.names().iter().map(|_| 0).collect();
+    let mut host_ports = Vec::new();
     let mut requests = pool.variant(candidate.row).daemon_requests.clone();
     let mut requirements = pool.requirements.clone();
     for &(class, alternative, count) in &fill.guests {
         let class = problem.class(class);
         take(&mut used, &class.requests, -count);
+        host_ports.extend_from_slice(&class.host_ports);
         requests.add(&class.request_list.times(count));
         requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
     }
     exclude_reserved(pool, &mut requirements);
     let chosen = pool.variant(candidate.row).type_index;
-    let mut types = choose(pool, &requirements, &used, chosen);
+    let needs = Needs { used: &used, host_ports: &host_ports };
+    let mut types = choose(pool, &requirements, &needs, chosen);
     if !types.iter().any(|&(_, t)| t == chosen) {
         // Daemons leave too little room on some other offering of the type: this offering alone, then.
         for (key, requirement) in
@@ -39,7 +42,7 @@ pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) ->
         {
             requirements.add(key, requirement.clone());
         }
-        types = choose(pool, &requirements, &used, chosen);
+        types = choose(pool, &requirements, &needs, chosen);
     }
     types.truncate(problem.options.max_instance_types);
     let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
@@ -52,6 +55,12 @@ pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) ->
         labels: settle(pool, &requirements),
         requirements,
     }
+}
+
+/// What the pods of a node take of it together.
+struct Needs<'n> {
+    used: &'n [i64],
+    host_ports: &'n [HostPort],
 }
 
 /// Values for the labels that neither the template nor an offering names, so that the claim must.
@@ -81,7 +90,7 @@ fn exclude_reserved(pool: &Pool<'_>, requirements: &mut Requirements) {
 /// The types on all of whose offerings that meet the requirements the pods fit, so that any of them may be bought.
 ///
 /// They come cheapest first, with what they cost. Where limits hold, no type that is larger than the chosen one: the limits must hold for whichever is bought.
-fn choose(pool: &Pool<'_>, requirements: &Requirements, used: &[i64], chosen: usize) -> Vec<(Price, usize)> {
+fn choose(pool: &Pool<'_>, requirements: &Requirements, needs: &Needs<'_>, chosen: usize) -> Vec<(Price, usize)> {
     let table = pool.table();
     let mut rows: FixedBitSet = pool.rows.clone();
     table.retain_all(&mut rows, requirements);
@@ -89,7 +98,8 @@ fn choose(pool: &Pool<'_>, requirements: &Requirements, used: &[i64], chosen: us
     let mut too_small = BTreeSet::new();
     for row in rows.ones() {
         let Row { type_index, price, .. } = table.rows()[row];
-        if pool.variant(row).room.iter().zip(used).any(|(room, used)| room < used) {
+        let is_short = pool.variant(row).room.iter().zip(needs.used).any(|(room, used)| room < used);
+        if is_short || !pool.has_free_ports(row, needs.host_ports) {
             too_small.insert(type_index);
         } else if pool.open_rows.contains(row) {
             cheapest.entry(type_index).and_modify(|p| *p = price.min(*p)).or_insert(price);

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     FxBuild, NodeAlternatives, Reason, ResourceList, Snapshot,
-    api::{ObjectKey, Pod, Toleration},
-    cluster::pod_requests,
+    api::{Container, ContainerPort, NodeAffinity, ObjectKey, Pod, PodSpec, Resources, Toleration},
+    cluster::{HostPort, pod_requests},
 };
 
 /// Pods that differ in nothing that planning looks at.
@@ -24,7 +24,12 @@ pub(super) struct Class {
     pub(super) request_list: ResourceList,
     /// The index of its [`Constraint`].
     pub(super) constraint: usize,
+    /// The ports of its node that each pod takes for itself.
+    pub(super) host_ports: Vec<HostPort>,
 }
+
+/// What makes a class.
+type Meaning = (ResourceList, usize, Vec<HostPort>);
 
 /// What a pod says of its node, its resources apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +39,7 @@ pub(super) struct Constraint {
 }
 
 impl Constraint {
-    pub(super) fn of_pod(spec: &crate::api::PodSpec) -> Self {
+    pub(super) fn of_pod(spec: &PodSpec) -> Self {
         Self { wanted: NodeAlternatives::of_pod(spec), tolerations: spec.tolerations.clone() }
     }
 }
@@ -51,19 +56,22 @@ pub(super) struct Classes {
 /// The fields of a specification that planning reads, as they were written: equal ones need to be read only once.
 #[derive(PartialEq, Eq, Hash)]
 struct Written<'p> {
-    containers: Vec<(&'p crate::api::Resources, bool)>,
-    init_containers: Vec<(&'p crate::api::Resources, bool)>,
-    resources: &'p crate::api::Resources,
+    containers: Vec<WrittenContainer<'p>>,
+    init_containers: Vec<WrittenContainer<'p>>,
+    resources: &'p Resources,
     overhead: &'p ResourceList,
     node_selector: &'p BTreeMap<String, String>,
-    node_affinity: &'p crate::api::NodeAffinity,
+    node_affinity: &'p NodeAffinity,
     tolerations: &'p [Toleration],
 }
 
+/// Resources, ports, and whether it is a sidecar.
+type WrittenContainer<'p> = (&'p Resources, &'p [ContainerPort], bool);
+
 impl<'p> Written<'p> {
     fn new(pod: &'p Pod) -> Self {
-        let read = |containers: &'p [crate::api::Container]| {
-            containers.iter().map(|c| (&c.resources, c.is_sidecar())).collect()
+        let read = |containers: &'p [Container]| {
+            containers.iter().map(|c| (&c.resources, c.ports.as_slice(), c.is_sidecar())).collect()
         };
         let spec = &pod.spec;
         Self {
@@ -86,7 +94,7 @@ impl Classes {
         let mut screen = Screen::new(snapshot);
         let mut out = Self::default();
         let mut by_text: IndexMap<Written<'_>, usize, FxBuild> = IndexMap::default();
-        let mut by_meaning: IndexMap<(ResourceList, usize), Vec<ObjectKey>, FxBuild> = IndexMap::default();
+        let mut by_meaning: IndexMap<Meaning, Vec<ObjectKey>, FxBuild> = IndexMap::default();
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
         for key in snapshot.pending() {
             let pod = &snapshot.pods()[key];
@@ -103,15 +111,16 @@ impl Classes {
             by_meaning[index].push(key.clone());
         }
         let daemon_requests = daemons.iter().map(|d| &d.requests);
-        out.axes = Axes::of(by_meaning.keys().map(|(requests, _)| requests).chain(daemon_requests));
+        out.axes = Axes::of(by_meaning.keys().map(|(requests, ..)| requests).chain(daemon_requests));
         out.constraints = constraints.into_iter().collect();
         out.list = by_meaning
             .into_iter()
-            .map(|((request_list, constraint), pods)| Class {
+            .map(|((request_list, constraint, host_ports), pods)| Class {
                 pods,
                 requests: out.axes.requests(&request_list),
                 request_list,
                 constraint,
+                host_ports,
             })
             .collect();
         out
@@ -121,11 +130,11 @@ impl Classes {
 /// The index of the class of a pod.
 fn meaning(
     pod: &Pod,
-    by_meaning: &mut IndexMap<(ResourceList, usize), Vec<ObjectKey>, FxBuild>,
+    by_meaning: &mut IndexMap<Meaning, Vec<ObjectKey>, FxBuild>,
     constraints: &mut IndexSet<Constraint, FxBuild>,
 ) -> usize {
     let (constraint, _) = constraints.insert_full(Constraint::of_pod(&pod.spec));
-    let entry = by_meaning.entry((pod_requests(pod), constraint));
+    let entry = by_meaning.entry((pod_requests(pod), constraint, HostPort::of_pod(&pod.spec)));
     let index = entry.index();
     entry.or_default();
     index

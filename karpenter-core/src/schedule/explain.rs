@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Reason, Requirement, Requirements,
     api::tolerates_all,
+    cluster::HostPort,
     reason::{Obstacle, PoolObstacle},
 };
 
@@ -56,6 +57,9 @@ fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left
     if fitting().next().is_none() {
         return Obstacle::NoSuchShape;
     }
+    if let Some(port) = taken_port(class, pool, fitting()) {
+        return Obstacle::HostPort { port };
+    }
     // A limit that alone shuts out every type that fits, or else the one that shuts out most of them.
     let shut_out = |(limit, left): &(&Limit, &i64)| {
         fitting().filter(|&row| limit.capacity_by_type[pool.table().rows()[row].type_index] > **left).count()
@@ -89,6 +93,16 @@ fn similar_key<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Option<St
     let overlapping =
         || known.iter().find(|k| k.contains(last_part(key).as_str()) || key.contains(last_part(k).as_str()));
     same_end.or_else(overlapping).map(|k| (*k).to_owned())
+}
+
+/// A port that daemons take on all of these offerings, if they leave none of them to the pod.
+fn taken_port(class: &Class, pool: &Pool<'_>, mut rows: impl Iterator<Item = usize>) -> Option<HostPort> {
+    let first = rows.next()?;
+    if pool.has_free_ports(first, &class.host_ports) || rows.any(|row| pool.has_free_ports(row, &class.host_ports)) {
+        return None;
+    }
+    let taken = &pool.variant(first).host_ports;
+    class.host_ports.iter().find(|port| taken.iter().any(|t| t.clashes_with(port))).cloned()
 }
 
 /// The resource of which even the type with most of it has too little; the scarcest if there are several.

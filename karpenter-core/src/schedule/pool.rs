@@ -14,6 +14,7 @@ use crate::{
     ResourceName, Snapshot,
     api::{NodeClaim, NodePool, Taint, tolerates_all},
     catalog::Table,
+    cluster::HostPort,
     labels,
     reason::Obstacle,
     requirements::is_unique_to_node,
@@ -44,6 +45,8 @@ pub(super) struct Variant {
     /// What is left to pods beside the daemons.
     pub(super) room: Amounts,
     pub(super) daemon_requests: ResourceList,
+    /// The ports that the daemons take.
+    pub(super) host_ports: Vec<HostPort>,
 }
 
 /// A limit of a pool on one resource.
@@ -78,6 +81,7 @@ pub(super) struct AlternativeRows {
 pub(super) struct Daemon {
     pub(super) constraint: Constraint,
     pub(super) requests: ResourceList,
+    pub(super) host_ports: Vec<HostPort>,
 }
 
 impl<'a> Pool<'a> {
@@ -174,13 +178,14 @@ impl<'a> Pool<'a> {
             self.variant_of_row[row] = u32::try_from(index).expect("fewer than 2^32 offerings");
         }
         let variant = |(type_index, here): (usize, Vec<usize>)| {
-            let mut daemon_requests = ResourceList::new();
+            let (mut daemon_requests, mut host_ports) = (ResourceList::new(), Vec::new());
             let mut room = axes.room(&self.catalog.types()[type_index].allocatable());
             for daemon in here.iter().map(|&d| &daemons[d]) {
                 daemon_requests.add(&daemon.requests);
+                host_ports.extend_from_slice(&daemon.host_ports);
                 take(&mut room, &axes.requests(&daemon.requests), 1);
             }
-            Variant { type_index, room, daemon_requests }
+            Variant { type_index, room, daemon_requests, host_ports }
         };
         let variants = variants.into_keys().map(variant).collect();
         self.variants = variants;
@@ -274,6 +279,11 @@ impl<'a> Pool<'a> {
         })
     }
 
+    /// Whether no daemon on a node bought by `row` takes one of these ports.
+    pub(super) fn has_free_ports(&self, row: usize, host_ports: &[HostPort]) -> bool {
+        !HostPort::any_clash(&self.variant(row).host_ports, host_ports)
+    }
+
     pub(super) fn variant(&self, row: usize) -> &Variant {
         &self.variants[self.variant_of_row[row] as usize]
     }
@@ -301,7 +311,8 @@ fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit>
     };
     let of_pool = |labels: &BTreeMap<String, String>| labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
     let places = || snapshot.places().iter().filter(|p| !p.is_deleting && p.pool.as_deref() == Some(pool.name()));
-    let unlaunched = || snapshot.unlaunched().iter().filter(|c| of_pool(&c.metadata.labels));
+    let is_coming = |c: &&NodeClaim| c.metadata.deletion_timestamp.is_none() && of_pool(&c.metadata.labels);
+    let unlaunched = || snapshot.unlaunched().iter().filter(is_coming);
     // A claim that is not a machine yet may become the largest type that it names.
     let largest = |resource: &ResourceName, claim: &NodeClaim| {
         let requirements: Requirements = claim.spec.requirements.iter().collect();

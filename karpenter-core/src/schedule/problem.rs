@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Catalogs, Snapshot,
     api::{Taint, TaintEffect, tolerates_all},
-    cluster::{Place, daemon_requests},
+    cluster::{HostPort, Place, daemon_requests},
     reason::{Obstacle, PoolObstacle},
 };
 
@@ -144,7 +144,11 @@ impl<'a> Problem<'a> {
 }
 
 fn daemons(snapshot: &Snapshot) -> Vec<Daemon> {
-    let read = |spec| Daemon { constraint: Constraint::of_pod(spec), requests: daemon_requests(spec) };
+    let read = |spec| Daemon {
+        constraint: Constraint::of_pod(spec),
+        requests: daemon_requests(spec),
+        host_ports: HostPort::of_pod(spec),
+    };
     snapshot.daemonsets().iter().map(|d| read(&d.spec.template.spec)).collect()
 }
 

@@ -70,8 +70,6 @@ impl<'s> Screen<'s> {
 /// The first field that the kube-scheduler reads and planning does not.
 fn unsupported_field(spec: &PodSpec) -> Option<&'static str> {
     let is_set = |affinity: &PodAffinity| *affinity != PodAffinity::default();
-    let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
-    let has_host_port = spec.containers.iter().chain(sidecars).any(|c| c.ports.iter().any(|p| p.host_port != 0));
     let has_claim = spec.volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
     let checks = [
         (!spec.topology_spread_constraints.is_empty(), "spec.topologySpreadConstraints"),
@@ -81,7 +79,6 @@ fn unsupported_field(spec: &PodSpec) -> Option<&'static str> {
             !spec.affinity.node_affinity.preferred.is_empty(),
             "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         ),
-        (has_host_port, "spec.containers[].ports[].hostPort"),
         (has_claim, "spec.volumes[] with a claim"),
         (!spec.resource_claims.is_empty(), "spec.resourceClaims"),
     ];

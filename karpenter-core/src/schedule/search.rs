@@ -11,7 +11,7 @@ use super::{
     plan::Plan,
     problem::{Problem, Tolerance},
 };
-use crate::{Requirements, api::ObjectKey};
+use crate::{Requirements, api::ObjectKey, cluster::HostPort};
 
 /// The state of a search.
 pub(super) struct Search<'p, 'a> {
@@ -19,6 +19,7 @@ pub(super) struct Search<'p, 'a> {
     /// How many pods of each class are planned already; they are the first of the class.
     planned: Vec<usize>,
     place_room: Vec<Amounts>,
+    place_ports: Vec<Vec<HostPort>>,
     /// What the limits of each pool leave.
     pub(super) limits_left: Vec<Vec<i64>>,
     plan: Plan,
@@ -38,6 +39,7 @@ impl<'p, 'a> Search<'p, 'a> {
             problem,
             planned: vec![0; problem.classes.list.len()],
             place_room: problem.places.iter().map(|p| p.room.clone()).collect(),
+            place_ports: problem.places.iter().map(|p| p.source.host_ports.clone()).collect(),
             limits_left: problem.pools.iter().map(|p| p.limits.iter().map(|l| l.most - l.used).collect()).collect(),
             plan: Plan { warnings: problem.warnings.clone(), is_complete: true, ..Plan::default() },
         }
@@ -78,6 +80,14 @@ impl<'p, 'a> Search<'p, 'a> {
         &self.problem.class(class).pods[from..to]
     }
 
+    /// How many pods of a class a node can take on which these ports are taken.
+    fn most_by_ports(&self, class: usize, taken: &[HostPort]) -> i64 {
+        match self.problem.class(class).host_ports.as_slice() {
+            [] => i64::MAX,
+            wanted => i64::from(!HostPort::any_clash(wanted, taken)),
+        }
+    }
+
     /// Fills the room that there is, with those first that nothing else takes, then with the most valuable.
     fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
@@ -91,7 +101,8 @@ impl<'p, 'a> Search<'p, 'a> {
             let mut tolerances = vec![None; problem.classes.constraints.len()];
             for &class in &order {
                 let (constraint, requests) = (problem.class(class).constraint, &problem.class(class).requests);
-                let count = fit_count(requests, &self.place_room[index]).min(self.remaining(class));
+                let most = self.most_by_ports(class, &self.place_ports[index]);
+                let count = fit_count(requests, &self.place_room[index]).min(self.remaining(class)).min(most);
                 if count == 0 {
                     continue;
                 }
@@ -101,6 +112,7 @@ impl<'p, 'a> Search<'p, 'a> {
                     continue;
                 }
                 take(&mut self.place_room[index], requests, count);
+                self.place_ports[index].extend_from_slice(&problem.class(class).host_ports);
                 let pods = self.next_pods(class, count);
                 self.plan.existing.entry(place.source.name.clone()).or_default().extend_from_slice(pods);
             }
@@ -151,11 +163,13 @@ impl<'p, 'a> Search<'p, 'a> {
         let problem = self.problem;
         let pool = &problem.pools[candidate.pool];
         let mut room = pool.variant(candidate.row).room.clone();
+        let mut host_ports = pool.variant(candidate.row).host_ports.clone();
         let mut fill = Fill::default();
         let mut settled: Option<Requirements> = None;
         for guest in candidate.guests.iter().filter(|g| g.tolerance <= tolerance) {
             let class = problem.class(guest.class);
-            let count = fit_count(&class.requests, &room).min(self.remaining(guest.class));
+            let most = self.most_by_ports(guest.class, &host_ports);
+            let count = fit_count(&class.requests, &room).min(self.remaining(guest.class)).min(most);
             if count == 0 {
                 continue;
             }
@@ -169,6 +183,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 settled = Some(all);
             }
             take(&mut room, &class.requests, count);
+            host_ports.extend_from_slice(&class.host_ports);
             fill.guests.push((guest.class, guest.alternative, count));
             fill.value += problem.values[guest.class] * count as f64;
         }

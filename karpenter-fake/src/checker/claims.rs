@@ -11,6 +11,7 @@ use super::{
     options::{Candidate, Options, allocatable},
     places::shortage,
     pools::unready,
+    ports::clash,
 };
 
 /// The most instance types that a claim may name: Karpenter's own limit.
@@ -90,12 +91,12 @@ impl<'a> Checker<'a> {
         for pod in &pods {
             add(&mut wanted, &requests(pod));
         }
-        let pods = distinct(&pods);
+        let kinds = distinct(&pods);
         let taints = &pool.spec.template.spec.taints;
         let mut room: Option<(&str, Amounts)> = None;
         for node in nodes {
             let name = hostname(index);
-            for pod in &pods {
+            for pod in &kinds {
                 self.misplacement(pod, &node.node(index), &name, &node.labels, taints)
                     .map_or(Ok(()), |v| Err(Box::new(v)))?;
             }
@@ -103,9 +104,15 @@ impl<'a> Checker<'a> {
                 room = Some((&node.instance_type.name, allocatable(node.instance_type)));
             }
             let Some((_, room)) = &room else { continue };
-            let mut used = self.daemons.requests(&name, &node.labels, taints, &BTreeSet::new());
-            add(&mut used, &wanted);
+            let running = BTreeSet::new();
+            let daemons: Vec<_> = self.daemons.coming(&name, &node.labels, taints, &running).collect();
+            let mut used = wanted.clone();
+            for (_, requests) in &daemons {
+                add(&mut used, requests);
+            }
             shortage(node.node(index), &used, room).map_or(Ok(()), |v| Err(Box::new(v)))?;
+            let there = daemons.iter().map(|(daemonset, _)| &daemonset.spec.template.spec);
+            clash(node.node(index), pods.iter().map(|pod| &pod.spec), there).map_or(Ok(()), |v| Err(Box::new(v)))?;
         }
         Ok(())
     }

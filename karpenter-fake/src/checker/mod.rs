@@ -13,6 +13,7 @@ mod neighbours;
 mod options;
 mod places;
 mod pools;
+pub(crate) mod ports;
 mod unsupported;
 mod violation;
 
@@ -23,7 +24,7 @@ use karpenter_core::{
     api::{DaemonSet, ObjectKey, Pod, Taint},
 };
 
-use filters::{Amounts, add, misfit, requests_of, untolerated};
+use filters::{Amounts, misfit, requests_of, untolerated};
 use neighbours::Neighbours;
 pub(crate) use unsupported::unsupported_field;
 pub use violation::{PlannedNode, Violation};
@@ -137,23 +138,19 @@ impl<'a> Daemons<'a> {
         Self(daemonsets.iter().map(|d| (d, requests_of(&d.spec.template.spec))).collect())
     }
 
-    /// What the daemons take that come to a node, without those that run there already, by their uids.
-    fn requests(
-        &self,
-        name: &str,
-        labels: &BTreeMap<String, String>,
-        taints: &[Taint],
-        running: &BTreeSet<&str>,
-    ) -> Amounts {
-        let mut total = Amounts::new();
-        for (daemonset, requests) in &self.0 {
+    /// The daemons that come to a node, without those that run there already, by their uids.
+    fn coming<'d>(
+        &'d self,
+        name: &'d str,
+        labels: &'d BTreeMap<String, String>,
+        taints: &'d [Taint],
+        running: &'d BTreeSet<&str>,
+    ) -> impl Iterator<Item = &'d (&'a DaemonSet, Amounts)> {
+        self.0.iter().filter(move |(daemonset, _)| {
             let spec = &daemonset.spec.template.spec;
             let comes = misfit(spec, name, labels).is_none() && untolerated(spec, taints, false).is_none();
-            if comes && !running.contains(daemonset.metadata.uid.as_str()) {
-                add(&mut total, requests);
-            }
-        }
-        total
+            comes && !running.contains(daemonset.metadata.uid.as_str())
+        })
     }
 }
 

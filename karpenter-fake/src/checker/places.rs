@@ -9,6 +9,7 @@ use super::{
     Checker, PlannedNode, Violation,
     filters::{Amounts, add, amounts_of, quantity, requests},
     options::add_aliases,
+    ports::clash,
 };
 
 impl Checker<'_> {
@@ -40,7 +41,11 @@ impl Checker<'_> {
         let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
         let owners = there.iter().flat_map(|pod| &pod.metadata.owner_references);
         let running: BTreeSet<&str> = owners.filter(|o| o.kind == "DaemonSet").map(|o| o.uid.as_str()).collect();
-        let mut used = self.daemons.requests(&place.name, &labels, &place.taints, &running);
+        let daemons: Vec<_> = self.daemons.coming(&place.name, &labels, &place.taints, &running).collect();
+        let mut used = Amounts::new();
+        for (_, requests) in &daemons {
+            add(&mut used, requests);
+        }
         for pod in &there {
             add(&mut used, &requests(pod));
         }
@@ -51,7 +56,11 @@ impl Checker<'_> {
         add(&mut used, &wanted);
         // Only what the new pods ask for: a node may be overcommitted in something else already.
         used.retain(|name, _| wanted.get(name).is_some_and(|amount| *amount > 0));
-        self.violations.extend(shortage(node, &used, &amounts_of(&place.allocatable)));
+        let short = shortage(node.clone(), &used, &amounts_of(&place.allocatable));
+        let of_daemons = daemons.iter().map(|(daemonset, _)| &daemonset.spec.template.spec);
+        let there = there.iter().map(|pod| &pod.spec).chain(of_daemons);
+        let taken = clash(node, new.iter().map(|pod| &pod.spec), there);
+        self.violations.extend(short.into_iter().chain(taken));
     }
 }
 

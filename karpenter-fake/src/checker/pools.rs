@@ -12,6 +12,7 @@ use super::{
     Checker, Violation,
     filters::{Amounts, add, amounts_of, fits, misfit, quantity, requests, untolerated},
     options::{Options, allocatable},
+    ports::{Port, is_same, ports},
 };
 
 /// Why no node may be made of a pool now, if so.
@@ -94,8 +95,12 @@ impl Checker<'_> {
             let all = allocatable(instance_type);
             for node in options.of_type(instance_type).into_iter().filter(|node| !node.is_reserved()) {
                 let taints = &pool.spec.template.spec.taints;
-                let daemons = self.daemons.requests("new", &node.labels, taints, &BTreeSet::new());
-                out.push(Room { labels: node.labels, daemons, allocatable: all.clone() });
+                let (mut daemons, mut taken_ports, running) = (Amounts::new(), Vec::new(), BTreeSet::new());
+                for (daemonset, requests) in self.daemons.coming("new", &node.labels, taints, &running) {
+                    add(&mut daemons, requests);
+                    taken_ports.extend(ports(&daemonset.spec.template.spec));
+                }
+                out.push(Room { labels: node.labels, daemons, taken_ports, allocatable: all.clone() });
             }
         }
         out
@@ -106,6 +111,7 @@ impl Checker<'_> {
 struct Room {
     labels: BTreeMap<String, String>,
     daemons: Amounts,
+    taken_ports: Vec<Port>,
     allocatable: Amounts,
 }
 
@@ -117,11 +123,12 @@ fn is_open(pool: &NodePool) -> bool {
 
 /// Whether some node of the pool takes the pod alone, taints that only prefer included.
 fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
-    let wanted = requests(pod);
+    let (wanted, wanted_ports) = (requests(pod), ports(&pod.spec));
     let has_room = |room: &Room| {
         let mut all = room.daemons.clone();
         add(&mut all, &wanted);
-        fits(&all, &room.allocatable)
+        let has_port = |port| !room.taken_ports.iter().any(|taken| is_same(taken, port));
+        fits(&all, &room.allocatable) && wanted_ports.iter().all(has_port)
     };
     untolerated(&pod.spec, &pool.spec.template.spec.taints, true).is_none()
         && rooms.iter().any(|room| misfit(&pod.spec, "new", &room.labels).is_none() && has_room(room))

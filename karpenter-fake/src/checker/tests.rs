@@ -30,6 +30,28 @@ fn types() -> Vec<InstanceType> {
     ]
 }
 
+#[test]
+fn two_pods_cannot_have_one_port_of_a_node() {
+    let port =
+        |more: &str| format!(r#""initContainers":[{{"restartPolicy":"Always","ports":[{{"hostPort":80{more}}}]}}]"#);
+    let daemon = |more: &str| -> DaemonSet {
+        read(&format!(r#"{{"metadata":{{"name":"d"}},"spec":{{"template":{{"spec":{{{}}}}}}}}}"#, port(more)))
+    };
+    let with =
+        |more: &str| Snapshot::builder().pool(NodePool::named("pool")).daemonset(daemon(more)).pods(pod(&port("")));
+    let plan = of_claims(vec![small()]);
+    for more in ["", r#","hostIP":"10.0.0.1""#] {
+        let expected = "claim 0 as on-demand small in a: host port 0.0.0.0:80/TCP is wanted twice";
+        assert_eq!(violations(with(more), &plan), [expected], "{more}");
+    }
+    assert_eq!(violations(with(r#","protocol":"UDP""#), &plan), [""; 0]);
+
+    let running: Pod = read(&format!(r#"{{"metadata":{{"name":"r"}},"spec":{{"nodeName":"n",{}}}}}"#, port("")));
+    let on_node = Snapshot::builder().node(node("")).pods(pod(&port("")));
+    assert_eq!(violations(on_node.clone(), &onto("n")), [""; 0]);
+    assert_eq!(violations(on_node.pods(running), &onto("n")), ["n: host port 0.0.0.0:80/TCP is wanted twice"]);
+}
+
 /// A pending pod `p` that asks for 3 CPUs, with more of a specification.
 fn pod(spec: &str) -> Pod {
     let comma = if spec.is_empty() { "" } else { "," };
@@ -134,7 +156,6 @@ fn what_the_engine_does_not_handle_is_not_placed() {
             r#""affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{}}]}}"#.to_owned(),
             "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         ),
-        (r#""initContainers":[{"ports":[{"containerPort":1,"hostPort":1}]}]"#.to_owned(), "spec.containers[].ports[].hostPort"),
         (r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#.to_owned(), "spec.volumes"),
         (r#""resourceClaims":[{"name":"c"}]"#.to_owned(), "spec.resourceClaims"),
     ] {

@@ -4,9 +4,6 @@ use karpenter_core::api::PodSpec;
 pub(crate) fn unsupported_field(spec: &PodSpec) -> Option<&'static str> {
     let affinity = &spec.affinity;
     let (near, away) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
-    let ports = |containers: &[karpenter_core::api::Container]| {
-        containers.iter().flat_map(|c| &c.ports).any(|port| port.host_port != 0)
-    };
     let has_claim = spec.volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
     [
         ("spec.topologySpreadConstraints", !spec.topology_spread_constraints.is_empty()),
@@ -16,7 +13,6 @@ pub(crate) fn unsupported_field(spec: &PodSpec) -> Option<&'static str> {
             "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
             !affinity.node_affinity.preferred.is_empty(),
         ),
-        ("spec.containers[].ports[].hostPort", ports(&spec.containers) || ports(&spec.init_containers)),
         ("spec.volumes", has_claim),
         ("spec.resourceClaims", !spec.resource_claims.is_empty()),
     ]

@@ -153,6 +153,13 @@ pub enum Violation {
         /// What pods may have.
         allocatable: Quantity,
     },
+    /// Two pods of a node want the same port of it.
+    HostPort {
+        /// The node.
+        node: PlannedNode,
+        /// Address, number and protocol.
+        port: String,
+    },
     /// A pod comes near a running one that keeps such pods away.
     AntiAffinity {
         /// The pod.
@@ -233,6 +240,7 @@ impl fmt::Display for Violation {
             Self::Resources { node, resource, requested, allocatable } => {
                 write!(f, "{node}: {resource}: {requested} requested of {allocatable}")
             }
+            Self::HostPort { node, port } => write!(f, "{node}: host port {port} is wanted twice"),
             Self::AntiAffinity { pod, node, running, topology_key } => {
                 write!(f, "{pod} on {node}: {running} keeps it away by {topology_key}")
             }

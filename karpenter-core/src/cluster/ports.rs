@@ -1,0 +1,80 @@
+use std::fmt;
+
+use crate::api::PodSpec;
+
+/// The address that stands for all addresses of a node.
+const ANY_IPV4: &str = "0.0.0.0";
+const ANY_IPV6: &str = "::";
+
+/// A port of a node that a pod takes for itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct HostPort {
+    /// The address on the node; `0.0.0.0` means all of them.
+    pub ip: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl HostPort {
+    /// The ports that a pod of this specification takes, its sidecars' among them, in order.
+    pub fn of_pod(spec: &PodSpec) -> Vec<Self> {
+        let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
+        let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
+        let ports = spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports).filter(|p| p.host_port != 0);
+        let read = |p: &crate::api::ContainerPort| Self {
+            ip: or(&p.host_ip, ANY_IPV4),
+            protocol: or(&p.protocol, "TCP"),
+            port: p.host_port,
+        };
+        let mut out: Vec<Self> = ports.map(read).collect();
+        out.sort();
+        out.dedup();
+        out
+    }
+
+    /// Whether two pods cannot have these two ports on one node.
+    pub fn clashes_with(&self, other: &Self) -> bool {
+        let is_any = |ip: &str| ip == ANY_IPV4 || ip == ANY_IPV6;
+        let is_same_address = self.ip == other.ip || is_any(&self.ip) || is_any(&other.ip);
+        is_same_address && self.protocol == other.protocol && self.port == other.port
+    }
+
+    /// Whether any of the wanted ports clashes with one that is taken.
+    pub(crate) fn any_clash(wanted: &[Self], taken: &[Self]) -> bool {
+        wanted.iter().any(|a| taken.iter().any(|b| a.clashes_with(b)))
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}/{}", self.ip, self.port, self.protocol)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_clash_by_address_protocol_and_number() {
+        let port = |ip: &str, protocol: &str, port| HostPort { ip: ip.to_owned(), protocol: protocol.to_owned(), port };
+        let web = port("10.0.0.1", "TCP", 80);
+        assert!(web.clashes_with(&web));
+        assert!(web.clashes_with(&port("0.0.0.0", "TCP", 80)) && port("::", "TCP", 80).clashes_with(&web));
+        assert!(!web.clashes_with(&port("10.0.0.2", "TCP", 80)));
+        assert!(!web.clashes_with(&port("0.0.0.0", "UDP", 80)));
+        assert!(!web.clashes_with(&port("0.0.0.0", "TCP", 81)));
+    }
+
+    #[test]
+    fn only_host_ports_of_what_keeps_running_count() {
+        let spec = r#"{"containers":[{"ports":[{"containerPort":1},{"containerPort":2,"hostPort":20}]}],
+            "initContainers":[{"ports":[{"containerPort":3,"hostPort":30}]},
+            {"restartPolicy":"Always","ports":[{"containerPort":4,"hostPort":40,"protocol":"UDP","hostIP":"10.0.0.1"}]}]}"#;
+        let ports = HostPort::of_pod(&serde_json::from_str(spec).expect("valid"));
+        assert_eq!(ports.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:20/TCP", "10.0.0.1:40/UDP"]);
+    }
+}
