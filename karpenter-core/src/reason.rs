@@ -48,11 +48,6 @@ pub enum Obstacle {
         /// Why.
         message: String,
     },
-    /// The pool asks for something that the engine does not handle.
-    Unsupported {
-        /// The path of the field.
-        field: String,
-    },
     /// The pod does not tolerate a taint of the pool.
     Taint(Taint),
     /// No instance type of the pool meets the pool's own requirements.
@@ -81,6 +76,15 @@ pub enum Obstacle {
     },
     /// Types are big enough in each resource, but none in all at once.
     NoSuchShape,
+    /// The types that are big enough have too few distinct values of a label for which the pool asks several.
+    MinValues {
+        /// The key of the label.
+        key: String,
+        /// How many values the pool asks for.
+        min_values: u32,
+        /// How many there are at most.
+        available: usize,
+    },
     /// A daemon takes a port that the pod wants on every node that is big enough.
     HostPort {
         /// The port.
@@ -121,7 +125,6 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotReady { message } => write!(f, "not ready: {message}"),
-            Self::Unsupported { field } => write!(f, "unsupported: {field}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
             Self::Label { key, wanted, offered, similar_key } => {
@@ -134,6 +137,9 @@ impl fmt::Display for Obstacle {
                 write!(f, "{resource}: {requested} requested, {available} at most beside the daemons")
             }
             Self::NoSuchShape => f.write_str("no instance type is big enough in every resource at once"),
+            Self::MinValues { key, min_values, available } => {
+                write!(f, "minValues of {key}: {min_values} asked for, the types that fit have {available}")
+            }
             Self::HostPort { port } => write!(f, "host port {port} is taken by a daemon"),
             Self::Limit { resource, limit, used } => {
                 write!(f, "limit of {resource}: {used} of {limit} used, the rest is too small for any type that fits")

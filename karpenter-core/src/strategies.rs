@@ -149,13 +149,21 @@ pub fn pod() -> impl Strategy<Value = Pod> {
 pub fn node_pool() -> impl Strategy<Value = NodePool> {
     let effect = select(vec![TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute]);
     let limit = option::weighted(0.2, (select(vec!["cpu", "memory", "nodes"]), 0..5_i64));
+    let flexible = select(vec![SIZE, labels::INSTANCE_TYPE, labels::ARCH]);
+    let min_values = option::weighted(0.15, (flexible, 1..4_u32));
     let label = option::weighted(0.3, select(vec![(TEAM, "x"), (TEAM, "y"), (labels::ARCH, "arm64")]));
-    (vec(node_expression(), 0..3), label, option::weighted(0.3, effect), option::of(1..4_u32), limit).prop_map(
-        |(requirements, label, taint, weight, limit)| {
+    let requirements = (vec(node_expression(), 0..3), min_values);
+    (requirements, label, option::weighted(0.3, effect), option::of(1..4_u32), limit).prop_map(
+        |((requirements, min_values), label, taint, weight, limit)| {
             let mut pool = NodePool::named("pool");
             pool.spec.weight = weight;
             let template = &mut pool.spec.template;
             template.spec.requirements = requirements;
+            if let Some((key, count)) = min_values {
+                let mut several = NodeSelectorRequirement::new(key, Operator::Exists, [""; 0]);
+                several.min_values = Some(count);
+                template.spec.requirements.push(several);
+            }
             template.spec.taints.extend(taint.map(|effect| Taint::new(TAINT, "", effect)));
             template.metadata.labels.extend(label.map(|(k, v)| (k.to_owned(), v.to_owned())));
             match limit {

@@ -285,6 +285,46 @@ fn a_claim_names_no_more_types_than_it_may() {
     assert_eq!(*Planner::new(options).plan(&snapshot, &catalogs).claims()[0].instance_types, ["small", "medium"]);
 }
 
+/// A pool that wants claims to name at least so many instance types.
+fn several_types(min_values: u32) -> NodePool {
+    let mut requirement = expression(labels::INSTANCE_TYPE, Operator::Exists, &[]);
+    requirement.min_values = Some(min_values);
+    pool().require(requirement)
+}
+
+#[test]
+fn a_claim_names_as_many_values_as_its_pool_asks_for() {
+    // Twelve pods would share a large machine, which is the only one that is large enough for all of them.
+    let pods = || Pod::named("web").cpu("1").replicas(12);
+    let plan = solve(with_pool(several_types(2)).pods(pods()), machines());
+    assert!(plan.claims().iter().all(|c| c.instance_types.len() >= 2), "{:?}", outline(&plan));
+    assert_eq!(plan.claims().iter().map(|c| c.pods.len()).sum::<usize>(), 12);
+    let plan = solve(with_pool(several_types(3)).pods(pods()), machines());
+    assert!(plan.claims().iter().all(|c| c.pods.len() == 2 && c.instance_types.len() == 3), "{:?}", outline(&plan));
+
+    let plan = solve(with_pool(several_types(3)).pods(Pod::named("big").cpu("4")), machines());
+    assert_eq!(
+        plan.why("big").to_string(),
+        "without a place: pool general: minValues of node.kubernetes.io/instance-type: 3 asked for, the types that fit have 2"
+    );
+}
+
+#[test]
+fn what_is_cut_from_a_claim_leaves_enough_values() {
+    let mut requirement = expression("size", Operator::Exists, &[]);
+    requirement.min_values = Some(2);
+    let mut types: Vec<_> = (0..5).map(|i| machine(&format!("small-{i}"), 2)).chain([machine("large", 32)]).collect();
+    for (i, instance_type) in types.iter_mut().enumerate() {
+        instance_type.requirements.add("size", Requirement::one_of([if i < 5 { "small" } else { "large" }]));
+    }
+    let mut options = PlannerOptions::default();
+    options.max_instance_types = 3;
+    let snapshot = with_pool(pool().require(requirement)).pods(Pod::named("web").cpu("1")).build().expect("valid");
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
+    let plan = Planner::new(options).plan(&snapshot, &catalogs);
+    assert_eq!(*plan.claims()[0].instance_types, ["small-0", "small-1", "large"]);
+}
+
 #[test]
 fn every_reason_names_what_is_in_the_way() {
     let mut tainted = pool();

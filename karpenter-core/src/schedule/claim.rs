@@ -13,38 +13,19 @@ use super::{
     plan::PlannedClaim,
     pool::Pool,
     problem::Problem,
-    search::Fill,
+    search::Seats,
 };
 use crate::{Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
 
 /// The claim of a node with these pods; the pods themselves are still to be written in.
-pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) -> PlannedClaim {
+pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats]) -> PlannedClaim {
     let pool = &problem.pools[candidate.pool];
-    let mut used: Amounts = problem.classes.axes.names().iter().map(|_| 0).collect();
-    let mut host_ports = Vec::new();
     let mut requests = pool.variant(candidate.row).daemon_requests.clone();
-    let mut requirements = pool.requirements.clone();
-    for &(class, alternative, count) in &fill.guests {
-        let class = problem.class(class);
-        take(&mut used, &class.requests, -count);
-        host_ports.extend_from_slice(&class.host_ports);
-        requests.add(&class.request_list.times(count));
-        requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
+    for seats in guests {
+        requests.add(&problem.class(seats.class).request_list.times(seats.count));
     }
-    exclude_reserved(pool, &mut requirements);
-    let chosen = pool.variant(candidate.row).type_index;
-    let needs = Needs { used: &used, host_ports: &host_ports };
-    let mut types = choose(pool, &requirements, &needs, chosen);
-    if !types.iter().any(|&(_, t)| t == chosen) {
-        // Daemons leave too little room on some other offering of the type: this offering alone, then.
-        for (key, requirement) in
-            pool.catalog.types()[chosen].offerings[offering_of(pool, candidate.row)].requirements.iter()
-        {
-            requirements.add(key, requirement.clone());
-        }
-        types = choose(pool, &requirements, &needs, chosen);
-    }
-    types.truncate(problem.options.max_instance_types);
+    let Shape { requirements, types } = Shape::new(problem, candidate, guests);
+    let types = truncated(pool, types, problem.options.max_instance_types);
     let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
     PlannedClaim {
         node_pool: pool.source.name().to_owned(),
@@ -54,6 +35,89 @@ pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, fill: &Fill) ->
         requests,
         labels: settle(pool, &requirements),
         requirements,
+    }
+}
+
+/// The first key of which the types of a claim with these pods would have too few values, and how many they have.
+pub(super) fn too_few_values(
+    problem: &Problem<'_>,
+    candidate: &Candidate,
+    guests: &[Seats],
+) -> Option<(String, u32, usize)> {
+    let pool = &problem.pools[candidate.pool];
+    if !pool.has_min_values() {
+        return None;
+    }
+    let Shape { types, .. } = Shape::new(problem, candidate, guests);
+    pool.min_values().find_map(|(key, min_values)| {
+        let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
+        (values.len() < min_values as usize).then(|| (key.to_owned(), min_values, values.len()))
+    })
+}
+
+/// The values that a type names for a label; each counts, whichever of them a node will have.
+fn values_of<'p>(pool: &Pool<'p>, type_index: usize, key: &str) -> impl Iterator<Item = &'p str> + use<'p> {
+    pool.catalog.types()[type_index].requirements.get(key).into_iter().flat_map(Requirement::values)
+}
+
+/// The cheapest types, so many as a claim may name, and among them those that bring enough values of each label.
+fn truncated(pool: &Pool<'_>, types: Vec<(Price, usize)>, most: usize) -> Vec<(Price, usize)> {
+    if types.len() <= most {
+        return types;
+    }
+    let mut kept: BTreeSet<(Price, usize)> = BTreeSet::new();
+    for (key, min_values) in pool.min_values() {
+        let mut seen = BTreeSet::new();
+        for &(price, t) in &types {
+            let before = seen.len();
+            seen.extend(values_of(pool, t, key));
+            if seen.len() > before {
+                kept.insert((price, t));
+            }
+            if seen.len() >= min_values as usize {
+                break;
+            }
+        }
+    }
+    for entry in types {
+        if kept.len() >= most {
+            break;
+        }
+        kept.insert(entry);
+    }
+    kept.into_iter().collect()
+}
+
+/// What a claim with some pods allows.
+struct Shape {
+    requirements: Requirements,
+    /// The types that will do with what they cost, cheapest first.
+    types: Vec<(Price, usize)>,
+}
+
+impl Shape {
+    fn new(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats]) -> Self {
+        let pool = &problem.pools[candidate.pool];
+        let mut used: Amounts = problem.classes.axes.names().iter().map(|_| 0).collect();
+        let mut host_ports = Vec::new();
+        let mut requirements = pool.requirements.clone();
+        for &Seats { class, alternative, count } in guests {
+            let class = problem.class(class);
+            take(&mut used, &class.requests, -count);
+            host_ports.extend_from_slice(&class.host_ports);
+            requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
+        }
+        exclude_reserved(pool, &mut requirements);
+        let chosen = pool.variant(candidate.row).type_index;
+        let needs = Needs { used: &used, host_ports: &host_ports };
+        let mut types = choose(pool, &requirements, &needs, chosen);
+        if !types.iter().any(|&(_, t)| t == chosen) {
+            // Daemons leave too little room on some other offering of the type: this offering alone, then.
+            let offering = &pool.catalog.types()[chosen].offerings[offering_of(pool, candidate.row)];
+            requirements.add_all(&offering.requirements);
+            types = choose(pool, &requirements, &needs, chosen);
+        }
+        Self { requirements, types }
     }
 }
 
@@ -89,7 +153,8 @@ fn exclude_reserved(pool: &Pool<'_>, requirements: &mut Requirements) {
 
 /// The types on all of whose offerings that meet the requirements the pods fit, so that any of them may be bought.
 ///
-/// They come cheapest first, with what they cost. Where limits hold, no type that is larger than the chosen one: the limits must hold for whichever is bought.
+/// They come cheapest first, with what they cost. Where limits hold, no type is larger than the chosen one: the limits
+/// must hold for whichever is bought.
 fn choose(pool: &Pool<'_>, requirements: &Requirements, needs: &Needs<'_>, chosen: usize) -> Vec<(Price, usize)> {
     let table = pool.table();
     let mut rows: FixedBitSet = pool.rows.clone();

@@ -22,19 +22,19 @@ pub(super) fn no_place(problem: &Problem<'_>, class_index: usize, limits_left: &
     if problem.pool_order.is_empty() && problem.places.is_empty() {
         return Reason::NoNodePools;
     }
-    let class = problem.class(class_index);
     let of_pool = |name: &&str| -> Option<PoolObstacle> {
         if let Some(known) = problem.obstacles.iter().find(|o| o.is_of(name)) {
             return Some(known.clone());
         }
         let index = problem.pools.iter().position(|p| p.source.name() == *name)?;
-        Some(obstacle(problem, class, index, &limits_left[index]).of(name))
+        Some(obstacle(problem, class_index, index, &limits_left[index]).of(name))
     };
     let pools = problem.pool_order.iter().filter_map(of_pool).collect();
     Reason::NoPlace { pools, node_count: problem.places.len() }
 }
 
-fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left: &[i64]) -> Obstacle {
+fn obstacle(problem: &Problem<'_>, class_index: usize, pool_index: usize, limits_left: &[i64]) -> Obstacle {
+    let class = problem.class(class_index);
     let pool = &problem.pools[pool_index];
     let constraint = &problem.classes.constraints[class.constraint];
     if let Err(taint) = tolerates_all(&constraint.tolerations, pool.taints(), false) {
@@ -59,6 +59,9 @@ fn obstacle(problem: &Problem<'_>, class: &Class, pool_index: usize, limits_left
     }
     if let Some(port) = taken_port(class, pool, fitting()) {
         return Obstacle::HostPort { port };
+    }
+    if let Some(obstacle) = problem.too_few_values.get(&(pool_index, class_index)) {
+        return obstacle.clone();
     }
     // A limit that alone shuts out every type that fits, or else the one that shuts out most of them.
     let shut_out = |(limit, left): &(&Limit, &i64)| {

@@ -98,11 +98,6 @@ impl<'a> Pool<'a> {
         }
         source.validate().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
         let template = &source.spec.template.spec;
-        if let Some(i) = template.requirements.iter().position(|r| r.min_values.is_some()) {
-            return Err(Box::new(Obstacle::Unsupported {
-                field: format!("spec.template.spec.requirements[{i}].minValues"),
-            }));
-        }
         let Some(catalog) = catalogs.get(source.name()) else {
             return Err(Box::new(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() }));
         };
@@ -277,6 +272,15 @@ impl<'a> Pool<'a> {
         requirements.iter().all(|(key, requirement)| {
             !requirement.is_none() && self.table().cell(row, key).is_none_or(|state| state.intersects(requirement))
         })
+    }
+
+    /// The labels of which a claim's types must name several values, and how many.
+    pub(super) fn min_values(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.requirements.iter().filter_map(|(key, requirement)| Some((key, requirement.min_values()?)))
+    }
+
+    pub(super) fn has_min_values(&self) -> bool {
+        self.min_values().next().is_some()
     }
 
     /// Whether no daemon on a node bought by `row` takes one of these ports.

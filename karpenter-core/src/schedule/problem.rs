@@ -1,11 +1,15 @@
 //! Everything that the search needs, worked out once.
 
+use std::collections::BTreeMap;
+
 use super::{
     PlannerOptions, Warning,
     amounts::Amounts,
     candidate::Candidate,
+    claim,
     class::{Class, Classes, Constraint},
     pool::{AlternativeRows, Daemon, Pool},
+    search::Seats,
 };
 use crate::{
     Catalogs, Snapshot,
@@ -40,6 +44,8 @@ pub struct Problem<'a> {
     pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
     pub(super) candidates: Vec<Candidate>,
+    /// The pools, by index, that cannot keep enough values of a label with even one pod of a class.
+    pub(super) too_few_values: BTreeMap<(usize, usize), Obstacle>,
     pub(super) places: Vec<OpenPlace<'a>>,
     /// The least that a node with the pod costs, as the share of it that the pod takes, by class; infinite if none can
     /// be made.
@@ -93,16 +99,47 @@ impl<'a> Problem<'a> {
             pool_order: order.iter().map(|p| p.name()).collect(),
             meets,
             candidates: Vec::new(),
+            too_few_values: BTreeMap::new(),
             places,
             values: Vec::new(),
             warnings,
         };
         problem.candidates = Candidate::all(&problem);
+        problem.drop_guests_without_enough_values();
         problem.values = problem.appraise();
         for candidate in &mut problem.candidates {
             candidate.rank(&problem.values);
         }
         problem
+    }
+
+    /// Takes classes from the candidates of pools whose `minValues` not even one pod of the class leaves intact.
+    fn drop_guests_without_enough_values(&mut self) {
+        for pool in (0..self.pools.len()).filter(|&pool| self.pools[pool].has_min_values()) {
+            for class in 0..self.classes.list.len() {
+                if let Some(obstacle) = self.lacking_values(pool, class) {
+                    self.too_few_values.insert((pool, class), obstacle);
+                }
+            }
+        }
+        let too_few = &self.too_few_values;
+        for candidate in &mut self.candidates {
+            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.class)));
+        }
+    }
+
+    /// The label of which no node of the pool with one such pod leaves enough values; of several the nearest miss.
+    fn lacking_values(&self, pool: usize, class: usize) -> Option<Obstacle> {
+        let of_pool = self.candidates.iter().filter(|c| c.pool == pool);
+        let alone = of_pool.filter_map(|candidate| {
+            let guest = candidate.guests.iter().find(|guest| guest.class == class)?;
+            let seats = Seats { class, alternative: guest.alternative, count: 1 };
+            Some(claim::too_few_values(self, candidate, &[seats]))
+        });
+        // The first node that leaves enough ends the search.
+        let misses = alone.collect::<Option<Vec<_>>>()?;
+        let (key, min_values, available) = misses.into_iter().max_by_key(|(_, _, available)| *available)?;
+        Some(Obstacle::MinValues { key, min_values, available })
     }
 
     /// The value of a pod of each class: what the cheapest node that takes it charges for the share that it takes.

@@ -28,9 +28,18 @@ pub(super) struct Search<'p, 'a> {
 /// The pods that one node takes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
-    /// Class, alternative and number of pods.
-    pub(super) guests: Vec<(usize, usize, i64)>,
+    guests: Vec<Seats>,
     value: f64,
+}
+
+/// Pods of one class on one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seats {
+    pub(super) class: usize,
+    /// The index of the alternative of their constraint that the node meets.
+    pub(super) alternative: usize,
+    /// How many pods.
+    pub(super) count: i64,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
@@ -142,7 +151,8 @@ impl<'p, 'a> Search<'p, 'a> {
                     continue;
                 }
                 // A fill stays what it is for as long as there are enough pods for it, because pods only get fewer.
-                let is_current = |fill: &Fill| fill.guests.iter().all(|&(class, _, n)| n <= self.remaining(class));
+                let is_current =
+                    |fill: &Fill| fill.guests.iter().all(|seats| seats.count <= self.remaining(seats.class));
                 if !fills[index].as_ref().is_some_and(is_current) {
                     fills[index] = Some(self.fill(candidate, tolerance));
                 }
@@ -173,6 +183,8 @@ impl<'p, 'a> Search<'p, 'a> {
             if count == 0 {
                 continue;
             }
+            let seats = Seats { class: guest.class, alternative: guest.alternative, count };
+            let Some(seats) = self.within_min_values(candidate, &fill.guests, seats) else { continue };
             let alternative = problem.alternative(candidate.pool, class.constraint, guest.alternative);
             if alternative.is_open_ended {
                 let mut all = settled.clone().unwrap_or_else(|| pool.requirements.clone());
@@ -182,12 +194,29 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 settled = Some(all);
             }
-            take(&mut room, &class.requests, count);
+            take(&mut room, &class.requests, seats.count);
             host_ports.extend_from_slice(&class.host_ports);
-            fill.guests.push((guest.class, guest.alternative, count));
-            fill.value += problem.values[guest.class] * count as f64;
+            fill.guests.push(seats);
+            fill.value += problem.values[guest.class] * seats.count as f64;
         }
         fill
+    }
+
+    /// As many of these pods as leave the claim enough distinct values of the labels for which its pool asks them.
+    fn within_min_values(&self, candidate: &Candidate, guests: &[Seats], mut seats: Seats) -> Option<Seats> {
+        if !self.problem.pools[candidate.pool].has_min_values() {
+            return Some(seats);
+        }
+        // The more pods, the fewer types are large enough for them.
+        let (mut fits, mut too_many) = (0, seats.count + 1);
+        while too_many - fits > 1 {
+            seats.count = fits + (too_many - fits) / 2;
+            let all: Vec<Seats> = guests.iter().copied().chain([seats]).collect();
+            let is_enough = claim::too_few_values(self.problem, candidate, &all).is_none();
+            *(if is_enough { &mut fits } else { &mut too_many }) = seats.count;
+        }
+        seats.count = fits;
+        (fits > 0).then_some(seats)
     }
 
     fn is_within_limits(&self, candidate: &Candidate) -> bool {
@@ -199,7 +228,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Makes as many nodes of a candidate as there are pods and limits for.
     fn make(&mut self, candidate: &Candidate, fill: &Fill) {
-        let by_pods = fill.guests.iter().map(|&(class, _, n)| self.remaining(class) / n).min().unwrap_or(0);
+        let by_pods = fill.guests.iter().map(|seats| self.remaining(seats.class) / seats.count).min().unwrap_or(0);
         let pool = &self.problem.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
         let sizes: Vec<i64> = pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect();
@@ -207,11 +236,11 @@ impl<'p, 'a> Search<'p, 'a> {
         let by_limits = sizes.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
         let count = by_limits.min().unwrap_or(i64::MAX).min(by_pods);
         take(&mut self.limits_left[candidate.pool], &sizes, count);
-        let claim = claim::make(self.problem, candidate, fill);
+        let claim = claim::make(self.problem, candidate, &fill.guests);
         for _ in 0..count {
             let mut claim = claim.clone();
-            for &(class, _, n) in &fill.guests {
-                claim.pods.extend_from_slice(self.next_pods(class, n));
+            for seats in &fill.guests {
+                claim.pods.extend_from_slice(self.next_pods(seats.class, seats.count));
             }
             claim.pods.sort();
             self.plan.claims.push(claim);
