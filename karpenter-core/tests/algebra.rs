@@ -40,6 +40,12 @@ fn is_same(a: &Requirement, b: &Requirement) -> bool {
     probes().all(|p| a.admits(p.as_deref()) == b.admits(p.as_deref()))
 }
 
+#[test]
+fn min_values_alone_are_written() {
+    let any = Requirement::ANY.with_min_values(Some(2));
+    assert_eq!(any.to_expressions("k").iter().collect::<Requirements>().get("k"), Some(&any));
+}
+
 proptest! {
     #[test]
     fn a_requirement_means_what_its_expression_says(e in expression("k")) {
@@ -80,11 +86,12 @@ proptest! {
     }
 
     #[test]
-    fn expressions_say_the_same(a in requirement(), b in requirement()) {
-        let both = a.intersection(&b);
+    fn expressions_say_the_same(a in requirement(), b in requirement(), min in proptest::option::of(1..9_u32)) {
+        let both = a.intersection(&b).with_min_values(min);
         let again: Requirements = both.to_expressions("k").iter().collect();
         let read = again.get("k").cloned().unwrap_or(Requirement::ANY);
         prop_assert!(is_same(&both, &read), "{both} became {read}");
+        prop_assert_eq!(both.min_values(), read.min_values());
         let json = serde_json::to_string(&again).expect("serializable");
         prop_assert_eq!(serde_json::from_str::<Requirements>(&json).expect("readable"), again);
     }

@@ -165,7 +165,8 @@ impl Requirement {
                         out.push(expression(Operator::Lte, vec![max.to_string()]));
                     }
                 }
-                if !excluded.is_empty() {
+                let says_only_min_values = bounds.is_none() && self.may_be_absent && self.min_values.is_some();
+                if !excluded.is_empty() || says_only_min_values {
                     out.push(expression(Operator::NotIn, texts(excluded)));
                 }
                 if bounds.is_none() && !self.may_be_absent {
