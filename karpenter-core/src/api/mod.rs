@@ -2,7 +2,9 @@
 //!
 //! [`NodePool`] and [`NodeClaim`] are complete. Kubernetes' own objects are slim views: the fields that bear on where
 //! a pod may run and on what a node has. Fields that are not read are skipped when an object is deserialized.
+//! [`Converted`] reads pools and claims of older versions.
 
+mod conversion;
 mod duration;
 mod meta;
 mod nodeclaim;
@@ -14,6 +16,7 @@ mod taint;
 mod validate;
 mod workload;
 
+pub use conversion::{Change, Converted, Difference, READ_VERSIONS};
 pub use duration::{DurationError, NillableDuration};
 pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
