@@ -8,6 +8,9 @@ use crate::{
     cluster::HostPort,
 };
 
+/// What the suffix `M` means. Nobody has so many cores, but `M` is easily typed for `m`.
+const MEGA: i64 = 1_000_000;
+
 /// Why a pod has no place in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,6 +65,9 @@ pub enum Obstacle {
         offered: Vec<Requirement>,
         /// A label that the pool's nodes do have and that may be the one that was meant.
         similar_key: Option<String>,
+        /// Whether no node has the label because the key names a resource of instance types, which pods ask for in
+        /// another way.
+        is_resource: bool,
     },
     /// Types meet the requirements one by one, but none meets them together and can be bought now.
     Combination,
@@ -127,14 +133,21 @@ impl fmt::Display for Obstacle {
             Self::NotReady { message } => write!(f, "not ready: {message}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
-            Self::Label { key, wanted, offered, similar_key } => {
+            Self::Label { key, wanted, offered, similar_key, is_resource } => {
                 write!(f, "label {key} must be {wanted}, but nodes ")?;
                 write_offered(f, offered)?;
+                if *is_resource {
+                    return write!(f, " ({key} is a resource, not a label: ask for it under resources.limits)");
+                }
                 similar_key.as_ref().map_or(Ok(()), |similar| write!(f, " (they have {similar})"))
             }
             Self::Combination => f.write_str("no available offering meets all requirements at once"),
             Self::TooSmall { resource, requested, available } => {
-                write!(f, "{resource}: {requested} requested, {available} at most beside the daemons")
+                write!(f, "{resource}: {requested} requested, {available} at most beside the daemons")?;
+                if *resource == ResourceName::Cpu && *requested >= Quantity::from_units(MEGA) {
+                    f.write_str(" (M is a million cores, m a thousandth of one)")?;
+                }
+                Ok(())
             }
             Self::NoSuchShape => f.write_str("no instance type is big enough in every resource at once"),
             Self::MinValues { key, min_values, available } => {

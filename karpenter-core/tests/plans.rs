@@ -376,6 +376,46 @@ fn every_reason_names_what_is_in_the_way() {
 }
 
 #[test]
+fn a_resource_that_is_taken_for_a_label_is_named() {
+    let mut gpu = machine("gpu", 8);
+    gpu.capacity.insert("example.com/gpu".into(), Quantity::from_units(1));
+    let mut plain = pool();
+    plain.metadata.name = "plain".to_owned();
+    plain.spec.weight = Some(2);
+    gpu.node_pools = Some(vec!["general".to_owned()]);
+    let why_not = |pod: PodBuilder| {
+        let plan = solve(with_pool(pool()).pool(plain.clone()).pods(pod), [machines(), vec![gpu.clone()]].concat());
+        plan.unplaced().values().next().map(ToString::to_string)
+    };
+    let hint = "label example.com/gpu must be In [1], but nodes do not have it \
+                (example.com/gpu is a resource, not a label: ask for it under resources.limits)";
+    let expected = format!("pool plain: {hint}; pool general: {hint}");
+    assert_eq!(why_not(Pod::named("p").cpu("1").node_selector("example.com/gpu", "1")), Some(expected));
+    let other = why_not(Pod::named("p").cpu("1").node_selector("example.com/tpu", "1")).expect("no node has the label");
+    assert!(!other.contains("resource"), "{other}");
+    assert_eq!(why_not(Pod::named("p").cpu("1").request("example.com/gpu", "1")), None);
+    // Where nodes do have the label, its value is what is wrong.
+    gpu.requirements.add("example.com/gpu", Requirement::one_of(["yes"]));
+    let plan = solve(
+        with_pool(pool()).pods(Pod::named("p").cpu("1").node_selector("example.com/gpu", "1")),
+        vec![gpu.clone()],
+    );
+    let reason = plan.unplaced().values().next().map(ToString::to_string);
+    assert_eq!(reason.as_deref(), Some("pool general: label example.com/gpu must be In [1], but nodes have yes"));
+}
+
+#[test]
+fn a_million_cores_may_be_a_slip_of_the_shift_key() {
+    let hint = "(M is a million cores, m a thousandth of one)";
+    for (cpu, is_hinted) in [("1M", true), ("500M", true), ("1000000", true), ("999999", false), ("64", false)] {
+        let reason = why_not(pool(), Pod::named("p").cpu(cpu));
+        assert_eq!(reason.ends_with(hint), is_hinted, "{reason}");
+    }
+    let memory = why_not(pool(), Pod::named("p").memory("100Ti"));
+    assert!(memory.starts_with("pool general: memory: ") && !memory.contains(hint), "{memory}");
+}
+
+#[test]
 fn what_is_not_handled_is_said_to_be_unsupported() {
     for (spec, field) in [
         (

@@ -47,7 +47,7 @@ fn obstacle(problem: &Problem<'_>, class_index: usize, pool_index: usize, limits
     }
     rows.intersect_with(&pool.open_rows);
     if rows.is_clear() {
-        let first = constraint.wanted.alternatives().iter().find_map(|wanted| refused_label(pool, wanted));
+        let first = constraint.wanted.alternatives().iter().find_map(|wanted| refused_label(problem, pool, wanted));
         return first.unwrap_or(Obstacle::Combination);
     }
     if let Some(obstacle) = too_small(problem, class, pool, &rows) {
@@ -76,7 +76,7 @@ fn obstacle(problem: &Problem<'_>, class_index: usize, pool_index: usize, limits
 }
 
 /// The first label that the pool's nodes cannot have as the pod wants it.
-fn refused_label(pool: &Pool<'_>, wanted: &Requirements) -> Option<Obstacle> {
+fn refused_label(problem: &Problem<'_>, pool: &Pool<'_>, wanted: &Requirements) -> Option<Obstacle> {
     let is_refused = |key: &str, requirement: &Requirement| {
         let offered = pool.offered(key);
         !pool.admits_known(key, requirement) || !offered.iter().any(|state| state.intersects(requirement))
@@ -84,8 +84,14 @@ fn refused_label(pool: &Pool<'_>, wanted: &Requirements) -> Option<Obstacle> {
     let (key, requirement) = wanted.iter().find(|(key, requirement)| is_refused(key, requirement))?;
     let offered = pool.offered(key);
     let is_unknown = offered.iter().all(|state| *state == Requirement::ABSENT);
-    let similar_key = if is_unknown { similar_key(key, pool.known_keys()) } else { None };
-    Some(Obstacle::Label { key: key.to_owned(), wanted: requirement.clone(), offered, similar_key })
+    let is_resource = is_unknown && problem.pools.iter().any(|p| has_resource(p, key));
+    let similar_key = if is_unknown && !is_resource { similar_key(key, pool.known_keys()) } else { None };
+    Some(Obstacle::Label { key: key.to_owned(), wanted: requirement.clone(), offered, similar_key, is_resource })
+}
+
+/// Whether some instance type of the pool's catalog has a resource of this name.
+fn has_resource(pool: &Pool<'_>, name: &str) -> bool {
+    pool.catalog.types().iter().any(|t| t.capacity.get(name).is_some_and(|quantity| !quantity.is_zero()))
 }
 
 /// The first known key that has the same last part, or that contains `key` or is contained in it.
