@@ -17,6 +17,8 @@ const MAX_YAML_DEPTH: usize = 128;
 pub(super) struct Object<'t> {
     /// The group and version; empty if none is written.
     pub(super) api_version: String,
+    /// Whether the group and version are written only at the list that the object lies in.
+    pub(super) is_version_of_list: bool,
     pub(super) kind: String,
     pub(super) metadata: Option<&'t RawValue>,
     /// All of it.
@@ -154,6 +156,7 @@ impl Walk<'_, '_> {
             return self.elements(raw, position, PositionKind::Element(position), defaults);
         }
         let header = header(raw).map_err(|error| self.wrong(position, error))?;
+        let is_version_of_list = header.api_version.is_none() && !defaults.api_version.is_empty();
         let api_version = header.api_version.unwrap_or_else(|| defaults.api_version.to_owned());
         let kind = header.kind.unwrap_or_else(|| defaults.kind.to_owned());
         match (kind.strip_suffix("List"), header.items) {
@@ -166,7 +169,10 @@ impl Walk<'_, '_> {
             }
             (Some(""), None) => Err(self.wrong(position, FieldError::new("items", "is missing"))),
             _ if kind.is_empty() => Err(self.wrong(position, FieldError::new("kind", "is missing"))),
-            _ => (self.visit)(&Object { api_version, kind, metadata: header.metadata, raw }, position),
+            _ => {
+                let metadata = header.metadata;
+                (self.visit)(&Object { api_version, is_version_of_list, kind, metadata, raw }, position)
+            }
         }
     }
 

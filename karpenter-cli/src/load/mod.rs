@@ -15,6 +15,7 @@
 mod catalog;
 mod documents;
 mod objects;
+mod older;
 
 use karpenter_core::api::FieldError;
 use serde::de::DeserializeOwned;

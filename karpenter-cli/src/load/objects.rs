@@ -1,21 +1,21 @@
 use std::{collections::BTreeMap, fmt};
 
 use karpenter_core::api::{
-    Condition, DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget,
+    Change, Condition, DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget,
+    READ_VERSIONS,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::{
     documents::{Object, Position, for_each_object},
+    older::{self, Older},
     parse,
 };
 use crate::Error;
 
 /// The group of node pools and claims.
 const KARPENTER_GROUP: &str = "karpenter.sh";
-/// Its only version that is read.
-const KARPENTER_VERSION: &str = "karpenter.sh/v1";
 
 /// The objects of a cluster that bear on a plan, in the order in which they were read.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +68,19 @@ pub enum LoadWarning {
         object: String,
         /// The group and version.
         api_version: String,
+        /// The kind that has taken the place of the object's kind, if one has.
+        successor: Option<&'static str>,
+    },
+    /// A node pool or claim, or several claims, is not written as `karpenter.sh/v1` has it.
+    Older {
+        /// The file.
+        file: String,
+        /// The kind and the name; the first by name if there are others.
+        object: String,
+        /// How many other claims are written in the same way.
+        others: usize,
+        /// The field, what became of it, and what to do.
+        change: Change,
     },
     /// A node takes no further pods, because nobody knows what a pod on it takes.
     ClosedNode {
@@ -89,9 +102,21 @@ impl fmt::Display for LoadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadPool { file, error } => write!(f, "{file}: {error} (the pool is left out)"),
-            Self::NotRead { file, object, api_version } => {
-                let read = format_args!("only NodePool and NodeClaim of {KARPENTER_VERSION} are read");
+            Self::NotRead { file, object, api_version, successor: Some(kind) } => {
+                let remedy = format_args!("write a {kind} of {} instead", READ_VERSIONS[0]);
+                write!(f, "{file}: {object}: apiVersion: {api_version} is not read: {remedy} (it is left out)")
+            }
+            Self::NotRead { file, object, api_version, successor: None } => {
+                let read = format_args!("only NodePool and NodeClaim of {} are read", READ_VERSIONS.join(" and "));
                 write!(f, "{file}: {object}: apiVersion: {api_version}: {read} (it is left out)")
+            }
+            Self::Older { file, object, others, change } => {
+                write!(f, "{file}: {object}: {change}")?;
+                match others {
+                    0 => Ok(()),
+                    1 => f.write_str(" (and so in another NodeClaim)"),
+                    n => write!(f, " (and so in {n} other NodeClaims)"),
+                }
             }
             Self::ClosedNode { node, pod } => {
                 write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
@@ -157,6 +182,7 @@ struct Meta {
 #[derive(Debug, Default)]
 pub struct ClusterReader {
     cluster: Cluster,
+    older: Older,
     files: Vec<String>,
     /// The file, by number, in which an object was.
     seen: BTreeMap<(Kind, ObjectKey), usize>,
@@ -165,7 +191,8 @@ pub struct ClusterReader {
 impl ClusterReader {
     /// Reads a dump: JSON or YAML, lists, arrays, single objects, several documents.
     ///
-    /// A pod that cannot be read goes to [`Cluster::bad_pods`], a node pool that cannot be read to
+    /// Node pools and claims of `karpenter.sh/v1beta1`, and those with fields in their old places, are read as
+    /// `karpenter.sh/v1`. A pod that cannot be read goes to [`Cluster::bad_pods`], a node pool that cannot be read to
     /// [`Cluster::warnings`]. Kinds that bear on no plan are passed over.
     ///
     /// # Errors
@@ -179,6 +206,8 @@ impl ClusterReader {
     /// What was read, with the warnings that concern all of it.
     pub fn finish(self) -> Cluster {
         let mut cluster = self.cluster;
+        let older = self.older.finish(&cluster.pools, &mut cluster.claims);
+        cluster.warnings.extend(older);
         let warnings = closed_nodes(&cluster).into_iter().chain(not_refused(&cluster.pods));
         let warnings: Vec<_> = warnings.collect();
         cluster.warnings.extend(warnings);
@@ -200,17 +229,19 @@ impl ClusterReader {
         let name = if key.namespace.is_empty() { key.name.clone() } else { key.to_string() };
         let name = format!("{} {name}", object.kind);
         let karpenters = kind.is_none() || matches!(kind, Some(Kind::NodePool | Kind::NodeClaim));
-        let other_version = !object.api_version.is_empty() && object.api_version != KARPENTER_VERSION;
+        let other_version = !object.api_version.is_empty() && !READ_VERSIONS.contains(&object.api_version.as_str());
         let Some(kind) = kind.filter(|_| !(karpenters && other_version)) else {
-            let api_version = object.api_version.clone();
-            self.cluster.warnings.push(LoadWarning::NotRead { file: file.to_owned(), object: name, api_version });
+            let (api_version, successor) = (object.api_version.clone(), older::successor(&object.kind));
+            let file = file.to_owned();
+            self.cluster.warnings.push(LoadWarning::NotRead { file, object: name, api_version, successor });
             return Ok(());
         };
         if let Some(first) = self.seen.insert((kind, key.clone()), self.files.len() - 1) {
             let other_file = self.files[first].clone();
             return Err(Error::Duplicate { file: file.to_owned(), object: name, other_file });
         }
-        self.add(kind, key, object.raw, &name, file)
+        let with_version = (karpenters && object.is_version_of_list).then(|| older::with_version(object));
+        self.add(kind, key, with_version.as_deref().unwrap_or(object.raw), &name, file)
     }
 
     fn add(&mut self, kind: Kind, key: ObjectKey, raw: &RawValue, name: &str, file: &str) -> Result<(), Error> {
@@ -223,13 +254,16 @@ impl ClusterReader {
                 }
             },
             Kind::NodePool => match parse(raw) {
-                Ok(pool) => cluster.pools.push(pool),
+                Ok(pool) => cluster.pools.push(self.older.pool(pool, name, file)),
                 Err(error) => {
                     let error = error.of(name);
                     cluster.warnings.push(LoadWarning::BadPool { file: file.to_owned(), error });
                 }
             },
-            Kind::NodeClaim => cluster.claims.push(needed(raw, name, file)?),
+            Kind::NodeClaim => {
+                let claim = needed(raw, name, file)?;
+                cluster.claims.push(self.older.claim(claim, cluster.claims.len(), name, file));
+            }
             Kind::Node => cluster.nodes.push(needed(raw, name, file)?),
             Kind::DaemonSet => cluster.daemonsets.push(needed(raw, name, file)?),
             Kind::PodDisruptionBudget => cluster.budgets.push(needed(raw, name, file)?),

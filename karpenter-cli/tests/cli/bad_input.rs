@@ -203,20 +203,19 @@ fn a_bad_pool_is_left_out_with_a_warning() {
     let bad = POOL
         .replace(r#""name":"general""#, r#""name":"bad""#)
         .replace(r#""spec":{"template""#, r#""spec":{"weight":"heavy","template""#);
-    let beta =
-        POOL.replace(r#""name":"general""#, r#""name":"old""#).replace("karpenter.sh/v1", "karpenter.sh/v1beta1");
+    let newer = POOL.replace(r#""name":"general""#, r#""name":"newer""#).replace("karpenter.sh/v1", "karpenter.sh/v2");
     let invalid = POOL
         .replace(r#""name":"general""#, r#""name":"invalid""#)
         .replace(r#""spec":{"template""#, r#""spec":{"weight":0,"template""#);
     let other = r#"{"apiVersion":"example.com/v1","kind":"NodePool","metadata":{}}"#;
-    let document = files.plan(&list(&[POOL, &bad, &beta, &invalid, other, &pod("a", "1")]));
+    let document = files.plan(&list(&[POOL, &bad, &newer, &invalid, other, &pod("a", "1")]));
     assert_eq!(document["newNodeClaims"][0]["nodePool"], "general");
     let warnings: Vec<&str> = document["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
     assert_eq!(
         warnings[..2],
         [
             "cluster.json: NodePool bad: spec.weight: invalid type: string \"heavy\", expected u32 (the pool is left out)",
-            "cluster.json: NodePool old: apiVersion: karpenter.sh/v1beta1: only NodePool and NodeClaim of karpenter.sh/v1 are read (it is left out)",
+            "cluster.json: NodePool newer: apiVersion: karpenter.sh/v2: only NodePool and NodeClaim of karpenter.sh/v1 and karpenter.sh/v1beta1 are read (it is left out)",
         ]
     );
     assert!(warnings.len() == 3 && warnings[2].starts_with("NodePool invalid: left out: "), "{warnings:?}");

@@ -124,7 +124,7 @@ impl fmt::Display for Difference {
                 f.write_str("is not read, so nodes are planned without it; it belongs to the node class: move it there")
             }
             Self::Dropped => f.write_str("is not read, because pools have no such field any more: delete it"),
-            Self::ExpiryOfPool => f.write_str("is missing, and is read from the pool: convert the claim"),
+            Self::ExpiryOfPool => f.write_str("is missing; it is that of the pool if there is one: convert the claim"),
         }
     }
 }
