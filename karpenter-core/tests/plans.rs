@@ -379,17 +379,18 @@ fn every_reason_names_what_is_in_the_way() {
 fn a_resource_that_is_taken_for_a_label_is_named() {
     let mut gpu = machine("gpu", 8);
     gpu.capacity.insert("example.com/gpu".into(), Quantity::from_units(1));
-    let mut plain = pool();
-    plain.metadata.name = "plain".to_owned();
-    plain.spec.weight = Some(2);
+    let mut first_pool = pool();
+    first_pool.metadata.name = "first".to_owned();
+    first_pool.spec.weight = Some(2);
     gpu.node_pools = Some(vec!["general".to_owned()]);
     let why_not = |pod: PodBuilder| {
-        let plan = solve(with_pool(pool()).pool(plain.clone()).pods(pod), [machines(), vec![gpu.clone()]].concat());
+        let plan =
+            solve(with_pool(pool()).pool(first_pool.clone()).pods(pod), [machines(), vec![gpu.clone()]].concat());
         plan.unplaced().values().next().map(ToString::to_string)
     };
     let hint = "label example.com/gpu must be In [1], but nodes do not have it \
                 (example.com/gpu is a resource, not a label: ask for it under resources.limits)";
-    let expected = format!("pool plain: {hint}; pool general: {hint}");
+    let expected = format!("pool first: {hint}; pool general: {hint}");
     assert_eq!(why_not(Pod::named("p").cpu("1").node_selector("example.com/gpu", "1")), Some(expected));
     let other = why_not(Pod::named("p").cpu("1").node_selector("example.com/tpu", "1")).expect("no node has the label");
     assert!(!other.contains("resource"), "{other}");

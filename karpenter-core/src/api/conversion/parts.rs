@@ -1,8 +1,11 @@
 //! What older pools and claims share, and how their fields go where they belong.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 
 use super::{Change, Difference};
 use crate::api::{ConsolidationPolicy, NodeClassRef, ObjectMeta, nullable};
@@ -10,8 +13,35 @@ use crate::api::{ConsolidationPolicy, NodeClassRef, ObjectMeta, nullable};
 /// Where v1.0 kept the kubelet's settings of an object that had been of `v1beta1`.
 const KUBELET_ANNOTATION: &str = "compatibility.karpenter.sh/v1beta1-kubelet-conversion";
 
-/// Fields by name of which only the presence matters; an empty or missing map says nothing.
-pub(super) type Unread = Option<BTreeMap<String, IgnoredAny>>;
+/// A map that nobody reads; an empty one says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unread {
+    says_something: bool,
+}
+
+impl<'de> Deserialize<'de> for Unread {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(UnreadVisitor)
+    }
+}
+
+struct UnreadVisitor;
+
+impl<'de> Visitor<'de> for UnreadVisitor {
+    type Value = Unread;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unread, A::Error> {
+        let mut out = Unread::default();
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+            out.says_something = true;
+        }
+        Ok(out)
+    }
+}
 
 /// The versions that are read. An object that names none is taken for one of today.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -66,9 +96,9 @@ impl Changes {
         }
     }
 
-    /// Notes a field that nobody reads, if it is there and says something.
-    pub(super) fn unread(&mut self, fields: &Unread, path: impl Into<String>, difference: Difference) {
-        if fields.as_ref().is_some_and(|fields| !fields.is_empty()) {
+    /// Notes a field that nobody reads, if it says something.
+    pub(super) fn unread(&mut self, map: Unread, path: impl Into<String>, difference: Difference) {
+        if map.says_something {
             self.add(path, difference);
         }
     }

@@ -63,7 +63,9 @@ struct TemplateSpecWire {
     startup_taints: Vec<Taint>,
     expire_after: Option<NillableDuration>,
     termination_grace_period: Option<NillableDuration>,
+    #[serde(deserialize_with = "nullable")]
     kubelet: Unread,
+    #[serde(deserialize_with = "nullable")]
     resources: Unread,
 }
 
@@ -108,8 +110,8 @@ impl TemplateSpecWire {
         old_termination_grace_period: Option<NillableDuration>,
         changes: &mut Changes,
     ) -> TemplateSpec {
-        changes.unread(&self.kubelet, "spec.template.spec.kubelet", Difference::OfNodeClass);
-        changes.unread(&self.resources, "spec.template.spec.resources", Difference::Dropped);
+        changes.unread(self.kubelet, "spec.template.spec.kubelet", Difference::OfNodeClass);
+        changes.unread(self.resources, "spec.template.spec.resources", Difference::Dropped);
         let node_class_ref = changes.class(self.node_class_ref, "spec.template.spec.nodeClassRef");
         let expire_after = changes.moved(
             (old_expire_after, "spec.disruption.expireAfter"),
@@ -158,6 +160,7 @@ struct ClaimSpecWire {
     startup_taints: Vec<Taint>,
     expire_after: Option<NillableDuration>,
     termination_grace_period: Option<NillableDuration>,
+    #[serde(deserialize_with = "nullable")]
     kubelet: Unread,
 }
 
@@ -166,7 +169,7 @@ impl ClaimWire {
         let mut changes = Changes::default();
         changes.header(self.api_version, &self.metadata);
         let wire = self.spec;
-        changes.unread(&wire.kubelet, "spec.kubelet", Difference::OfNodeClass);
+        changes.unread(wire.kubelet, "spec.kubelet", Difference::OfNodeClass);
         if self.api_version == ApiVersion::V1Beta1 && wire.expire_after.is_none() {
             changes.add("spec.expireAfter", Difference::ExpiryOfPool);
         }
