@@ -12,6 +12,7 @@ use super::{
     places::shortage,
     pools::unready,
     ports::clash,
+    topology::Faces,
 };
 
 /// The most instance types that a claim may name: Karpenter's own limit.
@@ -46,6 +47,10 @@ impl<'a> Checker<'a> {
         }
         self.check_types(index, pool, &types);
         let nodes = candidates(index, claim, pool, catalog, &types);
+        if !self.interest.is_none() {
+            let faces = Faces::of_claim(index, &nodes, &self.interest);
+            self.faces.extend(faces.map(|faces| (index, faces)));
+        }
         self.check_price(index, claim, &nodes)?;
         self.check_nodes(index, claim, pool, &nodes)
     }
@@ -97,7 +102,7 @@ impl<'a> Checker<'a> {
         for node in nodes {
             let name = hostname(index);
             for pod in &kinds {
-                self.misplacement(pod, &node.node(index), &name, &node.labels, taints)
+                Self::misplacement(pod, &node.node(index), &name, &node.labels, taints)
                     .map_or(Ok(()), |v| Err(Box::new(v)))?;
             }
             if room.as_ref().is_none_or(|(of, _)| *of != node.instance_type.name) {
@@ -135,19 +140,20 @@ fn candidates<'c>(
 }
 
 /// A name that no other node has.
-fn hostname(claim: usize) -> String {
+pub(super) fn hostname(claim: usize) -> String {
     format!("new-claim-{claim}")
 }
 
 /// One pod of each kind, as far as the choice of a node goes.
 fn distinct<'p>(pods: &[&'p Pod]) -> Vec<&'p Pod> {
     let like = |a: &PodSpec, b: &PodSpec| {
-        a.node_selector == b.node_selector && a.affinity == b.affinity && a.tolerations == b.tolerations
+        a.node_selector == b.node_selector
+            && a.affinity.node_affinity.required == b.affinity.node_affinity.required
+            && a.tolerations == b.tolerations
     };
     let mut out: Vec<&Pod> = Vec::new();
     for pod in pods {
-        let is_new = |other: &&Pod| !like(&other.spec, &pod.spec) || other.metadata.labels != pod.metadata.labels;
-        if out.iter().all(is_new) {
+        if out.iter().all(|other| !like(&other.spec, &pod.spec)) {
             out.push(pod);
         }
     }

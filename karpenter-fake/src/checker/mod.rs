@@ -9,11 +9,11 @@
 
 mod claims;
 pub(crate) mod filters;
-mod neighbours;
 mod options;
 mod places;
 mod pools;
 pub(crate) mod ports;
+mod topology;
 mod unsupported;
 mod violation;
 
@@ -25,8 +25,9 @@ use karpenter_core::{
 };
 
 use filters::{Amounts, misfit, requests_of, untolerated};
-use neighbours::Neighbours;
-pub(crate) use unsupported::unsupported_field;
+use topology::{Faces, Interest, Namespaces};
+pub(crate) use unsupported::has_claims;
+use unsupported::unsupported_field;
 pub use violation::{PlannedNode, Violation};
 
 /// All rules that a plan breaks; none if it is valid.
@@ -48,17 +49,11 @@ pub use violation::{PlannedNode, Violation};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(snapshot: &Snapshot, catalogs: &Catalogs, plan: &Plan) -> Vec<Violation> {
-    let mut checker = Checker {
-        snapshot,
-        catalogs,
-        plan,
-        daemons: Daemons::new(snapshot.daemonsets()),
-        neighbours: Neighbours::of(snapshot),
-        violations: Vec::new(),
-    };
+    let mut checker = Checker::new(snapshot, catalogs, plan);
     checker.check_completeness();
     checker.check_places();
     checker.check_claims();
+    checker.check_topology();
     checker.check_limits();
     checker.check_weights();
     checker.violations
@@ -69,11 +64,33 @@ struct Checker<'a> {
     catalogs: &'a Catalogs,
     plan: &'a Plan,
     daemons: Daemons<'a>,
-    neighbours: Neighbours<'a>,
+    namespaces: Namespaces<'a>,
+    interest: Interest<'a>,
+    /// What each claim can become, by its index, as far as it can become anything.
+    faces: BTreeMap<usize, Faces>,
     violations: Vec<Violation>,
 }
 
 impl<'a> Checker<'a> {
+    fn new(snapshot: &'a Snapshot, catalogs: &'a Catalogs, plan: &'a Plan) -> Self {
+        let pods = |keys: &'a [ObjectKey]| keys.iter().filter_map(|key| snapshot.pods().get(key));
+        let new = plan.claims().iter().map(|claim| &claim.pods).chain(plan.existing().values());
+        let interest = Interest::new(
+            new.flat_map(|keys| pods(keys)),
+            snapshot.places().iter().flat_map(|place| pods(&place.pods)),
+        );
+        Self {
+            snapshot,
+            catalogs,
+            plan,
+            daemons: Daemons::new(snapshot.daemonsets()),
+            namespaces: Namespaces::new(snapshot.pods().values()),
+            interest,
+            faces: BTreeMap::new(),
+            violations: Vec::new(),
+        }
+    }
+
     /// Every pending pod exactly once, no other pod, and none that uses what the engine does not handle.
     fn check_completeness(&mut self) {
         let mut counts: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
@@ -106,7 +123,6 @@ impl<'a> Checker<'a> {
 
     /// What is wrong with a pod on a node of this name, with these labels and taints.
     fn misplacement(
-        &self,
         pod: &Pod,
         node: &PlannedNode,
         name: &str,
@@ -121,12 +137,8 @@ impl<'a> Checker<'a> {
             Some(filters::Misfit::Affinity) => return Some(Violation::NodeAffinity { pod: key, node }),
             None => {}
         }
-        if let Some(taint) = untolerated(&pod.spec, taints, false) {
-            return Some(Violation::Taint { pod: key, node, taint: taint.clone() });
-        }
-        let (running, topology_key) = self.neighbours.objection(pod, labels)?;
-        let (running, topology_key) = (running.clone(), topology_key.to_owned());
-        Some(Violation::AntiAffinity { pod: key, node, running, topology_key })
+        let taint = untolerated(&pod.spec, taints, false)?.clone();
+        Some(Violation::Taint { pod: key, node, taint })
     }
 }
 

@@ -35,7 +35,7 @@ impl Checker<'_> {
         add_aliases(&mut labels);
         let new: Vec<&Pod> = keys.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
         for pod in &new {
-            let wrong = self.misplacement(pod, &node, &place.name, &labels, &place.taints);
+            let wrong = Self::misplacement(pod, &node, &place.name, &labels, &place.taints);
             self.violations.extend(wrong);
         }
         let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();

@@ -76,7 +76,9 @@ impl Checker<'_> {
             let Some(pool) = self.snapshot.pool(&claim.node_pool) else { continue };
             let pods = self.pods(&claim.pods);
             for heavier in self.snapshot.pools().iter().filter(|p| p.weight() > pool.weight() && is_open(p)) {
-                let rooms = rooms.entry(heavier.name()).or_insert_with(|| self.rooms(heavier));
+                let rooms = rooms.entry(heavier.name()).or_insert_with(|| {
+                    self.rooms(heavier).into_iter().filter(|room| !room.is_reserved).collect()
+                });
                 if !pods.is_empty() && pods.iter().all(|pod| takes(heavier, rooms, pod)) {
                     let (pool, heavier) = (pool.name().to_owned(), heavier.name().to_owned());
                     self.violations.push(Violation::Weight { claim: index, pool, heavier });
@@ -86,21 +88,26 @@ impl Checker<'_> {
         }
     }
 
-    /// All nodes that a pool can have, each without pods.
-    fn rooms(&self, pool: &NodePool) -> Vec<Room> {
+    /// All nodes that a pool can have, each without pods. Those that have no room for their daemons are left out.
+    pub(super) fn rooms(&self, pool: &NodePool) -> Vec<Room> {
         let Some(catalog) = self.catalogs.get(pool.name()) else { return Vec::new() };
         let options = Options::new(pool, catalog, &Requirements::new(), &BTreeMap::new(), "new".to_owned());
         let mut out = Vec::new();
         for instance_type in catalog.types() {
             let all = allocatable(instance_type);
-            for node in options.of_type(instance_type).into_iter().filter(|node| !node.is_reserved()) {
+            for node in options.of_type(instance_type) {
+                let is_reserved = node.is_reserved();
                 let taints = &pool.spec.template.spec.taints;
                 let (mut daemons, mut taken_ports, running) = (Amounts::new(), Vec::new(), BTreeSet::new());
                 for (daemonset, requests) in self.daemons.coming("new", &node.labels, taints, &running) {
                     add(&mut daemons, requests);
                     taken_ports.extend(ports(&daemonset.spec.template.spec));
                 }
-                out.push(Room { labels: node.labels, daemons, taken_ports, allocatable: all.clone() });
+                if fits(&daemons, &all) {
+                    let mut free = all.clone();
+                    add(&mut free, &daemons.into_iter().map(|(name, amount)| (name, -amount)).collect());
+                    out.push(Room { labels: node.labels, taken_ports, free, is_reserved });
+                }
             }
         }
         out
@@ -108,11 +115,12 @@ impl Checker<'_> {
 }
 
 /// A node that a pool can have.
-struct Room {
-    labels: BTreeMap<String, String>,
-    daemons: Amounts,
+pub(super) struct Room {
+    pub(super) labels: BTreeMap<String, String>,
+    /// What is left beside its daemons.
+    pub(super) free: Amounts,
     taken_ports: Vec<Port>,
-    allocatable: Amounts,
+    is_reserved: bool,
 }
 
 /// Whether the weight of a pool binds: it is ready, and nothing but its nodes decides what it takes.
@@ -125,10 +133,8 @@ fn is_open(pool: &NodePool) -> bool {
 fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
     let (wanted, wanted_ports) = (requests(pod), ports(&pod.spec));
     let has_room = |room: &Room| {
-        let mut all = room.daemons.clone();
-        add(&mut all, &wanted);
         let has_port = |port| !room.taken_ports.iter().any(|taken| is_same(taken, port));
-        fits(&all, &room.allocatable) && wanted_ports.iter().all(has_port)
+        fits(&wanted, &room.free) && wanted_ports.iter().all(has_port)
     };
     untolerated(&pod.spec, &pool.spec.template.spec.taints, true).is_none()
         && rooms.iter().any(|room| misfit(&pod.spec, "new", &room.labels).is_none() && has_room(room))

@@ -161,7 +161,7 @@ pub enum Violation {
         port: String,
     },
     /// A pod comes near a running one that keeps such pods away.
-    AntiAffinity {
+    ExistingAntiAffinity {
         /// The pod.
         pod: ObjectKey,
         /// The node.
@@ -170,6 +170,52 @@ pub enum Violation {
         running: ObjectKey,
         /// The label that both nodes share.
         topology_key: String,
+    },
+    /// A pod comes near one that it keeps away from, or the other way round.
+    AntiAffinity {
+        /// The pod that keeps away.
+        pod: ObjectKey,
+        /// Its node.
+        node: PlannedNode,
+        /// The other pod.
+        neighbour: ObjectKey,
+        /// The label that both nodes share.
+        topology_key: String,
+    },
+    /// A pod that must be near certain pods is near none, in whatever order pods are bound.
+    Affinity {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The label that near nodes share.
+        topology_key: String,
+    },
+    /// A pod is spread by a label that its node does not have, or must be near others by it.
+    NoTopologyLabel {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The key of the label.
+        topology_key: String,
+    },
+    /// A domain holds too many pods of a kind, in whatever order pods are bound.
+    Spread {
+        /// A pod with the constraint in that domain.
+        pod: ObjectKey,
+        /// Its node.
+        node: PlannedNode,
+        /// The label whose values are the domains.
+        topology_key: String,
+        /// The domain.
+        domain: String,
+        /// How many it holds.
+        count: i64,
+        /// How many the emptiest domain holds.
+        minimum: i64,
+        /// By how many the two may differ.
+        max_skew: i64,
     },
     /// The nodes of a pool may come to more than its limit.
     Limit {
@@ -241,21 +287,58 @@ impl fmt::Display for Violation {
                 write!(f, "{node}: {resource}: {requested} requested of {allocatable}")
             }
             Self::HostPort { node, port } => write!(f, "{node}: host port {port} is wanted twice"),
-            Self::AntiAffinity { pod, node, running, topology_key } => {
-                write!(f, "{pod} on {node}: {running} keeps it away by {topology_key}")
-            }
             Self::Limit { pool, resource, limit, existing, new } => {
                 write!(f, "pool {pool}: {resource}: {existing} and up to {new} more, limit {limit}")
             }
             Self::UnknownPlace { place } => write!(f, "there is no node {place}"),
             Self::DeletingPlace { place } => write!(f, "{place} is being deleted"),
             Self::ClosedPlace { place } => write!(f, "it is not known what runs on {place}"),
+            Self::Spread { .. } | Self::NoTopologyLabel { .. } | Self::Affinity { .. } => self.fmt_of_topology(f),
+            Self::AntiAffinity { .. } | Self::ExistingAntiAffinity { .. } => self.fmt_of_topology(f),
             of_claim => of_claim.fmt_of_claim(f),
         }
     }
 }
 
 impl Violation {
+    /// Whether the plan is no list of nodes for pods, so that there is nothing to hold to the rules between pods.
+    pub(super) const fn is_about_shape(&self) -> bool {
+        matches!(
+            self,
+            Self::Repeated { .. }
+                | Self::NotPending { .. }
+                | Self::UnknownPool { .. }
+                | Self::PoolNotReady { .. }
+                | Self::NoPods { .. }
+                | Self::UnknownType { .. }
+                | Self::NoOffering { .. }
+                | Self::UnknownPlace { .. }
+        )
+    }
+
+    /// Those that are about a pod and its neighbours.
+    fn fmt_of_topology(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExistingAntiAffinity { pod, node, running, topology_key } => {
+                write!(f, "{pod} on {node}: {running} keeps it away by {topology_key}")
+            }
+            Self::AntiAffinity { pod, node, neighbour, topology_key } => {
+                write!(f, "{pod} on {node}: it keeps away from {neighbour} by {topology_key}")
+            }
+            Self::Affinity { pod, node, topology_key } => {
+                write!(f, "{pod} on {node}: it finds no company by {topology_key}")
+            }
+            Self::NoTopologyLabel { pod, node, topology_key } => {
+                write!(f, "{pod} on {node}: the node has no label {topology_key}")
+            }
+            Self::Spread { pod, node, topology_key, domain, count, minimum, max_skew } => write!(
+                f,
+                "{pod} on {node}: {count} in {domain}, {minimum} in the emptiest domain of {topology_key}, maxSkew {max_skew}"
+            ),
+            other => write!(f, "{other:?}"),
+        }
+    }
+
     /// Those that are about a claim as such.
     fn fmt_of_claim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
