@@ -84,7 +84,7 @@ impl<'a> Checker<'a> {
             catalogs,
             plan,
             daemons: Daemons::new(snapshot.daemonsets()),
-            namespaces: Namespaces::new(snapshot.pods().values()),
+            namespaces: Namespaces::new(snapshot),
             interest,
             faces: BTreeMap::new(),
             violations: Vec::new(),

@@ -9,6 +9,8 @@ use karpenter_core::{
 
 use super::{Violation, check, filters};
 
+mod topology;
+
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).expect(json)
 }

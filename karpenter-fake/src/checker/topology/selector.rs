@@ -1,9 +1,14 @@
 //! Which pods a constraint or a term is about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use karpenter_core::api::{
-    LabelSelector, Pod, PodAffinityTerm, SelectorExpression, SelectorOperator, TopologySpreadConstraint,
+use karpenter_core::{
+    Snapshot,
+    api::{LabelSelector, Pod, PodAffinityTerm, SelectorExpression, SelectorOperator, TopologySpreadConstraint},
+    labels::NAMESPACE_NAME,
 };
 
 type Labels = BTreeMap<String, String>;
@@ -108,17 +113,23 @@ fn own_values<'a>(
 
 /// The namespaces of a cluster with their labels.
 #[derive(Debug, Default)]
-pub(in crate::checker) struct Namespaces<'a>(BTreeMap<&'a str, Option<&'a Labels>>);
+pub(in crate::checker) struct Namespaces<'a>(BTreeMap<&'a str, Cow<'a, Labels>>);
 
 impl<'a> Namespaces<'a> {
-    /// Those that pods are in have no labels as far as is known.
-    pub(in crate::checker) fn new(pods: impl IntoIterator<Item = &'a Pod>) -> Self {
-        Self(pods.into_iter().map(|pod| (pod.namespace(), None)).collect())
+    /// Those that are not in the snapshot, though it has pods in them, have the label that all namespaces have.
+    pub(in crate::checker) fn new(snapshot: &'a Snapshot) -> Self {
+        let known = snapshot.namespaces().iter().map(|(name, labels)| (name.as_str(), Cow::Borrowed(labels)));
+        let mut all: BTreeMap<&str, Cow<'_, Labels>> = known.collect();
+        for name in snapshot.pods().values().map(Pod::namespace) {
+            let labels = || Cow::Owned(Labels::from([(NAMESPACE_NAME.to_owned(), name.to_owned())]));
+            all.entry(name).or_insert_with(labels);
+        }
+        Self(all)
     }
 
     fn selected_by(&self, selector: &LabelSelector) -> Vec<&'a str> {
-        let (clauses, none) = (clauses(selector), Labels::new());
-        let is_selected = |labels: &Option<&Labels>| clauses.iter().all(|c| c.holds(labels.unwrap_or(&none)));
+        let clauses = clauses(selector);
+        let is_selected = |labels: &Labels| clauses.iter().all(|clause| clause.holds(labels));
         self.0.iter().filter(|(_, labels)| is_selected(labels)).map(|(name, _)| *name).collect()
     }
 }
