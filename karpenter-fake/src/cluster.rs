@@ -17,7 +17,6 @@ use crate::{
     checker::{
         filters::{Amounts, add, amounts_of, fits, misfit, requests, untolerated},
         ports::{is_same, ports},
-        has_claims,
     },
 };
 
@@ -329,7 +328,8 @@ fn is_simple(pod: &Pod) -> bool {
     let has_devices = !spec.resource_claims.is_empty();
     let waits = !spec.scheduling_gates.is_empty() || pod.is_terminating();
     let is_spread = !spec.topology_spread_constraints.is_empty();
-    !(has_neighbours || has_preferences || is_spread || has_claims(spec) || has_devices || waits)
+    let has_claims = spec.volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
+    !(has_neighbours || has_preferences || is_spread || has_claims || has_devices || waits)
 }
 
 fn take(room: &mut Amounts, pod: &Pod) {

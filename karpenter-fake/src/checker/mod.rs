@@ -13,9 +13,10 @@ mod options;
 mod places;
 mod pools;
 pub(crate) mod ports;
+mod reservations;
 mod topology;
-mod unsupported;
 mod violation;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +26,10 @@ use karpenter_core::{
 };
 
 use filters::{Amounts, misfit, requests_of, untolerated};
+use reservations::Reservations;
 use topology::{Faces, Interest, Namespaces};
-pub(crate) use unsupported::has_claims;
-use unsupported::unsupported_field;
-pub use violation::{PlannedNode, Violation};
+pub use violation::{PlannedNode, Violation, VolumeObstacle};
+use volumes::Mount;
 
 /// All rules that a plan breaks; none if it is valid.
 ///
@@ -54,6 +55,7 @@ pub fn check(snapshot: &Snapshot, catalogs: &Catalogs, plan: &Plan) -> Vec<Viola
     checker.check_places();
     checker.check_claims();
     checker.check_topology();
+    checker.check_reservations();
     checker.check_limits();
     checker.check_weights();
     checker.violations
@@ -68,6 +70,8 @@ struct Checker<'a> {
     interest: Interest<'a>,
     /// What each claim can become, by its index, as far as it can become anything.
     faces: BTreeMap<usize, Faces>,
+    /// The claims that can only draw on reservations, by their index.
+    reserved: BTreeMap<usize, Reservations>,
     violations: Vec<Violation>,
 }
 
@@ -87,6 +91,7 @@ impl<'a> Checker<'a> {
             namespaces: Namespaces::new(snapshot),
             interest,
             faces: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             violations: Vec::new(),
         }
     }
@@ -110,8 +115,8 @@ impl<'a> Checker<'a> {
         let lost = pending.iter().filter(|pod| !counts.contains_key(**pod));
         self.violations.extend(lost.map(|pod| Violation::Lost { pod: (*pod).clone() }));
         for pod in self.pods(placed) {
-            if let Some(field) = unsupported_field(&pod.spec) {
-                self.violations.push(Violation::Unsupported { pod: pod.key(), field });
+            if !pod.spec.resource_claims.is_empty() {
+                self.violations.push(Violation::Unsupported { pod: pod.key(), field: "spec.resourceClaims" });
             }
         }
     }
@@ -124,6 +129,7 @@ impl<'a> Checker<'a> {
     /// What is wrong with a pod on a node of this name, with these labels and taints.
     fn misplacement(
         pod: &Pod,
+        mounts: &[Mount<'_>],
         node: &PlannedNode,
         name: &str,
         labels: &BTreeMap<String, String>,
@@ -137,8 +143,13 @@ impl<'a> Checker<'a> {
             Some(filters::Misfit::Affinity) => return Some(Violation::NodeAffinity { pod: key, node }),
             None => {}
         }
-        let taint = untolerated(&pod.spec, taints, false)?.clone();
-        Some(Violation::Taint { pod: key, node, taint })
+        if let Some(taint) = untolerated(&pod.spec, taints, false) {
+            return Some(Violation::Taint { pod: key, node, taint: taint.clone() });
+        }
+        mounts.iter().find_map(|Mount { claim, rule }| {
+            let obstacle = rule.obstacle(name, labels)?;
+            Some(Violation::Volume { pod: key.clone(), node: node.clone(), claim: claim.clone(), obstacle })
+        })
     }
 }
 

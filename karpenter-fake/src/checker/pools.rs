@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
     Catalog, InstanceType, PlannedClaim, Requirements, ResourceList, ResourceName,
-    api::{ConditionStatus, NodeClaim, NodePool, Operator, Pod},
+    api::{ConditionStatus, NodeClaim, NodePool, ObjectKey, Operator, Pod, PodSpec},
     labels,
 };
 
@@ -13,6 +13,7 @@ use super::{
     filters::{Amounts, add, amounts_of, fits, misfit, quantity, requests, untolerated},
     options::{Options, allocatable},
     ports::{Port, is_same, ports},
+    topology,
 };
 
 /// Why no node may be made of a pool now, if so.
@@ -69,17 +70,24 @@ impl Checker<'_> {
         there + coming.map(|claim| largest(types_of(claim, catalog).into_iter(), name)).sum::<i64>()
     }
 
-    /// No claim is of a pool if a heavier one without limits would take each of its pods.
+    /// No claim is of a pool if a heavier one without limits would take each of its pods. Pods that have to do with
+    /// others, or with volumes, may have their reasons.
     pub(super) fn check_weights(&mut self) {
         let mut rooms: BTreeMap<&str, Vec<Room>> = BTreeMap::new();
+        let mut tied: Option<BTreeSet<ObjectKey>> = None;
         for (index, claim) in self.plan.claims().iter().enumerate() {
             let Some(pool) = self.snapshot.pool(&claim.node_pool) else { continue };
             let pods = self.pods(&claim.pods);
             for heavier in self.snapshot.pools().iter().filter(|p| p.weight() > pool.weight() && is_open(p)) {
-                let rooms = rooms.entry(heavier.name()).or_insert_with(|| {
-                    self.rooms(heavier).into_iter().filter(|room| !room.is_reserved).collect()
-                });
-                if !pods.is_empty() && pods.iter().all(|pod| takes(heavier, rooms, pod)) {
+                let rooms = rooms
+                    .entry(heavier.name())
+                    .or_insert_with(|| self.rooms(heavier).into_iter().filter(|room| !room.is_reserved).collect());
+                let is_free = |pod: &&Pod| {
+                    let tied = tied.get_or_insert_with(|| topology::tied(self.snapshot, &self.namespaces));
+                    asks_only_for_a_node(&pod.spec) && !tied.contains(&pod.key())
+                };
+                let would_take = |pod: &&Pod| takes(heavier, rooms, pod);
+                if !pods.is_empty() && pods.iter().all(would_take) && pods.iter().all(is_free) {
                     let (pool, heavier) = (pool.name().to_owned(), heavier.name().to_owned());
                     self.violations.push(Violation::Weight { claim: index, pool, heavier });
                     break;
@@ -127,6 +135,16 @@ pub(super) struct Room {
 fn is_open(pool: &NodePool) -> bool {
     let has_min_values = pool.spec.template.spec.requirements.iter().any(|r| r.min_values.is_some());
     unready(pool).is_none() && pool.spec.limits.is_empty() && !has_min_values
+}
+
+/// Whether nothing but the node itself decides whether the pod may or likes to be there.
+fn asks_only_for_a_node(spec: &PodSpec) -> bool {
+    let affinity = &spec.affinity;
+    let (near, away) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
+    let has_neighbours = [near, away].iter().any(|terms| !terms.required.is_empty() || !terms.preferred.is_empty());
+    let has_claims = spec.volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
+    let has_preferences = !affinity.node_affinity.preferred.is_empty();
+    !(has_neighbours || has_claims || has_preferences) && spec.topology_spread_constraints.is_empty()
 }
 
 /// Whether some node of the pool takes the pod alone, taints that only prefer included.

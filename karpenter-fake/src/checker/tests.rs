@@ -9,7 +9,10 @@ use karpenter_core::{
 
 use super::{Violation, check, filters};
 
+mod helpers;
+mod reservations;
 mod topology;
+mod volumes;
 
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).expect(json)

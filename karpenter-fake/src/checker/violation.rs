@@ -93,6 +93,13 @@ pub enum Violation {
         /// What the cheapest offering that it allows costs.
         cheapest: Price,
     },
+    /// A claim can only draw on reservations of which nothing is left beside other such claims.
+    Reservation {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The reservations.
+        reservations: Vec<String>,
+    },
     /// The types of a claim are not in the order of their prices.
     TypeOrder {
         /// The index of the claim in the plan.
@@ -152,6 +159,30 @@ pub enum Violation {
         requested: Quantity,
         /// What pods may have.
         allocatable: Quantity,
+    },
+    /// A claim that the pod mounts cannot be mounted on the node.
+    Volume {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The claim.
+        claim: ObjectKey,
+        /// Why not.
+        obstacle: VolumeObstacle,
+    },
+    /// A storage driver cannot attach so many volumes to a node.
+    VolumeLimit {
+        /// The node.
+        node: PlannedNode,
+        /// The name of the driver.
+        driver: String,
+        /// How many it has attached.
+        attached: usize,
+        /// How many new pods want beside them.
+        wanted: usize,
+        /// How many it can.
+        limit: u32,
     },
     /// Two pods of a node want the same port of it.
     HostPort {
@@ -241,6 +272,43 @@ pub enum Violation {
     },
 }
 
+/// What keeps a claim from being mounted on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum VolumeObstacle {
+    /// There is no such claim.
+    ClaimMissing,
+    /// The claim is being deleted, or has lost its volume.
+    ClaimGone,
+    /// The claim names a volume, and its binding is not complete.
+    HalfBound,
+    /// The claim is bound to a volume that does not exist.
+    VolumeMissing,
+    /// The claim has no volume, and there is no class of which one could be made.
+    NoClass,
+    /// The claim will get a volume, wherever that may be, without waiting for a pod.
+    NotBoundYet,
+    /// No term of the volume's node affinity is met.
+    NodeAffinity,
+    /// The class makes no volumes there.
+    Topology,
+}
+
+impl fmt::Display for VolumeObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClaimMissing => "there is no such claim",
+            Self::ClaimGone => "it is lost or being deleted",
+            Self::HalfBound => "its binding is not complete",
+            Self::VolumeMissing => "its volume does not exist",
+            Self::NoClass => "it has neither a volume nor a class",
+            Self::NotBoundYet => "it is not bound, and its class does not wait for pods",
+            Self::NodeAffinity => "no term of its volume's node affinity is met",
+            Self::Topology => "its class makes no volumes there",
+        })
+    }
+}
+
 /// A node as it may come to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlannedNode {
@@ -286,6 +354,10 @@ impl fmt::Display for Violation {
             Self::Resources { node, resource, requested, allocatable } => {
                 write!(f, "{node}: {resource}: {requested} requested of {allocatable}")
             }
+            Self::Volume { pod, node, claim, obstacle } => write!(f, "{pod} on {node}: claim {claim}: {obstacle}"),
+            Self::VolumeLimit { node, driver, attached, wanted, limit } => {
+                write!(f, "{node}: {driver}: {attached} volumes and {wanted} more, limit {limit}")
+            }
             Self::HostPort { node, port } => write!(f, "{node}: host port {port} is wanted twice"),
             Self::Limit { pool, resource, limit, existing, new } => {
                 write!(f, "pool {pool}: {resource}: {existing} and up to {new} more, limit {limit}")
@@ -293,8 +365,11 @@ impl fmt::Display for Violation {
             Self::UnknownPlace { place } => write!(f, "there is no node {place}"),
             Self::DeletingPlace { place } => write!(f, "{place} is being deleted"),
             Self::ClosedPlace { place } => write!(f, "it is not known what runs on {place}"),
-            Self::Spread { .. } | Self::NoTopologyLabel { .. } | Self::Affinity { .. } => self.fmt_of_topology(f),
-            Self::AntiAffinity { .. } | Self::ExistingAntiAffinity { .. } => self.fmt_of_topology(f),
+            Self::Spread { .. }
+            | Self::NoTopologyLabel { .. }
+            | Self::Affinity { .. }
+            | Self::AntiAffinity { .. }
+            | Self::ExistingAntiAffinity { .. } => self.fmt_of_topology(f),
             of_claim => of_claim.fmt_of_claim(f),
         }
     }
@@ -355,6 +430,13 @@ impl Violation {
             Self::NoOffering { claim } => write!(f, "claim {claim}: no offering meets its requirements"),
             Self::Price { claim, claimed, cheapest } => {
                 write!(f, "claim {claim} is said to cost {claimed}, its cheapest offering costs {cheapest}")
+            }
+            Self::Reservation { claim, reservations } => {
+                write!(
+                    f,
+                    "claim {claim} can only use what is reserved, and nothing is left of {}",
+                    reservations.join(", ")
+                )
             }
             Self::TypeOrder { claim, dearer, cheaper } => {
                 write!(f, "claim {claim} names {dearer} before {cheaper}, which costs less")

@@ -8,7 +8,8 @@ use std::{
 
 use karpenter_core::{
     ResourceName,
-    api::{NodeSelectorRequirement, Pod, Taint, Toleration},
+    api::{NodePool, NodeSelectorRequirement, Pod, Taint, Toleration},
+    cluster::Storage,
     labels,
 };
 
@@ -16,6 +17,7 @@ use crate::checker::{
     Checker,
     filters::{Amounts, fits, misfit, requests, untolerated},
     pools::{Room, unready},
+    volumes::{MountRule, mounts},
 };
 
 /// Values of a topology key.
@@ -46,6 +48,7 @@ struct Question<'a> {
     terms: Option<Terms<'a>>,
     tolerations: &'a [Toleration],
     requests: Amounts,
+    mounts: BTreeSet<MountRule<'a>>,
 }
 
 impl<'c, 'a> Domains<'c, 'a> {
@@ -59,14 +62,14 @@ impl<'c, 'a> Domains<'c, 'a> {
         if topology_key == labels::HOSTNAME {
             return OpenDomains::default();
         }
-        let question = Question::new(pod, topology_key);
+        let question = Question::new(pod, topology_key, self.checker.snapshot.storage());
         if let Some(answer) = self.answers.get(&question) {
             return answer.clone();
         }
         let checker = self.checker;
         let rooms = self.rooms.get_or_insert_with(|| rooms(checker));
         let by_value = self.by_value.entry(topology_key).or_insert_with(|| by_value(rooms, topology_key));
-        let takes = |i: &usize| rooms[*i].takes(pod, &question.requests);
+        let takes = |i: &usize| rooms[*i].takes(pod, &question);
         let open = by_value.iter().filter(|(_, rooms)| rooms.iter().any(takes)).map(|(value, _)| value.clone());
         let open = OpenDomains::new(open.collect());
         self.answers.insert(question, open.clone());
@@ -75,29 +78,32 @@ impl<'c, 'a> Domains<'c, 'a> {
 }
 
 impl<'a> Question<'a> {
-    fn new(pod: &'a Pod, topology_key: &'a str) -> Self {
+    fn new(pod: &'a Pod, topology_key: &'a str, storage: &'a Storage) -> Self {
         let spec = &pod.spec;
         let terms = spec.affinity.node_affinity.required.as_ref().map(|selector| {
             let terms = selector.node_selector_terms.iter();
             terms.map(|term| (&term.match_expressions[..], &term.match_fields[..])).collect()
         });
         let (node_selector, tolerations) = (&spec.node_selector, &spec.tolerations[..]);
-        Self { topology_key, node_selector, terms, tolerations, requests: requests(pod) }
+        let mounts = mounts(pod, storage).into_iter().map(|mount| mount.rule).collect();
+        Self { topology_key, node_selector, terms, tolerations, requests: requests(pod), mounts }
     }
 }
 
 impl PoolRoom<'_> {
-    fn takes(&self, pod: &Pod, requests: &Amounts) -> bool {
-        fits(requests, &self.room.free)
+    fn takes(&self, pod: &Pod, question: &Question<'_>) -> bool {
+        let labels = &self.room.labels;
+        fits(&question.requests, &self.room.free)
             && untolerated(&pod.spec, self.taints, false).is_none()
-            && misfit(&pod.spec, "new", &self.room.labels).is_none()
+            && misfit(&pod.spec, "new", labels).is_none()
+            && question.mounts.iter().all(|rule| rule.obstacle("new", labels).is_none())
     }
 }
 
 fn rooms<'a>(checker: &Checker<'a>) -> Vec<PoolRoom<'a>> {
-    let is_open = |pool: &&karpenter_core::api::NodePool| unready(pool).is_none() && pool.spec.limits.is_empty();
+    let is_open = |pool: &&NodePool| unready(pool).is_none() && pool.spec.limits.is_empty();
     let pools = checker.snapshot.pools().iter().filter(is_open);
-    let of_pool = |pool: &'a karpenter_core::api::NodePool| {
+    let of_pool = |pool: &'a NodePool| {
         let taints = &pool.spec.template.spec.taints[..];
         checker.rooms(pool).into_iter().map(move |room| PoolRoom { taints, room })
     };
@@ -112,6 +118,8 @@ fn by_value(rooms: &[PoolRoom<'_>], topology_key: &str) -> BTreeMap<String, Vec<
         }
     }
     let cpu = |i: &usize| rooms[*i].room.free.get(&ResourceName::Cpu).copied().unwrap_or(0);
-    out.values_mut().for_each(|rooms| rooms.sort_by_key(|i| Reverse(cpu(i))));
+    for rooms in out.values_mut() {
+        rooms.sort_by_key(|i| Reverse(cpu(i)));
+    }
     out
 }

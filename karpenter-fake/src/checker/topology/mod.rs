@@ -10,10 +10,13 @@ mod scene;
 mod selector;
 mod spread;
 
+use std::collections::BTreeSet;
+
+use karpenter_core::{Snapshot, api::ObjectKey};
 pub(super) use scene::{Faces, Interest};
 use scene::{Scene, World};
-use selector::Census;
 pub(super) use selector::Namespaces;
+use selector::{Census, PodSelector};
 
 use self::{domains::Domains, spread::SpreadRules};
 use super::{Checker, Violation};
@@ -38,6 +41,20 @@ impl Checker<'_> {
         let found = scene.worlds().map(check).find(|violations| !violations.is_empty());
         self.violations.extend(found.into_iter().flatten());
     }
+}
+
+/// The pods that constraints or required terms of others, or of themselves, are about.
+pub(super) fn tied(snapshot: &Snapshot, namespaces: &Namespaces<'_>) -> BTreeSet<ObjectKey> {
+    let mut selectors: BTreeSet<PodSelector<'_>> = BTreeSet::new();
+    for pod in snapshot.pods().values().filter(|pod| !pod.is_finished()) {
+        let (constraints, affinity) = (&pod.spec.topology_spread_constraints, &pod.spec.affinity);
+        let terms = affinity.pod_affinity.required.iter().chain(&affinity.pod_anti_affinity.required);
+        selectors.extend(constraints.iter().map(|constraint| PodSelector::of_constraint(pod, constraint)));
+        selectors.extend(terms.map(|term| PodSelector::of_term(pod, term, namespaces)));
+    }
+    let (census, keys) = (Census::new(snapshot.pods().values()), snapshot.pods().keys().collect::<Vec<_>>());
+    let selected = selectors.iter().flat_map(|selector| census.selected_by(selector));
+    selected.map(|pod| keys[pod].clone()).collect()
 }
 
 impl World<'_, '_> {

@@ -23,9 +23,8 @@ pub(super) struct NearRule<'a> {
 pub(super) fn rules<'a>(scene: &Scene<'a>, namespaces: &Namespaces<'a>, census: &Census<'_>) -> Vec<NearRule<'a>> {
     let mut members: BTreeMap<Vec<(&str, PodSelector<'_>)>, Vec<usize>> = BTreeMap::new();
     for (i, actor) in scene.new_actors() {
-        let term = |term: &'a PodAffinityTerm| {
-            (term.topology_key.as_str(), PodSelector::of_term(actor.pod, term, namespaces))
-        };
+        let term =
+            |term: &'a PodAffinityTerm| (term.topology_key.as_str(), PodSelector::of_term(actor.pod, term, namespaces));
         let mut terms: Vec<_> = actor.pod.spec.affinity.pod_affinity.required.iter().map(term).collect();
         terms.sort();
         if !terms.is_empty() {

@@ -44,11 +44,7 @@ impl<'a> PodSelector<'a> {
 
     /// The pods that an affinity term of `owner` is about. Neither names nor a selector of namespaces mean the owner's
     /// namespace; both mean those of either (KEP-2249). Label keys are as in KEP-3633.
-    pub(in crate::checker) fn of_term(
-        owner: &'a Pod,
-        term: &'a PodAffinityTerm,
-        namespaces: &Namespaces<'a>,
-    ) -> Self {
+    pub(in crate::checker) fn of_term(owner: &'a Pod, term: &'a PodAffinityTerm, namespaces: &Namespaces<'a>) -> Self {
         let mut names: BTreeSet<&str> = term.namespaces.iter().map(String::as_str).collect();
         match &term.namespace_selector {
             Some(selector) => names.extend(namespaces.selected_by(selector)),
@@ -100,10 +96,7 @@ fn clause(expression: &SelectorExpression) -> Clause<'_> {
 }
 
 /// The labels of these keys that the pod has.
-fn own_values<'a>(
-    owner: &'a Pod,
-    keys: &'a [String],
-) -> impl Iterator<Item = (&'a str, BTreeSet<&'a str>)> + use<'a> {
+fn own_values<'a>(owner: &'a Pod, keys: &'a [String]) -> impl Iterator<Item = (&'a str, BTreeSet<&'a str>)> + use<'a> {
     let value = |key: &'a String| {
         let value = owner.metadata.labels.get(key)?;
         Some((key.as_str(), BTreeSet::from([value.as_str()])))
