@@ -5,6 +5,10 @@
 //! not hidden by the other: requirements are evaluated as written against the concrete labels of every node that a
 //! claim may become, and pods are added up anew.
 //!
+//! Rules between pods depend on the order in which pods are bound, on what every claim becomes, and on nodes that may
+//! be gone or not there yet. The checker takes the order and the nodes that are kindest to the plan, and looks at several
+//! choices of what the claims become: a violation is certain, while a rare one may be missed.
+//!
 //! Plans of another engine are checked just so, after [`Plan::from_parts`].
 
 mod claims;

@@ -184,6 +184,49 @@ fn pods_without_the_constraint_come_when_it_suits() {
 }
 
 #[test]
+fn owners_that_do_not_count_themselves_excuse_nobody() {
+    let problem = |extra: usize| {
+        let outsider = pod("o", r#""app":"o""#, &spread());
+        two_nodes().pods(running(extra)).pods(outsider).pods(series(&["p"], &spread()))
+    };
+    passes(problem(0), &onto([("n1", &["o", "p"])]));
+    let expected = "default/p on n1: 2 in a, 0 in the emptiest domain of topology.kubernetes.io/zone, maxSkew 1";
+    breaks(problem(1), &onto([("n1", &["o", "p"])]), expected);
+}
+
+#[test]
+fn the_last_to_come_may_be_whoever_has_the_fewest_empty_domains() {
+    let mut roomy = node("n1", "a");
+    roomy.status.allocatable.insert("cpu".into(), Quantity::from_units(64));
+    // No node of the pool takes the big one, so zone b is no domain for it.
+    let big = pod("big", APP_A, &format!(r#"{},"overhead":{{"cpu":"8"}}"#, spread()));
+    let problem = |pods: Vec<Pod>| with_pool(Snapshot::builder()).node(roomy.clone()).pods(pods);
+    let small = |name: &str| pod(name, APP_A, &spread());
+    passes(problem(vec![small("a"), big]), &onto([("n1", &["a", "big"])]));
+    assert_eq!(violations(problem(vec![small("a"), small("b")]), &onto([("n1", &["a", "b"])])).len(), 1);
+}
+
+#[test]
+fn selectors_that_say_the_same_are_one_constraint() {
+    let in_other_words = spread().replace(
+        r#""matchLabels":{"app":"a"}"#,
+        r#""matchExpressions":[{"key":"app","operator":"In","values":["a"]}]"#,
+    );
+    let pods = vec![pod("a", APP_A, &spread()), pod("b", APP_A, &in_other_words)];
+    let expected = "default/b on n1: 2 in a, 0 in the emptiest domain of topology.kubernetes.io/zone, maxSkew 1";
+    breaks(two_nodes().pods(pods), &onto([("n1", &["a", "b"])]), expected);
+}
+
+#[test]
+fn a_series_starts_where_nobody_else_is_company() {
+    let rules = near(&term("a", labels::ZONE, ""));
+    let loner = vec![pod("x", APP_A, "")];
+    // `a` comes first of all; then `x` without rules, which is company for `b`.
+    let problem = two_nodes().pods(loner).pods(series(&["a", "b"], &rules));
+    passes(problem, &onto([("n1", &["x", "b"]), ("n2", &["a"])]));
+}
+
+#[test]
 fn a_series_starts_in_one_domain() {
     let rules = near(&term("a", labels::ZONE, ""));
     passes(two_nodes().pods(series(&["a", "b"], &rules)), &onto([("n1", &["a", "b"])]));

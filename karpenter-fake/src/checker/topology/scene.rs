@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
-    api::{NodeSelectorTerm, ObjectKey, Pod, PodSpec, Taint, UnsatisfiableAction},
+    api::{NodeSelectorTerm, ObjectKey, Pod, PodSpec, Taint, TopologySpreadConstraint, UnsatisfiableAction},
     cluster::Place,
     labels,
 };
 
 use crate::checker::{
     Checker, PlannedNode,
+    claims::hostname,
     options::{Candidate, add_aliases},
 };
 
@@ -32,9 +33,10 @@ impl<'a> Interest<'a> {
     ) -> Self {
         let mut keys = BTreeSet::new();
         for pod in planned {
-            let (affinity, before) = (&pod.spec.affinity, keys.len());
-            keys.extend(hard_keys(&pod.spec));
-            if keys.len() > before || pod.spec.topology_spread_constraints.iter().any(is_hard) {
+            let (affinity, hard) = (&pod.spec.affinity, hard_keys(&pod.spec));
+            if !hard.is_empty() {
+                // Constraints count the nodes that the pod may go to.
+                keys.extend(hard);
                 keys.extend(node_keys(&pod.spec));
             }
             let terms = affinity.pod_affinity.required.iter().chain(&affinity.pod_anti_affinity.required);
@@ -57,7 +59,7 @@ impl<'a> Interest<'a> {
     }
 }
 
-pub(super) fn is_hard(constraint: &karpenter_core::api::TopologySpreadConstraint) -> bool {
+pub(super) fn is_hard(constraint: &TopologySpreadConstraint) -> bool {
     constraint.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule
 }
 
@@ -163,7 +165,7 @@ impl<'a> Scene<'a> {
         for (index, claim) in checker.plan.claims().iter().enumerate() {
             let pool = checker.snapshot.pool(&claim.node_pool)?;
             let site = Site {
-                name: super::super::claims::hostname(index),
+                name: hostname(index),
                 taints: &pool.spec.template.spec.taints,
                 is_deleting: false,
                 may_be_missing: false,
