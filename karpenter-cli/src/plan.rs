@@ -100,8 +100,16 @@ fn plan_once(mut cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str)
 }
 
 fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {
-    let mut builder =
-        Snapshot::builder().pools(cluster.pools).claims(cluster.claims).nodes(cluster.nodes).pods(cluster.pods);
+    let mut builder = Snapshot::builder()
+        .pools(cluster.pools)
+        .claims(cluster.claims)
+        .nodes(cluster.nodes)
+        .pods(cluster.pods)
+        .namespaces(cluster.namespaces)
+        .volume_claims(cluster.volume_claims)
+        .volumes(cluster.volumes)
+        .storage_classes(cluster.storage_classes)
+        .csi_nodes(cluster.csi_nodes);
     for daemonset in cluster.daemonsets {
         builder = builder.daemonset(daemonset);
     }

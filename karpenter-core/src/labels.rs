@@ -29,6 +29,8 @@ pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// `true` once a node is ready for pods.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// The name of a namespace, on itself.
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// On a pod or node: leave it where it is.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 

@@ -17,7 +17,6 @@ use crate::{
     checker::{
         filters::{Amounts, add, amounts_of, fits, misfit, requests, untolerated},
         ports::{is_same, ports},
-        unsupported_field,
     },
 };
 
@@ -322,7 +321,15 @@ impl FakeCluster {
 
 /// Whether the filters that are written here decide alone where the pod may run.
 fn is_simple(pod: &Pod) -> bool {
-    unsupported_field(&pod.spec).is_none() && pod.spec.scheduling_gates.is_empty() && !pod.is_terminating()
+    let (spec, affinity) = (&pod.spec, &pod.spec.affinity);
+    let (near, away) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
+    let has_neighbours = [near, away].iter().any(|terms| !terms.required.is_empty() || !terms.preferred.is_empty());
+    let has_preferences = !affinity.node_affinity.preferred.is_empty();
+    let has_devices = !spec.resource_claims.is_empty();
+    let waits = !spec.scheduling_gates.is_empty() || pod.is_terminating();
+    let is_spread = !spec.topology_spread_constraints.is_empty();
+    let has_claims = spec.volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
+    !(has_neighbours || has_preferences || is_spread || has_claims || has_devices || waits)
 }
 
 fn take(room: &mut Amounts, pod: &Pod) {

@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use karpenter_core::api::{
-    Change, Condition, DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget,
-    READ_VERSIONS,
+    Change, Condition, CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, READ_VERSIONS, StorageClass,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -31,6 +31,16 @@ pub struct Cluster {
     pub daemonsets: Vec<DaemonSet>,
     /// Pod disruption budgets.
     pub budgets: Vec<PodDisruptionBudget>,
+    /// Namespaces.
+    pub namespaces: Vec<Namespace>,
+    /// Claims on volumes.
+    pub volume_claims: Vec<PersistentVolumeClaim>,
+    /// Volumes.
+    pub volumes: Vec<PersistentVolume>,
+    /// Storage classes.
+    pub storage_classes: Vec<StorageClass>,
+    /// What the storage drivers of nodes report.
+    pub csi_nodes: Vec<CsiNode>,
     /// Pods.
     pub pods: Vec<Pod>,
     /// Pods that cannot be read.
@@ -142,6 +152,11 @@ enum Kind {
     Node,
     DaemonSet,
     PodDisruptionBudget,
+    Namespace,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    CsiNode,
     Pod,
 }
 
@@ -154,6 +169,11 @@ impl Kind {
             "Node" => (Self::Node, ""),
             "DaemonSet" => (Self::DaemonSet, "apps"),
             "PodDisruptionBudget" => (Self::PodDisruptionBudget, "policy"),
+            "Namespace" => (Self::Namespace, ""),
+            "PersistentVolumeClaim" => (Self::PersistentVolumeClaim, ""),
+            "PersistentVolume" => (Self::PersistentVolume, ""),
+            "StorageClass" => (Self::StorageClass, "storage.k8s.io"),
+            "CSINode" => (Self::CsiNode, "storage.k8s.io"),
             "Pod" => (Self::Pod, ""),
             _ => return None,
         };
@@ -161,7 +181,7 @@ impl Kind {
     }
 
     const fn has_namespace(self) -> bool {
-        matches!(self, Self::DaemonSet | Self::PodDisruptionBudget | Self::Pod)
+        matches!(self, Self::DaemonSet | Self::PodDisruptionBudget | Self::PersistentVolumeClaim | Self::Pod)
     }
 }
 
@@ -196,8 +216,8 @@ impl ClusterReader {
     /// [`Cluster::warnings`]. Kinds that bear on no plan are passed over.
     ///
     /// # Errors
-    /// The text is not JSON or YAML or holds nothing; an object lacks its kind or name or was there before; a node,
-    /// claim, daemonset or disruption budget cannot be read.
+    /// The text is not JSON or YAML or holds nothing; an object lacks its kind or name or was there before; an object
+    /// that is neither a pod nor a node pool cannot be read.
     pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
         self.files.push(file.to_owned());
         for_each_object(text, file, &mut |object, position| self.take(object, position, file))
@@ -267,6 +287,11 @@ impl ClusterReader {
             Kind::Node => cluster.nodes.push(needed(raw, name, file)?),
             Kind::DaemonSet => cluster.daemonsets.push(needed(raw, name, file)?),
             Kind::PodDisruptionBudget => cluster.budgets.push(needed(raw, name, file)?),
+            Kind::Namespace => cluster.namespaces.push(needed(raw, name, file)?),
+            Kind::PersistentVolumeClaim => cluster.volume_claims.push(needed(raw, name, file)?),
+            Kind::PersistentVolume => cluster.volumes.push(needed(raw, name, file)?),
+            Kind::StorageClass => cluster.storage_classes.push(needed(raw, name, file)?),
+            Kind::CsiNode => cluster.csi_nodes.push(needed(raw, name, file)?),
         }
         Ok(())
     }

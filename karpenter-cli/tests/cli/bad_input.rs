@@ -103,6 +103,26 @@ fn objects_without_which_a_plan_may_be_wrong() {
             r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"maxUnavailable":"many"}}"#.to_owned(),
             "PodDisruptionBudget default/b: spec.maxUnavailable: invalid value \"many\"",
         ),
+        (
+            r#"{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c"},"spec":{"storageClassName":7}}"#.to_owned(),
+            "PersistentVolumeClaim default/c: spec.storageClassName: invalid type: integer `7`",
+        ),
+        (
+            r#"{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Is"}]}]}}}}"#.to_owned(),
+            "PersistentVolume v: spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].operator: unknown variant `Is`",
+        ),
+        (
+            r#"{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"s"},"volumeBindingMode":"Later"}"#.to_owned(),
+            "StorageClass s: volumeBindingMode: unknown variant `Later`",
+        ),
+        (
+            r#"{"apiVersion":"storage.k8s.io/v1","kind":"CSINode","metadata":{"name":"n"},"spec":{"drivers":[{"name":"d","allocatable":{"count":-1}}]}}"#.to_owned(),
+            "CSINode n: spec.drivers[0].allocatable.count: invalid value: integer `-1`",
+        ),
+        (
+            r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n","labels":[]}}"#.to_owned(),
+            "Namespace n: metadata.labels: invalid type: sequence",
+        ),
     ] {
         let got = refusal(&files, &list(&[POOL, &object]));
         assert!(got.starts_with(&format!("karpenter: cluster.json: {expected}")), "{object}\n{got}");

@@ -6,7 +6,7 @@ use super::{is_default, nullable};
 use crate::Timestamp;
 
 /// What every object carries: names, labels and where it comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ObjectMeta {

@@ -12,6 +12,7 @@ mod nodepool;
 mod pod;
 mod pod_builder;
 mod selector;
+mod storage;
 mod taint;
 mod validate;
 mod workload;
@@ -33,6 +34,12 @@ pub use pod_builder::{PodBuilder, Workload};
 pub use selector::{
     LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, SelectorExpression,
     SelectorOperator,
+};
+pub use storage::{
+    AwsElasticBlockStoreSource, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace, NodePathSource,
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    PersistentVolumeClaimTemplate, PersistentVolumeSpec, StorageClass, TopologySelectorLabelRequirement,
+    TopologySelectorTerm, VolumeBindingMode, VolumeNodeAffinity, VolumeNodeResources,
 };
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};
 pub use validate::FieldError;

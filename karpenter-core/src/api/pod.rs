@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta, PodBuilder,
-    Toleration, is_default, nullable,
+    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta,
+    PersistentVolumeClaimTemplate, PodBuilder, Toleration, is_default, nullable,
 };
 use crate::ResourceList;
 
@@ -342,10 +342,15 @@ pub struct VolumeClaimSource {
     pub claim_name: String,
 }
 
-/// Marks a [`Volume`] whose claim is made for the pod and named after both.
+/// A [`Volume`] whose claim is made for the pod and named `<pod>-<volume>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
-pub struct EphemeralVolume {}
+pub struct EphemeralVolume {
+    /// What the claim will be like.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub volume_claim_template: PersistentVolumeClaimTemplate,
+}
 
 /// A device that a pod claims (dynamic resource allocation).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Place, Snapshot};
+use super::{Place, Snapshot, Storage};
 use crate::{
     api::{
-        DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, Pod, PodDisruptionBudget, Workload,
+        CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, Workload,
     },
     labels,
 };
@@ -28,6 +29,11 @@ pub struct SnapshotBuilder {
     nodes: Vec<Node>,
     claims: Vec<NodeClaim>,
     budgets: Vec<PodDisruptionBudget>,
+    namespaces: Vec<Namespace>,
+    volume_claims: Vec<PersistentVolumeClaim>,
+    volumes: Vec<PersistentVolume>,
+    storage_classes: Vec<StorageClass>,
+    csi_nodes: Vec<CsiNode>,
     nominations: BTreeMap<ObjectKey, String>,
     closed_nodes: BTreeSet<String>,
     error: Option<FieldError>,
@@ -113,6 +119,36 @@ impl SnapshotBuilder {
         self
     }
 
+    /// Adds namespaces.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = Namespace>) -> Self {
+        self.namespaces.extend(namespaces);
+        self
+    }
+
+    /// Adds claims on volumes.
+    pub fn volume_claims(mut self, claims: impl IntoIterator<Item = PersistentVolumeClaim>) -> Self {
+        self.volume_claims.extend(claims);
+        self
+    }
+
+    /// Adds volumes.
+    pub fn volumes(mut self, volumes: impl IntoIterator<Item = PersistentVolume>) -> Self {
+        self.volumes.extend(volumes);
+        self
+    }
+
+    /// Adds storage classes.
+    pub fn storage_classes(mut self, classes: impl IntoIterator<Item = StorageClass>) -> Self {
+        self.storage_classes.extend(classes);
+        self
+    }
+
+    /// Adds what the storage drivers of nodes report.
+    pub fn csi_nodes(mut self, nodes: impl IntoIterator<Item = CsiNode>) -> Self {
+        self.csi_nodes.extend(nodes);
+        self
+    }
+
     /// Promises a pod the room of a node or claim: it counts as there, and is not planned again.
     ///
     /// A promise of a place that does not exist is void.
@@ -139,21 +175,29 @@ impl SnapshotBuilder {
         sort_unique("DaemonSet", &mut self.daemonsets, |d| &d.metadata)?;
         sort_unique("Node", &mut self.nodes, |n| &n.metadata)?;
         sort_unique("NodeClaim", &mut self.claims, |c| &c.metadata)?;
-        let mut pods = BTreeMap::new();
-        for pod in std::mem::take(&mut self.pods) {
-            let key = pod.key();
-            if key.name.is_empty() {
-                return Err(SnapshotError::Unnamed { kind: "Pod" });
-            }
-            if let Some(pod) = pods.insert(key, pod) {
-                return Err(SnapshotError::Duplicate { kind: "Pod", name: pod.key().to_string() });
-            }
-        }
-        Ok(self.assemble(pods))
+        let pods = by_key("Pod", std::mem::take(&mut self.pods), Pod::key)?;
+        let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
+        let storage = Storage {
+            claims: by_key(
+                "PersistentVolumeClaim",
+                std::mem::take(&mut self.volume_claims),
+                PersistentVolumeClaim::key,
+            )?,
+            volumes: by_name("PersistentVolume", std::mem::take(&mut self.volumes), |v| &v.metadata)?,
+            classes: by_name("StorageClass", std::mem::take(&mut self.storage_classes), |c| &c.metadata)?,
+            csi_nodes: by_name("CSINode", std::mem::take(&mut self.csi_nodes), |n| &n.metadata)?,
+        };
+        let namespaces = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
+        Ok(self.assemble(pods, namespaces, storage))
     }
 
-    fn assemble(self, pods: BTreeMap<ObjectKey, Pod>) -> Snapshot {
-        let mut places = join(&self.nodes, &self.claims);
+    fn assemble(
+        self,
+        pods: BTreeMap<ObjectKey, Pod>,
+        namespaces: BTreeMap<String, BTreeMap<String, String>>,
+        storage: Storage,
+    ) -> Snapshot {
+        let mut places = join(&self.nodes, &self.claims, &storage);
         places.sort_by(|a, b| a.name.cmp(&b.name));
         let mut by_name = BTreeMap::new();
         for (i, place) in places.iter().enumerate() {
@@ -188,19 +232,30 @@ impl SnapshotBuilder {
             place.is_closed = self.closed_nodes.contains(&place.name);
         }
         let unlaunched = self.claims.iter().filter(|c| c.status.provider_id.is_empty()).cloned().collect();
-        Snapshot { pools: self.pools, daemonsets: self.daemonsets, pods, pending, places, unlaunched }
+        Snapshot {
+            pools: self.pools,
+            daemonsets: self.daemonsets,
+            pods,
+            pending,
+            places,
+            unlaunched,
+            namespaces,
+            storage,
+        }
     }
 }
 
 /// Nodes with their claims, and claims that have no node yet.
 ///
 /// A claim without a provider id may become anything that it allows, so it is no place for further pods.
-fn join(nodes: &[Node], claims: &[NodeClaim]) -> Vec<Place> {
+fn join(nodes: &[Node], claims: &[NodeClaim], storage: &Storage) -> Vec<Place> {
     let launched = claims.iter().filter(|c| !c.status.provider_id.is_empty());
     let mut by_id: BTreeMap<&str, &NodeClaim> = launched.map(|c| (c.status.provider_id.as_str(), c)).collect();
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
-        places.push(Place::new(Some(node), by_id.remove(node.spec.provider_id.as_str())));
+        let mut place = Place::new(Some(node), by_id.remove(node.spec.provider_id.as_str()));
+        place.volume_limits = storage.limits_of(&place.name);
+        places.push(place);
     }
     places.extend(by_id.into_values().map(|claim| Place::new(None, Some(claim))));
     places
@@ -234,6 +289,43 @@ fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget]) -> bool {
         budget.blocks_fully() && namespace == pod.namespace() && selects
     };
     !budgets.iter().any(holds)
+}
+
+/// The labels of a namespace, with the one that the API server gives to every namespace.
+fn labels_of(name: String, namespace: Namespace) -> BTreeMap<String, String> {
+    let mut labels = namespace.metadata.labels;
+    labels.entry(labels::NAMESPACE_NAME.to_owned()).or_insert(name);
+    labels
+}
+
+fn by_name<T>(
+    kind: &'static str,
+    items: Vec<T>,
+    meta: fn(&T) -> &ObjectMeta,
+) -> Result<BTreeMap<String, T>, SnapshotError> {
+    // An object of no namespace has a key of its name alone.
+    let items = by_key(kind, items, |item| ObjectKey::new("", &meta(item).name))?;
+    Ok(items.into_iter().map(|(key, item)| (key.name, item)).collect())
+}
+
+fn by_key<T>(
+    kind: &'static str,
+    items: Vec<T>,
+    key: impl Fn(&T) -> ObjectKey,
+) -> Result<BTreeMap<ObjectKey, T>, SnapshotError> {
+    let mut out = BTreeMap::new();
+    for item in items {
+        let key = key(&item);
+        if key.name.is_empty() {
+            return Err(SnapshotError::Unnamed { kind });
+        }
+        if out.contains_key(&key) {
+            let name = if key.namespace.is_empty() { key.name } else { key.to_string() };
+            return Err(SnapshotError::Duplicate { kind, name });
+        }
+        out.insert(key, item);
+    }
+    Ok(out)
 }
 
 fn sort_unique<T>(kind: &'static str, items: &mut [T], meta: fn(&T) -> &ObjectMeta) -> Result<(), SnapshotError> {
@@ -345,6 +437,20 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_has_a_label_of_its_name() {
+        let namespace =
+            |labels: &str| read::<Namespace>(&format!(r#"{{"metadata":{{"name":"n","labels":{labels}}}}}"#));
+        for (labels, expected) in [
+            ("null", r#"{"n": {"kubernetes.io/metadata.name": "n"}}"#),
+            (r#"{"a":"b"}"#, r#"{"n": {"a": "b", "kubernetes.io/metadata.name": "n"}}"#),
+            (r#"{"kubernetes.io/metadata.name":"n"}"#, r#"{"n": {"kubernetes.io/metadata.name": "n"}}"#),
+        ] {
+            let snapshot = Snapshot::builder().namespaces([namespace(labels)]).build().expect("valid");
+            assert_eq!(format!("{:?}", snapshot.namespaces()), expected);
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let build = |builder: SnapshotBuilder| builder.build().map(|_| ()).map_err(|e| e.to_string());
         let twice = Snapshot::builder().pods(Pod::named("a")).pods(Pod::named("a"));
@@ -352,6 +458,23 @@ mod tests {
         assert_eq!(
             build(Snapshot::builder().pods(Pod::named("a").cpu("1x"))).map_err(|e| e[..60].to_owned()),
             Err("Pod default/a: spec.containers[0].resources.requests.cpu: in".to_owned())
+        );
+        let claim = |json: &str| read::<PersistentVolumeClaim>(json);
+        let claims =
+            [claim(r#"{"metadata":{"name":"c"}}"#), claim(r#"{"metadata":{"name":"c","namespace":"default"}}"#)];
+        assert_eq!(
+            build(Snapshot::builder().volume_claims(claims)),
+            Err("PersistentVolumeClaim default/c: metadata.name: there is another PersistentVolumeClaim of this name"
+                .to_owned())
+        );
+        let node = || CsiNode { metadata: ObjectMeta::named("n"), ..CsiNode::default() };
+        assert_eq!(
+            build(Snapshot::builder().csi_nodes([node(), node()])),
+            Err("CSINode n: metadata.name: there is another CSINode of this name".to_owned())
+        );
+        assert_eq!(
+            build(Snapshot::builder().namespaces([Namespace::default()])),
+            Err("Namespace: metadata.name: must not be empty".to_owned())
         );
         assert_eq!(
             build(Snapshot::builder().pool(NodePool::named(""))),

@@ -7,6 +7,7 @@ mod builder;
 mod place;
 mod ports;
 mod requests;
+mod storage;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ pub use builder::{SnapshotBuilder, SnapshotError};
 pub use place::Place;
 pub use ports::HostPort;
 pub use requests::{daemon_requests, pod_requests};
+pub use storage::Storage;
 
 use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod};
 
@@ -26,6 +28,8 @@ pub struct Snapshot {
     pending: Vec<ObjectKey>,
     places: Vec<Place>,
     unlaunched: Vec<NodeClaim>,
+    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    storage: Storage,
 }
 
 impl Snapshot {
@@ -68,5 +72,16 @@ impl Snapshot {
     /// The claims that are not machines yet, in the order of their names.
     pub fn unlaunched(&self) -> &[NodeClaim] {
         &self.unlaunched
+    }
+
+    /// The labels of each namespace, by name. The label `kubernetes.io/metadata.name` is there even if it was not
+    /// written, because the API server gives it to every namespace.
+    pub fn namespaces(&self) -> &BTreeMap<String, BTreeMap<String, String>> {
+        &self.namespaces
+    }
+
+    /// The volumes, and the claims on them.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 }

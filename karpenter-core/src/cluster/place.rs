@@ -42,6 +42,8 @@ pub struct Place {
     pub free: ResourceList,
     /// The host ports that the pods that are there or promised to it take, and the daemons that will come.
     pub host_ports: Vec<HostPort>,
+    /// The most volumes that each storage driver can attach to its node; a driver that is not named has no limit.
+    pub volume_limits: BTreeMap<String, u32>,
     /// The pods that are there or promised to it.
     pub pods: Vec<ObjectKey>,
     /// Whether it is ready for pods, as opposed to on its way.
@@ -77,6 +79,7 @@ impl Place {
             allocatable: node.map(|n| n.status.allocatable.clone()).unwrap_or_default(),
             free: ResourceList::new(),
             host_ports: Vec::new(),
+            volume_limits: BTreeMap::new(),
             pods: Vec::new(),
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),

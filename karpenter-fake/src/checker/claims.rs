@@ -12,6 +12,9 @@ use super::{
     places::shortage,
     pools::unready,
     ports::clash,
+    reservations::only_reserved,
+    topology::Faces,
+    volumes::{Mount, mounts},
 };
 
 /// The most instance types that a claim may name: Karpenter's own limit.
@@ -46,6 +49,11 @@ impl<'a> Checker<'a> {
         }
         self.check_types(index, pool, &types);
         let nodes = candidates(index, claim, pool, catalog, &types);
+        self.reserved.extend(only_reserved(catalog, &nodes).filter(|_| !nodes.is_empty()).map(|ids| (index, ids)));
+        if !self.interest.is_none() {
+            let faces = Faces::of_claim(index, &nodes, &self.interest);
+            self.faces.extend(faces.map(|faces| (index, faces)));
+        }
         self.check_price(index, claim, &nodes)?;
         self.check_nodes(index, claim, pool, &nodes)
     }
@@ -65,19 +73,21 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// A claim may count on what is reserved for its price, or not.
     fn check_price(&mut self, index: usize, claim: &PlannedClaim, nodes: &[Candidate<'_>]) -> Checked {
-        let mut cheapest: BTreeMap<&str, Price> = BTreeMap::new();
-        for node in nodes.iter().filter(|node| !node.is_reserved()) {
-            let price = cheapest.entry(&node.instance_type.name).or_insert(node.offering.price);
-            *price = (*price).min(node.offering.price);
+        if nodes.is_empty() {
+            return Err(no_offering(index));
         }
-        let Some(&lowest) = cheapest.values().min() else { return Err(no_offering(index)) };
-        if lowest != claim.cheapest_price {
-            let claimed = claim.cheapest_price;
-            self.violations.push(Violation::Price { claim: index, claimed, cheapest: lowest });
+        let open = lowest_prices(nodes.iter().filter(|node| !node.is_reserved()));
+        let all = lowest_prices(nodes.iter().filter(|node| node.offering.reservation_capacity != Some(0)));
+        let lowest = |prices: &BTreeMap<&str, Price>| prices.values().min().copied();
+        let (Some(cheapest), claimed) = (lowest(&open).or(lowest(&all)), claim.cheapest_price) else { return Ok(()) };
+        if claimed != cheapest && Some(claimed) != lowest(&all) {
+            self.violations.push(Violation::Price { claim: index, claimed, cheapest });
         }
-        let priced: Vec<_> = claim.instance_types.iter().filter_map(|t| cheapest.get_key_value(t.as_str())).collect();
-        for pair in priced.windows(2).filter(|pair| pair[0].1 > pair[1].1).take(1) {
+        let lowest_prices = if lowest(&open) == Some(claimed) { open } else { all };
+        let in_order = claim.instance_types.iter().filter_map(|t| lowest_prices.get_key_value(t.as_str()));
+        for pair in in_order.collect::<Vec<_>>().windows(2).filter(|pair| pair[0].1 > pair[1].1).take(1) {
             let (dearer, cheaper) = ((*pair[0].0).to_owned(), (*pair[1].0).to_owned());
             self.violations.push(Violation::TypeOrder { claim: index, dearer, cheaper });
         }
@@ -91,13 +101,13 @@ impl<'a> Checker<'a> {
         for pod in &pods {
             add(&mut wanted, &requests(pod));
         }
-        let kinds = distinct(&pods);
+        let kinds = self.kinds(&pods);
         let taints = &pool.spec.template.spec.taints;
         let mut room: Option<(&str, Amounts)> = None;
         for node in nodes {
             let name = hostname(index);
-            for pod in &kinds {
-                self.misplacement(pod, &node.node(index), &name, &node.labels, taints)
+            for (pod, mounts) in &kinds {
+                Self::misplacement(pod, mounts, &node.node(index), &name, &node.labels, taints)
                     .map_or(Ok(()), |v| Err(Box::new(v)))?;
             }
             if room.as_ref().is_none_or(|(of, _)| *of != node.instance_type.name) {
@@ -116,6 +126,37 @@ impl<'a> Checker<'a> {
         }
         Ok(())
     }
+
+    /// One pod of each kind, as far as the choice of a node goes, with what it mounts.
+    fn kinds<'p>(&self, pods: &[&'p Pod]) -> Vec<(&'p Pod, Vec<Mount<'a>>)> {
+        let like = |a: &PodSpec, b: &PodSpec| {
+            a.node_selector == b.node_selector
+                && a.affinity.node_affinity.required == b.affinity.node_affinity.required
+                && a.tolerations == b.tolerations
+        };
+        let mount_alike = |a: &[Mount<'_>], b: &[Mount<'_>]| a.iter().map(|m| &m.rule).eq(b.iter().map(|m| &m.rule));
+        let mut out: Vec<(&Pod, Vec<Mount<'_>>)> = Vec::new();
+        for pod in pods {
+            let mounts = mounts(pod, self.snapshot.storage());
+            let is_like = |(other, of_other): &(&Pod, Vec<Mount<'_>>)| {
+                like(&other.spec, &pod.spec) && mount_alike(of_other, &mounts)
+            };
+            if !out.iter().any(is_like) {
+                out.push((pod, mounts));
+            }
+        }
+        out
+    }
+}
+
+/// What the cheapest node of each type costs.
+fn lowest_prices<'n>(nodes: impl Iterator<Item = &'n Candidate<'n>>) -> BTreeMap<&'n str, Price> {
+    let mut out: BTreeMap<&str, Price> = BTreeMap::new();
+    for node in nodes {
+        let price = out.entry(&node.instance_type.name).or_insert(node.offering.price);
+        *price = (*price).min(node.offering.price);
+    }
+    out
 }
 
 fn no_offering(claim: usize) -> Box<Violation> {
@@ -135,21 +176,6 @@ fn candidates<'c>(
 }
 
 /// A name that no other node has.
-fn hostname(claim: usize) -> String {
+pub(super) fn hostname(claim: usize) -> String {
     format!("new-claim-{claim}")
-}
-
-/// One pod of each kind, as far as the choice of a node goes.
-fn distinct<'p>(pods: &[&'p Pod]) -> Vec<&'p Pod> {
-    let like = |a: &PodSpec, b: &PodSpec| {
-        a.node_selector == b.node_selector && a.affinity == b.affinity && a.tolerations == b.tolerations
-    };
-    let mut out: Vec<&Pod> = Vec::new();
-    for pod in pods {
-        let is_new = |other: &&Pod| !like(&other.spec, &pod.spec) || other.metadata.labels != pod.metadata.labels;
-        if out.iter().all(is_new) {
-            out.push(pod);
-        }
-    }
-    out
 }

@@ -5,17 +5,22 @@
 //! not hidden by the other: requirements are evaluated as written against the concrete labels of every node that a
 //! claim may become, and pods are added up anew.
 //!
+//! Rules between pods depend on the order in which pods are bound, on what every claim becomes, and on nodes that may
+//! be gone or not there yet. The checker takes the order and the nodes that are kindest to the plan, and looks at several
+//! choices of what the claims become: a violation is certain, while a rare one may be missed.
+//!
 //! Plans of another engine are checked just so, after [`Plan::from_parts`].
 
 mod claims;
 pub(crate) mod filters;
-mod neighbours;
 mod options;
 mod places;
 mod pools;
 pub(crate) mod ports;
-mod unsupported;
+mod reservations;
+mod topology;
 mod violation;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +30,10 @@ use karpenter_core::{
 };
 
 use filters::{Amounts, misfit, requests_of, untolerated};
-use neighbours::Neighbours;
-pub(crate) use unsupported::unsupported_field;
-pub use violation::{PlannedNode, Violation};
+use reservations::Reservations;
+use topology::{Faces, Interest, Namespaces};
+pub use violation::{PlannedNode, Violation, VolumeObstacle};
+use volumes::Mount;
 
 /// All rules that a plan breaks; none if it is valid.
 ///
@@ -48,17 +54,12 @@ pub use violation::{PlannedNode, Violation};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(snapshot: &Snapshot, catalogs: &Catalogs, plan: &Plan) -> Vec<Violation> {
-    let mut checker = Checker {
-        snapshot,
-        catalogs,
-        plan,
-        daemons: Daemons::new(snapshot.daemonsets()),
-        neighbours: Neighbours::of(snapshot),
-        violations: Vec::new(),
-    };
+    let mut checker = Checker::new(snapshot, catalogs, plan);
     checker.check_completeness();
     checker.check_places();
     checker.check_claims();
+    checker.check_topology();
+    checker.check_reservations();
     checker.check_limits();
     checker.check_weights();
     checker.violations
@@ -69,11 +70,36 @@ struct Checker<'a> {
     catalogs: &'a Catalogs,
     plan: &'a Plan,
     daemons: Daemons<'a>,
-    neighbours: Neighbours<'a>,
+    namespaces: Namespaces<'a>,
+    interest: Interest<'a>,
+    /// What each claim can become, by its index, as far as it can become anything.
+    faces: BTreeMap<usize, Faces>,
+    /// The claims that can only draw on reservations, by their index.
+    reserved: BTreeMap<usize, Reservations>,
     violations: Vec<Violation>,
 }
 
 impl<'a> Checker<'a> {
+    fn new(snapshot: &'a Snapshot, catalogs: &'a Catalogs, plan: &'a Plan) -> Self {
+        let pods = |keys: &'a [ObjectKey]| keys.iter().filter_map(|key| snapshot.pods().get(key));
+        let new = plan.claims().iter().map(|claim| &claim.pods).chain(plan.existing().values());
+        let interest = Interest::new(
+            new.flat_map(|keys| pods(keys)),
+            snapshot.places().iter().flat_map(|place| pods(&place.pods)),
+        );
+        Self {
+            snapshot,
+            catalogs,
+            plan,
+            daemons: Daemons::new(snapshot.daemonsets()),
+            namespaces: Namespaces::new(snapshot),
+            interest,
+            faces: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            violations: Vec::new(),
+        }
+    }
+
     /// Every pending pod exactly once, no other pod, and none that uses what the engine does not handle.
     fn check_completeness(&mut self) {
         let mut counts: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
@@ -93,8 +119,8 @@ impl<'a> Checker<'a> {
         let lost = pending.iter().filter(|pod| !counts.contains_key(**pod));
         self.violations.extend(lost.map(|pod| Violation::Lost { pod: (*pod).clone() }));
         for pod in self.pods(placed) {
-            if let Some(field) = unsupported_field(&pod.spec) {
-                self.violations.push(Violation::Unsupported { pod: pod.key(), field });
+            if !pod.spec.resource_claims.is_empty() {
+                self.violations.push(Violation::Unsupported { pod: pod.key(), field: "spec.resourceClaims" });
             }
         }
     }
@@ -106,8 +132,8 @@ impl<'a> Checker<'a> {
 
     /// What is wrong with a pod on a node of this name, with these labels and taints.
     fn misplacement(
-        &self,
         pod: &Pod,
+        mounts: &[Mount<'_>],
         node: &PlannedNode,
         name: &str,
         labels: &BTreeMap<String, String>,
@@ -124,9 +150,10 @@ impl<'a> Checker<'a> {
         if let Some(taint) = untolerated(&pod.spec, taints, false) {
             return Some(Violation::Taint { pod: key, node, taint: taint.clone() });
         }
-        let (running, topology_key) = self.neighbours.objection(pod, labels)?;
-        let (running, topology_key) = (running.clone(), topology_key.to_owned());
-        Some(Violation::AntiAffinity { pod: key, node, running, topology_key })
+        mounts.iter().find_map(|Mount { claim, rule }| {
+            let obstacle = rule.obstacle(name, labels)?;
+            Some(Violation::Volume { pod: key.clone(), node: node.clone(), claim: claim.clone(), obstacle })
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     filters::{Amounts, add, amounts_of, quantity, requests},
     options::add_aliases,
     ports::clash,
+    volumes::{mounts, overload},
 };
 
 impl Checker<'_> {
@@ -35,7 +36,8 @@ impl Checker<'_> {
         add_aliases(&mut labels);
         let new: Vec<&Pod> = keys.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
         for pod in &new {
-            let wrong = self.misplacement(pod, &node, &place.name, &labels, &place.taints);
+            let mounts = mounts(pod, self.snapshot.storage());
+            let wrong = Self::misplacement(pod, &mounts, &node, &place.name, &labels, &place.taints);
             self.violations.extend(wrong);
         }
         let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
@@ -57,10 +59,11 @@ impl Checker<'_> {
         // Only what the new pods ask for: a node may be overcommitted in something else already.
         used.retain(|name, _| wanted.get(name).is_some_and(|amount| *amount > 0));
         let short = shortage(node.clone(), &used, &amounts_of(&place.allocatable));
+        let overload = overload(&node, &place.volume_limits, &there, &new, self.snapshot.storage());
         let of_daemons = daemons.iter().map(|(daemonset, _)| &daemonset.spec.template.spec);
         let there = there.iter().map(|pod| &pod.spec).chain(of_daemons);
         let taken = clash(node, new.iter().map(|pod| &pod.spec), there);
-        self.violations.extend(short.into_iter().chain(taken));
+        self.violations.extend(short.into_iter().chain(overload).chain(taken));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
     Catalog, InstanceType, PlannedClaim, Requirements, ResourceList, ResourceName,
-    api::{ConditionStatus, NodeClaim, NodePool, Operator, Pod},
+    api::{ConditionStatus, NodeClaim, NodePool, ObjectKey, Operator, Pod, PodSpec},
     labels,
 };
 
@@ -13,6 +13,7 @@ use super::{
     filters::{Amounts, add, amounts_of, fits, misfit, quantity, requests, untolerated},
     options::{Options, allocatable},
     ports::{Port, is_same, ports},
+    topology,
 };
 
 /// Why no node may be made of a pool now, if so.
@@ -69,15 +70,24 @@ impl Checker<'_> {
         there + coming.map(|claim| largest(types_of(claim, catalog).into_iter(), name)).sum::<i64>()
     }
 
-    /// No claim is of a pool if a heavier one without limits would take each of its pods.
+    /// No claim is of a pool if a heavier one without limits would take each of its pods. Pods that have to do with
+    /// others, or with volumes, may have their reasons.
     pub(super) fn check_weights(&mut self) {
         let mut rooms: BTreeMap<&str, Vec<Room>> = BTreeMap::new();
+        let mut tied: Option<BTreeSet<ObjectKey>> = None;
         for (index, claim) in self.plan.claims().iter().enumerate() {
             let Some(pool) = self.snapshot.pool(&claim.node_pool) else { continue };
             let pods = self.pods(&claim.pods);
             for heavier in self.snapshot.pools().iter().filter(|p| p.weight() > pool.weight() && is_open(p)) {
-                let rooms = rooms.entry(heavier.name()).or_insert_with(|| self.rooms(heavier));
-                if !pods.is_empty() && pods.iter().all(|pod| takes(heavier, rooms, pod)) {
+                let rooms = rooms
+                    .entry(heavier.name())
+                    .or_insert_with(|| self.rooms(heavier).into_iter().filter(|room| !room.is_reserved).collect());
+                let is_free = |pod: &&Pod| {
+                    let tied = tied.get_or_insert_with(|| topology::tied(self.snapshot, &self.namespaces));
+                    asks_only_for_a_node(&pod.spec) && !tied.contains(&pod.key())
+                };
+                let would_take = |pod: &&Pod| takes(heavier, rooms, pod);
+                if !pods.is_empty() && pods.iter().all(would_take) && pods.iter().all(is_free) {
                     let (pool, heavier) = (pool.name().to_owned(), heavier.name().to_owned());
                     self.violations.push(Violation::Weight { claim: index, pool, heavier });
                     break;
@@ -86,21 +96,26 @@ impl Checker<'_> {
         }
     }
 
-    /// All nodes that a pool can have, each without pods.
-    fn rooms(&self, pool: &NodePool) -> Vec<Room> {
+    /// All nodes that a pool can have, each without pods. Those that have no room for their daemons are left out.
+    pub(super) fn rooms(&self, pool: &NodePool) -> Vec<Room> {
         let Some(catalog) = self.catalogs.get(pool.name()) else { return Vec::new() };
         let options = Options::new(pool, catalog, &Requirements::new(), &BTreeMap::new(), "new".to_owned());
         let mut out = Vec::new();
         for instance_type in catalog.types() {
             let all = allocatable(instance_type);
-            for node in options.of_type(instance_type).into_iter().filter(|node| !node.is_reserved()) {
+            for node in options.of_type(instance_type) {
+                let is_reserved = node.is_reserved();
                 let taints = &pool.spec.template.spec.taints;
                 let (mut daemons, mut taken_ports, running) = (Amounts::new(), Vec::new(), BTreeSet::new());
                 for (daemonset, requests) in self.daemons.coming("new", &node.labels, taints, &running) {
                     add(&mut daemons, requests);
                     taken_ports.extend(ports(&daemonset.spec.template.spec));
                 }
-                out.push(Room { labels: node.labels, daemons, taken_ports, allocatable: all.clone() });
+                if fits(&daemons, &all) {
+                    let mut free = all.clone();
+                    add(&mut free, &daemons.into_iter().map(|(name, amount)| (name, -amount)).collect());
+                    out.push(Room { labels: node.labels, taken_ports, free, is_reserved });
+                }
             }
         }
         out
@@ -108,11 +123,12 @@ impl Checker<'_> {
 }
 
 /// A node that a pool can have.
-struct Room {
-    labels: BTreeMap<String, String>,
-    daemons: Amounts,
+pub(super) struct Room {
+    pub(super) labels: BTreeMap<String, String>,
+    /// What is left beside its daemons.
+    pub(super) free: Amounts,
     taken_ports: Vec<Port>,
-    allocatable: Amounts,
+    is_reserved: bool,
 }
 
 /// Whether the weight of a pool binds: it is ready, and nothing but its nodes decides what it takes.
@@ -121,14 +137,22 @@ fn is_open(pool: &NodePool) -> bool {
     unready(pool).is_none() && pool.spec.limits.is_empty() && !has_min_values
 }
 
+/// Whether nothing but the node itself decides whether the pod may or likes to be there.
+fn asks_only_for_a_node(spec: &PodSpec) -> bool {
+    let affinity = &spec.affinity;
+    let (near, away) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
+    let has_neighbours = [near, away].iter().any(|terms| !terms.required.is_empty() || !terms.preferred.is_empty());
+    let has_claims = spec.volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
+    let has_preferences = !affinity.node_affinity.preferred.is_empty();
+    !(has_neighbours || has_claims || has_preferences) && spec.topology_spread_constraints.is_empty()
+}
+
 /// Whether some node of the pool takes the pod alone, taints that only prefer included.
 fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
     let (wanted, wanted_ports) = (requests(pod), ports(&pod.spec));
     let has_room = |room: &Room| {
-        let mut all = room.daemons.clone();
-        add(&mut all, &wanted);
         let has_port = |port| !room.taken_ports.iter().any(|taken| is_same(taken, port));
-        fits(&all, &room.allocatable) && wanted_ports.iter().all(has_port)
+        fits(&wanted, &room.free) && wanted_ports.iter().all(has_port)
     };
     untolerated(&pod.spec, &pool.spec.template.spec.taints, true).is_none()
         && rooms.iter().any(|room| misfit(&pod.spec, "new", &room.labels).is_none() && has_room(room))

@@ -9,6 +9,11 @@ use karpenter_core::{
 
 use super::{Violation, check, filters};
 
+mod helpers;
+mod reservations;
+mod topology;
+mod volumes;
+
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).expect(json)
 }
@@ -138,30 +143,9 @@ fn every_pending_pod_is_in_the_plan_once() {
 
 #[test]
 fn what_the_engine_does_not_handle_is_not_placed() {
-    let selector = r#""labelSelector":{"matchLabels":{"app":"web"}},"topologyKey":"z""#;
-    for (spec, field) in [
-        (
-            format!(r#""topologySpreadConstraints":[{{"maxSkew":1,"whenUnsatisfiable":"DoNotSchedule",{selector}}}]"#),
-            "spec.topologySpreadConstraints",
-        ),
-        (
-            format!(r#""affinity":{{"podAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{{{selector}}}]}}}}"#),
-            "spec.affinity.podAffinity",
-        ),
-        (
-            format!(r#""affinity":{{"podAntiAffinity":{{"preferredDuringSchedulingIgnoredDuringExecution":[{{"weight":1,"podAffinityTerm":{{{selector}}}}}]}}}}"#),
-            "spec.affinity.podAntiAffinity",
-        ),
-        (
-            r#""affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{}}]}}"#.to_owned(),
-            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
-        ),
-        (r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#.to_owned(), "spec.volumes"),
-        (r#""resourceClaims":[{"name":"c"}]"#.to_owned(), "spec.resourceClaims"),
-    ] {
-        let expected = format!("default/p is placed although it uses {field}");
-        assert_eq!(violations(problem(&spec), &of_claims(vec![small()])), [expected], "{spec}");
-    }
+    let devices = r#""resourceClaims":[{"name":"c"}]"#;
+    let expected = "default/p is placed although it uses spec.resourceClaims";
+    assert_eq!(violations(problem(devices), &of_claims(vec![small()])), [expected]);
     let scratch = r#""volumes":[{"name":"scratch"}]"#;
     assert_eq!(violations(problem(scratch), &of_claims(vec![small()])), [""; 0]);
 }

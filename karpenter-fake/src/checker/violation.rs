@@ -93,6 +93,13 @@ pub enum Violation {
         /// What the cheapest offering that it allows costs.
         cheapest: Price,
     },
+    /// A claim can only draw on reservations of which nothing is left beside other such claims.
+    Reservation {
+        /// The index of the claim in the plan.
+        claim: usize,
+        /// The reservations.
+        reservations: Vec<String>,
+    },
     /// The types of a claim are not in the order of their prices.
     TypeOrder {
         /// The index of the claim in the plan.
@@ -153,6 +160,30 @@ pub enum Violation {
         /// What pods may have.
         allocatable: Quantity,
     },
+    /// A claim that the pod mounts cannot be mounted on the node.
+    Volume {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The claim.
+        claim: ObjectKey,
+        /// Why not.
+        obstacle: VolumeObstacle,
+    },
+    /// A storage driver cannot attach so many volumes to a node.
+    VolumeLimit {
+        /// The node.
+        node: PlannedNode,
+        /// The name of the driver.
+        driver: String,
+        /// How many it has attached.
+        attached: usize,
+        /// How many new pods want beside them.
+        wanted: usize,
+        /// How many it can.
+        limit: u32,
+    },
     /// Two pods of a node want the same port of it.
     HostPort {
         /// The node.
@@ -161,7 +192,7 @@ pub enum Violation {
         port: String,
     },
     /// A pod comes near a running one that keeps such pods away.
-    AntiAffinity {
+    ExistingAntiAffinity {
         /// The pod.
         pod: ObjectKey,
         /// The node.
@@ -170,6 +201,52 @@ pub enum Violation {
         running: ObjectKey,
         /// The label that both nodes share.
         topology_key: String,
+    },
+    /// A pod comes near one that it keeps away from, or the other way round.
+    AntiAffinity {
+        /// The pod that keeps away.
+        pod: ObjectKey,
+        /// Its node.
+        node: PlannedNode,
+        /// The other pod.
+        neighbour: ObjectKey,
+        /// The label that both nodes share.
+        topology_key: String,
+    },
+    /// A pod that must be near certain pods is near none, in whatever order pods are bound.
+    Affinity {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The label that near nodes share.
+        topology_key: String,
+    },
+    /// A pod is spread by a label that its node does not have, or must be near others by it.
+    NoTopologyLabel {
+        /// The pod.
+        pod: ObjectKey,
+        /// The node.
+        node: PlannedNode,
+        /// The key of the label.
+        topology_key: String,
+    },
+    /// A domain holds too many pods of a kind, in whatever order pods are bound.
+    Spread {
+        /// A pod with the constraint in that domain.
+        pod: ObjectKey,
+        /// Its node.
+        node: PlannedNode,
+        /// The label whose values are the domains.
+        topology_key: String,
+        /// The domain.
+        domain: String,
+        /// How many it holds.
+        count: i64,
+        /// How many the emptiest domain holds.
+        minimum: i64,
+        /// By how many the two may differ.
+        max_skew: i64,
     },
     /// The nodes of a pool may come to more than its limit.
     Limit {
@@ -193,6 +270,43 @@ pub enum Violation {
         /// The name of the heavier pool.
         heavier: String,
     },
+}
+
+/// What keeps a claim from being mounted on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum VolumeObstacle {
+    /// There is no such claim.
+    ClaimMissing,
+    /// The claim is being deleted, or has lost its volume.
+    ClaimGone,
+    /// The claim names a volume, and its binding is not complete.
+    HalfBound,
+    /// The claim is bound to a volume that does not exist.
+    VolumeMissing,
+    /// The claim has no volume, and there is no class of which one could be made.
+    NoClass,
+    /// The claim will get a volume, wherever that may be, without waiting for a pod.
+    NotBoundYet,
+    /// No term of the volume's node affinity is met.
+    NodeAffinity,
+    /// The class makes no volumes there.
+    Topology,
+}
+
+impl fmt::Display for VolumeObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClaimMissing => "there is no such claim",
+            Self::ClaimGone => "it is lost or being deleted",
+            Self::HalfBound => "its binding is not complete",
+            Self::VolumeMissing => "its volume does not exist",
+            Self::NoClass => "it has neither a volume nor a class",
+            Self::NotBoundYet => "it is not bound, and its class does not wait for pods",
+            Self::NodeAffinity => "no term of its volume's node affinity is met",
+            Self::Topology => "its class makes no volumes there",
+        })
+    }
 }
 
 /// A node as it may come to be.
@@ -240,22 +354,66 @@ impl fmt::Display for Violation {
             Self::Resources { node, resource, requested, allocatable } => {
                 write!(f, "{node}: {resource}: {requested} requested of {allocatable}")
             }
-            Self::HostPort { node, port } => write!(f, "{node}: host port {port} is wanted twice"),
-            Self::AntiAffinity { pod, node, running, topology_key } => {
-                write!(f, "{pod} on {node}: {running} keeps it away by {topology_key}")
+            Self::Volume { pod, node, claim, obstacle } => write!(f, "{pod} on {node}: claim {claim}: {obstacle}"),
+            Self::VolumeLimit { node, driver, attached, wanted, limit } => {
+                write!(f, "{node}: {driver}: {attached} volumes and {wanted} more, limit {limit}")
             }
+            Self::HostPort { node, port } => write!(f, "{node}: host port {port} is wanted twice"),
             Self::Limit { pool, resource, limit, existing, new } => {
                 write!(f, "pool {pool}: {resource}: {existing} and up to {new} more, limit {limit}")
             }
             Self::UnknownPlace { place } => write!(f, "there is no node {place}"),
             Self::DeletingPlace { place } => write!(f, "{place} is being deleted"),
             Self::ClosedPlace { place } => write!(f, "it is not known what runs on {place}"),
+            Self::Spread { .. }
+            | Self::NoTopologyLabel { .. }
+            | Self::Affinity { .. }
+            | Self::AntiAffinity { .. }
+            | Self::ExistingAntiAffinity { .. } => self.fmt_of_topology(f),
             of_claim => of_claim.fmt_of_claim(f),
         }
     }
 }
 
 impl Violation {
+    /// Whether the plan is no list of nodes for pods, so that there is nothing to hold to the rules between pods.
+    pub(super) const fn is_about_shape(&self) -> bool {
+        matches!(
+            self,
+            Self::Repeated { .. }
+                | Self::NotPending { .. }
+                | Self::UnknownPool { .. }
+                | Self::PoolNotReady { .. }
+                | Self::NoPods { .. }
+                | Self::UnknownType { .. }
+                | Self::NoOffering { .. }
+                | Self::UnknownPlace { .. }
+        )
+    }
+
+    /// Those that are about a pod and its neighbours.
+    fn fmt_of_topology(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExistingAntiAffinity { pod, node, running, topology_key } => {
+                write!(f, "{pod} on {node}: {running} keeps it away by {topology_key}")
+            }
+            Self::AntiAffinity { pod, node, neighbour, topology_key } => {
+                write!(f, "{pod} on {node}: it keeps away from {neighbour} by {topology_key}")
+            }
+            Self::Affinity { pod, node, topology_key } => {
+                write!(f, "{pod} on {node}: it finds no company by {topology_key}")
+            }
+            Self::NoTopologyLabel { pod, node, topology_key } => {
+                write!(f, "{pod} on {node}: the node has no label {topology_key}")
+            }
+            Self::Spread { pod, node, topology_key, domain, count, minimum, max_skew } => write!(
+                f,
+                "{pod} on {node}: {count} in {domain}, {minimum} in the emptiest domain of {topology_key}, maxSkew {max_skew}"
+            ),
+            other => write!(f, "{other:?}"),
+        }
+    }
+
     /// Those that are about a claim as such.
     fn fmt_of_claim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -272,6 +430,13 @@ impl Violation {
             Self::NoOffering { claim } => write!(f, "claim {claim}: no offering meets its requirements"),
             Self::Price { claim, claimed, cheapest } => {
                 write!(f, "claim {claim} is said to cost {claimed}, its cheapest offering costs {cheapest}")
+            }
+            Self::Reservation { claim, reservations } => {
+                write!(
+                    f,
+                    "claim {claim} can only use what is reserved, and nothing is left of {}",
+                    reservations.join(", ")
+                )
             }
             Self::TypeOrder { claim, dearer, cheaper } => {
                 write!(f, "claim {claim} names {dearer} before {cheaper}, which costs less")

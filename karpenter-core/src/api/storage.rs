@@ -1,0 +1,375 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{NodeSelector, ObjectKey, ObjectMeta, is_default, nullable};
+
+/// On a claim: its binding to its volume is complete.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// On a claim: its class, from before there was a field for it. The control plane reads it before the field.
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// On a class: claims that name no class are of this one.
+const IS_DEFAULT_CLASS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+
+/// A request for a volume, as far as the placement of pods that mount it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PersistentVolumeClaim {
+    /// Names and annotations.
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeClaimSpec,
+    /// How it fares.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PersistentVolumeClaimStatus,
+}
+
+impl PersistentVolumeClaim {
+    /// The namespace, `default` if none is written, and the name.
+    pub fn key(&self) -> ObjectKey {
+        let namespace = if self.metadata.namespace.is_empty() { "default" } else { &self.metadata.namespace };
+        ObjectKey::new(namespace, &self.metadata.name)
+    }
+
+    /// The class that it names; an empty name asks for no class, `None` for the default one.
+    pub fn class_name(&self) -> Option<&str> {
+        self.metadata.annotations.get(BETA_CLASS).or(self.spec.storage_class_name.as_ref()).map(String::as_str)
+    }
+
+    /// Whether its deletion was asked for.
+    pub fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether the volume that it was bound to is gone.
+    pub fn is_lost(&self) -> bool {
+        self.status.phase == "Lost"
+    }
+
+    /// Whether its binding to the volume that it names is complete.
+    pub fn is_fully_bound(&self) -> bool {
+        self.metadata.annotations.contains_key(BIND_COMPLETED)
+    }
+}
+
+/// What a [`PersistentVolumeClaim`] asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PersistentVolumeClaimSpec {
+    /// The volume that it is bound to, or wants to be; empty while it has none.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub volume_name: String,
+    /// The class; see [`PersistentVolumeClaim::class_name`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub storage_class_name: Option<String>,
+}
+
+/// How a [`PersistentVolumeClaim`] fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PersistentVolumeClaimStatus {
+    /// `Pending`, `Bound` or `Lost`.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+}
+
+/// The claim that is made for a pod with an ephemeral volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PersistentVolumeClaimTemplate {
+    /// Labels and annotations.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeClaimSpec,
+}
+
+/// A volume that outlives the pods that mount it, as far as their placement goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PersistentVolume {
+    /// Names.
+    pub metadata: ObjectMeta,
+    /// What it is.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: PersistentVolumeSpec,
+}
+
+impl PersistentVolume {
+    /// Whether its deletion was asked for.
+    pub fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it is a part of the file system of one node.
+    pub fn is_on_node(&self) -> bool {
+        self.spec.local.is_some() || self.spec.host_path.is_some()
+    }
+}
+
+/// What a [`PersistentVolume`] is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PersistentVolumeSpec {
+    /// The class; empty for none.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub storage_class_name: String,
+    /// The nodes that can mount it.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub node_affinity: VolumeNodeAffinity,
+    /// Set if a driver of the container storage interface attaches it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub csi: Option<CsiVolumeSource>,
+    /// Set if it is a device or folder of one node.
+    #[serde(skip_serializing_if = "is_default")]
+    pub local: Option<NodePathSource>,
+    /// Set if it is a folder of whichever node mounts it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub host_path: Option<NodePathSource>,
+    /// Set if it is an EBS volume in the notation from before there was a driver for them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub aws_elastic_block_store: Option<AwsElasticBlockStoreSource>,
+}
+
+/// The nodes that can mount a [`PersistentVolume`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct VolumeNodeAffinity {
+    /// What must hold; none means all nodes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub required: Option<NodeSelector>,
+}
+
+/// A volume that a driver of the container storage interface attaches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct CsiVolumeSource {
+    /// The name of the driver.
+    pub driver: String,
+    /// The driver's name for the volume.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_handle: String,
+}
+
+/// A volume in the file system of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct NodePathSource {
+    /// The path on the node.
+    #[serde(deserialize_with = "nullable")]
+    pub path: String,
+}
+
+/// An EBS volume in the notation from before there was a driver for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct AwsElasticBlockStoreSource {
+    /// The name of the volume, such as `vol-1` or `aws://us-east-1a/vol-1`.
+    #[serde(rename = "volumeID", deserialize_with = "nullable")]
+    pub volume_id: String,
+}
+
+/// How the volumes of a class are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct StorageClass {
+    /// Names and annotations.
+    pub metadata: ObjectMeta,
+    /// Who makes them.
+    #[serde(deserialize_with = "nullable")]
+    pub provisioner: String,
+    /// When they are made.
+    #[serde(deserialize_with = "nullable")]
+    pub volume_binding_mode: VolumeBindingMode,
+    /// Where they may be made: alternatives; none of them means everywhere.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub allowed_topologies: Vec<TopologySelectorTerm>,
+}
+
+impl StorageClass {
+    /// Whether it is marked as the class of the claims that name none.
+    pub fn is_default(&self) -> bool {
+        IS_DEFAULT_CLASS.iter().any(|key| self.metadata.annotations.get(*key).is_some_and(|v| v == "true"))
+    }
+}
+
+/// When the volume of a claim is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum VolumeBindingMode {
+    /// At once, wherever that may be.
+    #[default]
+    Immediate,
+    /// Where the first pod that mounts it goes.
+    WaitForFirstConsumer,
+}
+
+/// Requirements that a node must meet together; a term without any is met by no node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct TopologySelectorTerm {
+    /// On labels.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub match_label_expressions: Vec<TopologySelectorLabelRequirement>,
+}
+
+/// A label of a node that must have one of some values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TopologySelectorLabelRequirement {
+    /// The key of the label.
+    pub key: String,
+    /// The values.
+    pub values: Vec<String>,
+}
+
+/// What the storage drivers of a node report. It has the name of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CsiNode {
+    /// Names.
+    pub metadata: ObjectMeta,
+    /// The drivers.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: CsiNodeSpec,
+}
+
+impl CsiNode {
+    /// The most volumes that each driver can attach to the node; drivers without a limit are left out.
+    pub fn volume_limits(&self) -> BTreeMap<String, u32> {
+        let limit = |d: &CsiNodeDriver| d.allocatable.count.map(|count| (d.name.clone(), count));
+        self.spec.drivers.iter().filter_map(limit).collect()
+    }
+}
+
+/// The drivers of a [`CsiNode`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CsiNodeSpec {
+    /// The drivers.
+    #[serde(deserialize_with = "nullable")]
+    pub drivers: Vec<CsiNodeDriver>,
+}
+
+/// A storage driver on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct CsiNodeDriver {
+    /// The name of the driver.
+    pub name: String,
+    /// What it can do.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub allocatable: VolumeNodeResources,
+}
+
+/// What a storage driver can do on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct VolumeNodeResources {
+    /// The most volumes that it can attach; `None` means that it says no limit.
+    #[serde(skip_serializing_if = "is_default")]
+    pub count: Option<u32>,
+}
+
+/// A namespace, whose labels select it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Namespace {
+    /// The name and the labels.
+    pub metadata: ObjectMeta,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+        serde_json::from_str(json).expect(json)
+    }
+
+    #[test]
+    fn the_beta_annotation_names_the_class_before_the_field() {
+        let claim = |annotations: &str, spec: &str| -> PersistentVolumeClaim {
+            read(&format!(r#"{{"metadata":{{"name":"c","annotations":{annotations}}},"spec":{spec}}}"#))
+        };
+        let beta = r#"{"volume.beta.kubernetes.io/storage-class":"old"}"#;
+        for (annotations, spec, expected) in [
+            ("null", "null", None),
+            ("null", r#"{"storageClassName":null}"#, None),
+            ("null", r#"{"storageClassName":""}"#, Some("")),
+            ("null", r#"{"storageClassName":"new"}"#, Some("new")),
+            (beta, "{}", Some("old")),
+            (beta, r#"{"storageClassName":"new"}"#, Some("old")),
+        ] {
+            assert_eq!(claim(annotations, spec).class_name(), expected, "{annotations} {spec}");
+        }
+    }
+
+    #[test]
+    fn classes_bind_at_once_unless_they_say_otherwise() {
+        let class: StorageClass = read(r#"{"metadata":{"name":"c"},"provisioner":"p","allowedTopologies":null}"#);
+        assert_eq!((class.volume_binding_mode, class.is_default()), (VolumeBindingMode::Immediate, false));
+        for (annotation, expected) in [
+            (r#""storageclass.kubernetes.io/is-default-class":"true""#, true),
+            (r#""storageclass.beta.kubernetes.io/is-default-class":"true""#, true),
+            (r#""storageclass.kubernetes.io/is-default-class":"false""#, false),
+        ] {
+            let json = format!(
+                r#"{{"metadata":{{"name":"c","annotations":{{{annotation}}}}},"volumeBindingMode":"WaitForFirstConsumer"}}"#
+            );
+            let class: StorageClass = read(&json);
+            assert_eq!(
+                (class.volume_binding_mode, class.is_default()),
+                (VolumeBindingMode::WaitForFirstConsumer, expected)
+            );
+        }
+        assert!(serde_json::from_str::<StorageClass>(r#"{"volumeBindingMode":"Later"}"#).is_err());
+    }
+
+    #[test]
+    fn drivers_without_a_count_have_no_limit() {
+        let node: CsiNode = read(
+            r#"{"metadata":{"name":"n"},"spec":{"drivers":[{"name":"a","nodeID":"i","allocatable":{"count":0}},
+                {"name":"b","allocatable":null},{"name":"c","allocatable":{}},{"name":"d","allocatable":{"count":25}}]}}"#,
+        );
+        assert_eq!(node.volume_limits(), BTreeMap::from([("a".to_owned(), 0), ("d".to_owned(), 25)]));
+    }
+
+    #[test]
+    fn volumes_survive_the_wire() {
+        for (spec, is_on_node) in [
+            (r#"{"csi":{"driver":"ebs.csi.aws.com","volumeHandle":"vol-1"}}"#, false),
+            (r#"{"storageClassName":"gp2","awsElasticBlockStore":{"volumeID":"vol-1"}}"#, false),
+            (r#"{"hostPath":{"path":"/data"}}"#, true),
+            (
+                r#"{"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}},"local":{"path":"/data"}}"#,
+                true,
+            ),
+        ] {
+            let json = format!(r#"{{"metadata":{{"name":"v"}},"spec":{spec}}}"#);
+            let volume: PersistentVolume = read(&json);
+            assert_eq!(serde_json::to_string(&volume).expect("valid"), json);
+            assert_eq!(volume.is_on_node(), is_on_node, "{spec}");
+        }
+    }
+}

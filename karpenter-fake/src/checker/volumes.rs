@@ -1,0 +1,203 @@
+//! Volumes (the filters `VolumeBinding`, `VolumeZone` and `NodeVolumeLimits`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use karpenter_core::{
+    api::{
+        NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod,
+        VolumeBindingMode,
+    },
+    cluster::Storage,
+    labels,
+};
+
+use super::{PlannedNode, Violation, filters::holds, violation::VolumeObstacle};
+
+/// Storage drivers that took over from what was built into Kubernetes, by the old names of provisioners.
+const MIGRATED_DRIVERS: [(&str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", EBS_DRIVER),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+];
+const EBS_DRIVER: &str = "ebs.csi.aws.com";
+
+type Labels = BTreeMap<String, String>;
+
+/// A claim that a pod mounts, and where it lets the pod go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mount<'a> {
+    pub(super) claim: ObjectKey,
+    pub(super) rule: MountRule<'a>,
+}
+
+/// Which nodes can mount a claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MountRule<'a> {
+    /// All.
+    Everywhere,
+    /// None.
+    Nowhere(VolumeObstacle),
+    /// Those that meet a term of the volume's node affinity.
+    NearVolume(Vec<VolumeTerm<'a>>),
+    /// Those in which the class makes volumes: alternatives of labels with their values.
+    InTopology(Vec<Vec<(&'a str, &'a [String])>>),
+}
+
+/// A term of the node affinity of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct VolumeTerm<'a> {
+    expressions: Vec<&'a NodeSelectorRequirement>,
+    fields: &'a [NodeSelectorRequirement],
+    /// Whether it says nothing but on which host the volume is, and the volume is let go.
+    is_void: bool,
+}
+
+impl<'a> VolumeTerm<'a> {
+    /// Volumes in the file system of a host do not hold their pods there: when the host goes, so does what they hold.
+    fn new(term: &'a NodeSelectorTerm, is_on_node: bool) -> Self {
+        let is_kept = |e: &&NodeSelectorRequirement| !is_on_node || e.key != labels::HOSTNAME;
+        let expressions: Vec<_> = term.match_expressions.iter().filter(is_kept).collect();
+        let fields = if is_on_node { &[] } else { &term.match_fields[..] };
+        Self { is_void: is_on_node && expressions.is_empty(), expressions, fields }
+    }
+
+    fn is_met(&self, name: &str, labels: &Labels) -> bool {
+        let field = |key: &str| (key == "metadata.name").then_some(name);
+        let says_something = !self.expressions.is_empty() || !self.fields.is_empty();
+        (says_something || self.is_void)
+            && self.expressions.iter().all(|e| holds(e, labels.get(&e.key).map(String::as_str)))
+            && self.fields.iter().all(|e| holds(e, field(&e.key)))
+    }
+}
+
+impl<'a> MountRule<'a> {
+    fn of_claim(claim: &'a PersistentVolumeClaim, storage: &'a Storage) -> Self {
+        if claim.metadata.deletion_timestamp.is_some() || claim.status.phase == "Lost" {
+            return Self::Nowhere(VolumeObstacle::ClaimGone);
+        }
+        if claim.spec.volume_name.is_empty() {
+            return Self::of_unbound(claim, storage);
+        }
+        if !claim.is_fully_bound() {
+            return Self::Nowhere(VolumeObstacle::HalfBound);
+        }
+        let Some(volume) = storage.volume(&claim.spec.volume_name) else {
+            return Self::Nowhere(VolumeObstacle::VolumeMissing);
+        };
+        Self::of_volume(volume)
+    }
+
+    fn of_volume(volume: &'a PersistentVolume) -> Self {
+        let is_on_node = volume.spec.local.is_some() || volume.spec.host_path.is_some();
+        let required = volume.spec.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
+        let terms: Vec<_> = required.map(|term| VolumeTerm::new(term, is_on_node)).collect();
+        if terms.is_empty() { Self::Everywhere } else { Self::NearVolume(terms) }
+    }
+
+    fn of_unbound(claim: &'a PersistentVolumeClaim, storage: &'a Storage) -> Self {
+        let Some(class) = claim.class_name().and_then(|name| storage.class(name)) else {
+            return Self::Nowhere(VolumeObstacle::NoClass);
+        };
+        if class.volume_binding_mode == VolumeBindingMode::Immediate {
+            return Self::Nowhere(VolumeObstacle::NotBoundYet);
+        }
+        let mut alternatives = Vec::new();
+        for term in &class.allowed_topologies {
+            let labels = term.match_label_expressions.iter();
+            alternatives.push(labels.map(|e| (e.key.as_str(), &e.values[..])).collect());
+        }
+        if alternatives.is_empty() { Self::Everywhere } else { Self::InTopology(alternatives) }
+    }
+
+    /// What keeps the claim from being mounted on a node of this name and these labels.
+    pub(super) fn obstacle(&self, name: &str, labels: &Labels) -> Option<VolumeObstacle> {
+        let is_one_of = |(key, values): &(&str, &[String])| labels.get(*key).is_some_and(|v| values.contains(v));
+        match self {
+            Self::Everywhere => None,
+            Self::Nowhere(obstacle) => Some(*obstacle),
+            Self::NearVolume(terms) => {
+                let is_met = terms.iter().any(|term| term.is_met(name, labels));
+                (!is_met).then_some(VolumeObstacle::NodeAffinity)
+            }
+            Self::InTopology(alternatives) => {
+                // An alternative without labels is met by no node.
+                let is_met = alternatives.iter().any(|all| !all.is_empty() && all.iter().all(is_one_of));
+                (!is_met).then_some(VolumeObstacle::Topology)
+            }
+        }
+    }
+}
+
+/// The claims that a pod mounts, in the order of its volumes.
+pub(super) fn mounts<'a>(pod: &Pod, storage: &'a Storage) -> Vec<Mount<'a>> {
+    let mount = |claim: ObjectKey| {
+        let missing = MountRule::Nowhere(VolumeObstacle::ClaimMissing);
+        let rule = storage.claim(&claim).map_or(missing, |found| MountRule::of_claim(found, storage));
+        Mount { claim, rule }
+    };
+    claims_of(pod).map(mount).collect()
+}
+
+fn claims_of(pod: &Pod) -> impl Iterator<Item = ObjectKey> {
+    pod.spec.volumes.iter().filter_map(|volume| {
+        let own = volume.ephemeral.is_some().then(|| format!("{}-{}", pod.metadata.name, volume.name));
+        let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
+        Some(ObjectKey::new(pod.namespace(), named.or(own)?))
+    })
+}
+
+/// A volume by its driver and what the driver calls it.
+type Attached = (String, String);
+
+/// The volumes of a pod that drivers attach to its node.
+fn attached(pod: &Pod, storage: &Storage) -> Vec<Attached> {
+    let of_claim = |key: ObjectKey| {
+        let claim = storage.claim(&key)?;
+        if claim.spec.volume_name.is_empty() {
+            let class = storage.class(claim.class_name()?)?;
+            let migrated = MIGRATED_DRIVERS.iter().find(|(old, _)| *old == class.provisioner);
+            let driver = migrated.map_or(class.provisioner.as_str(), |(_, driver)| driver);
+            return Some((driver.to_owned(), key.to_string()));
+        }
+        let spec = &storage.volume(&claim.spec.volume_name)?.spec;
+        match (&spec.csi, &spec.aws_elastic_block_store) {
+            (Some(csi), _) => {
+                let handle = if csi.volume_handle.is_empty() { &claim.spec.volume_name } else { &csi.volume_handle };
+                Some((csi.driver.clone(), handle.clone()))
+            }
+            (None, Some(ebs)) => {
+                let id = ebs.volume_id.rsplit('/').next().unwrap_or_default();
+                Some((EBS_DRIVER.to_owned(), id.to_owned()))
+            }
+            (None, None) => None,
+        }
+    };
+    claims_of(pod).filter_map(of_claim).collect()
+}
+
+/// The first driver that cannot attach the volumes of all pods. A volume that several pods mount counts once.
+pub(super) fn overload(
+    node: &PlannedNode,
+    limits: &BTreeMap<String, u32>,
+    there: &[&Pod],
+    new: &[&Pod],
+    storage: &Storage,
+) -> Option<Violation> {
+    let all = |pods: &[&Pod]| pods.iter().flat_map(|pod| attached(pod, storage)).collect::<BTreeSet<Attached>>();
+    if limits.is_empty() {
+        return None;
+    }
+    let there = all(there);
+    let new: BTreeSet<_> = all(new).difference(&there).cloned().collect();
+    limits.iter().find_map(|(driver, &limit)| {
+        let of_driver = |volumes: &BTreeSet<Attached>| volumes.iter().filter(|(d, _)| d == driver).count();
+        let (attached, wanted) = (of_driver(&there), of_driver(&new));
+        let is_over = wanted > 0 && attached + wanted > limit as usize;
+        let (node, driver) = (node.clone(), driver.clone());
+        is_over.then_some(Violation::VolumeLimit { node, driver, attached, wanted, limit })
+    })
+}
