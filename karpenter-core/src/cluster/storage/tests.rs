@@ -140,7 +140,7 @@ fn volumes_that_any_node_can_mount_ask_for_nothing() {
 
 #[test]
 fn bound_volumes_need_one_of_their_terms_and_new_ones_one_of_their_topologies() {
-    let terms = format!(r#"[{},{},{{}}]"#, term("zone", r#""a""#), term("zone", r#""b""#));
+    let terms = format!("[{},{},{{}}]", term("zone", r#""a""#), term("zone", r#""b""#));
     let two_keys = r#"{"key":"zone","values":["a","b"]},{"key":"rack","values":["1"]}"#;
     let storage = storage(
         Snapshot::builder()
