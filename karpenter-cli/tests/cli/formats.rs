@@ -196,3 +196,35 @@ fn without_a_catalog_there_is_a_built_in_one() {
     assert_eq!(document["errors"], serde_json::json!({}));
     assert!(document["newNodeClaims"][0]["instanceTypes"].as_array().unwrap().len() > 1, "{document}");
 }
+
+#[test]
+fn storage_and_namespaces_are_read() {
+    let yaml = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: a}}}
+- {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {volumeName: pv-1}}
+- {apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-1}, spec: {csi: {driver: disks, volumeHandle: h}}}
+- {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: ssd}, provisioner: disks}
+- {apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n}, spec: {drivers: [{name: disks, allocatable: {count: 3}}]}}
+";
+    let one = |kind: &str, name: &str| {
+        let group = if matches!(kind, "StorageClass" | "CSINode") { "storage.k8s.io/v1" } else { "v1" };
+        format!(r#"{{"apiVersion":"{group}","kind":"{kind}","metadata":{{"name":"{name}"}}}}"#)
+    };
+    let cluster = karpenter_cli::load::cluster(yaml, "storage.yaml").unwrap();
+    assert_eq!(cluster.namespaces[0].metadata.labels["team"], "a");
+    assert_eq!(cluster.volume_claims[0].key().to_string(), "shop/data");
+    assert_eq!(cluster.volumes[0].spec.csi.as_ref().unwrap().volume_handle, "h");
+    assert_eq!(cluster.storage_classes[0].provisioner, "disks");
+    assert_eq!(cluster.csi_nodes[0].volume_limits()["disks"], 3);
+
+    // A custom resource of the same kind is something else, and a claim is of the namespace default by default.
+    let other = one("StorageClass", "ssd").replace("storage.k8s.io", "example.com");
+    let json = list(&[&other, &one("PersistentVolumeClaim", "data"), &one("CSINode", "n")]);
+    let cluster = karpenter_cli::load::cluster(&json, "storage.json").unwrap();
+    assert!(cluster.storage_classes.is_empty());
+    assert_eq!(cluster.volume_claims[0].key().to_string(), "default/data");
+    assert_eq!(cluster.csi_nodes.len(), 1);
+}

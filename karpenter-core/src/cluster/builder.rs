@@ -177,18 +177,19 @@ impl SnapshotBuilder {
         sort_unique("NodeClaim", &mut self.claims, |c| &c.metadata)?;
         let pods = by_key("Pod", std::mem::take(&mut self.pods), Pod::key)?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
-        let storage = Storage {
-            claims: by_key(
-                "PersistentVolumeClaim",
-                std::mem::take(&mut self.volume_claims),
-                PersistentVolumeClaim::key,
-            )?,
+        let storage = self.take_storage()?;
+        let namespaces = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
+        Ok(self.assemble(pods, namespaces, storage))
+    }
+
+    fn take_storage(&mut self) -> Result<Storage, SnapshotError> {
+        let claims = std::mem::take(&mut self.volume_claims);
+        Ok(Storage {
+            claims: by_key("PersistentVolumeClaim", claims, PersistentVolumeClaim::key)?,
             volumes: by_name("PersistentVolume", std::mem::take(&mut self.volumes), |v| &v.metadata)?,
             classes: by_name("StorageClass", std::mem::take(&mut self.storage_classes), |c| &c.metadata)?,
             csi_nodes: by_name("CSINode", std::mem::take(&mut self.csi_nodes), |n| &n.metadata)?,
-        };
-        let namespaces = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
-        Ok(self.assemble(pods, namespaces, storage))
+        })
     }
 
     fn assemble(
@@ -199,11 +200,7 @@ impl SnapshotBuilder {
     ) -> Snapshot {
         let mut places = join(&self.nodes, &self.claims, &storage);
         places.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut by_name = BTreeMap::new();
-        for (i, place) in places.iter().enumerate() {
-            by_name.insert(place.name.clone(), i);
-            by_name.extend(place.claim.clone().map(|claim| (claim, i)));
-        }
+        let by_name = index_of(&places);
         let launching: BTreeSet<&str> = self.claims.iter().map(NodeClaim::name).collect();
         let mut running_daemons = vec![BTreeSet::new(); places.len()];
         let mut pending = Vec::new();
@@ -222,7 +219,7 @@ impl SnapshotBuilder {
             if wants_place {
                 pending.push(key.clone());
             } else if let Some((i, place)) = place.filter(|_| !pod.is_finished()) {
-                place.add_pod(pod);
+                place.add_pod(pod, &storage);
                 let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
                 running_daemons[i].extend(owners.map(|o| o.uid.clone()));
             }
@@ -259,6 +256,16 @@ fn join(nodes: &[Node], claims: &[NodeClaim], storage: &Storage) -> Vec<Place> {
     }
     places.extend(by_id.into_values().map(|claim| Place::new(None, Some(claim))));
     places
+}
+
+/// The position of each place, by the name of its node and by that of its claim.
+fn index_of(places: &[Place]) -> BTreeMap<String, usize> {
+    let mut out = BTreeMap::new();
+    for (i, place) in places.iter().enumerate() {
+        out.insert(place.name.clone(), i);
+        out.extend(place.claim.clone().map(|claim| (claim, i)));
+    }
+    out
 }
 
 /// Whether a pod waits for a node and it is the engine's business to make one.

@@ -15,7 +15,7 @@ pub use builder::{SnapshotBuilder, SnapshotError};
 pub use place::Place;
 pub use ports::HostPort;
 pub use requests::{daemon_requests, pod_requests};
-pub use storage::Storage;
+pub use storage::{Attachment, Storage, VolumeNeeds, VolumeProblem};
 
 use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod};
 

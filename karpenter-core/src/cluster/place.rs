@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     NodeAlternatives, Quantity, ResourceList,
     api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
-    cluster::{HostPort, daemon_requests, pod_requests},
+    cluster::{Attachment, HostPort, Storage, daemon_requests, pod_requests},
     labels,
 };
 
@@ -44,6 +44,8 @@ pub struct Place {
     pub host_ports: Vec<HostPort>,
     /// The most volumes that each storage driver can attach to its node; a driver that is not named has no limit.
     pub volume_limits: BTreeMap<String, u32>,
+    /// The volumes that drivers attach to it for the pods that are there or promised to it.
+    pub attached: BTreeSet<Attachment>,
     /// The pods that are there or promised to it.
     pub pods: Vec<ObjectKey>,
     /// Whether it is ready for pods, as opposed to on its way.
@@ -80,6 +82,7 @@ impl Place {
             free: ResourceList::new(),
             host_ports: Vec::new(),
             volume_limits: BTreeMap::new(),
+            attached: BTreeSet::new(),
             pods: Vec::new(),
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
@@ -125,9 +128,10 @@ impl Place {
         taints
     }
 
-    pub(super) fn add_pod(&mut self, pod: &Pod) {
+    pub(super) fn add_pod(&mut self, pod: &Pod, storage: &Storage) {
         self.free.subtract(&pod_requests(pod));
         self.host_ports.extend(HostPort::of_pod(&pod.spec));
+        self.attached.extend(storage.attachments_of(pod));
         self.pods.push(pod.key());
     }
 

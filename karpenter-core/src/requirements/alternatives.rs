@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::{Requirement, Requirements};
-use crate::api::PodSpec;
+use crate::api::{NodeSelectorTerm, PodSpec};
 
 /// The key under which a requirement on the name of a node is kept. A colon cannot occur in the key of a label.
 const NODE_NAME_FIELD: &str = "field:metadata.name";
@@ -28,20 +28,26 @@ impl NodeAlternatives {
         let Some(required) = &spec.affinity.node_affinity.required else { return Self(vec![selector]) };
         let mut alternatives: Vec<Requirements> = Vec::new();
         for term in &required.node_selector_terms {
-            // A term without expressions matches no node.
-            if term.match_expressions.is_empty() && term.match_fields.is_empty() {
-                continue;
-            }
+            let Some(term) = Self::of_term(term) else { continue };
             let mut all = selector.clone();
-            all.add_all(&term.match_expressions.iter().collect());
-            for field in &term.match_fields {
-                all.add(NODE_NAME_FIELD, Requirement::from(field));
-            }
+            all.add_all(&term);
             if all.contradiction().is_none() && !alternatives.contains(&all) {
                 alternatives.push(all);
             }
         }
         Self(alternatives)
+    }
+
+    /// What a term asks for; `None` for a term without expressions, which no node meets.
+    pub(crate) fn of_term(term: &NodeSelectorTerm) -> Option<Requirements> {
+        if term.match_expressions.is_empty() && term.match_fields.is_empty() {
+            return None;
+        }
+        let mut all: Requirements = term.match_expressions.iter().collect();
+        for field in &term.match_fields {
+            all.add(NODE_NAME_FIELD, Requirement::from(field));
+        }
+        Some(all)
     }
 
     /// The alternatives in the order in which the pod names them; none means that no node will do.
@@ -51,8 +57,13 @@ impl NodeAlternatives {
 
     /// Whether a node of this name with these labels will do.
     pub fn admit_node(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        Self::any_admits(&self.0, name, labels)
+    }
+
+    /// Whether a node of this name with these labels meets one of these alternatives.
+    pub(crate) fn any_admits(all: &[Requirements], name: &str, labels: &BTreeMap<String, String>) -> bool {
         let value = |key: &str| if key == NODE_NAME_FIELD { Some(name) } else { labels.get(key).map(String::as_str) };
-        self.0.iter().any(|all| all.iter().all(|(key, requirement)| requirement.admits(value(key))))
+        all.iter().any(|all| all.iter().all(|(key, requirement)| requirement.admits(value(key))))
     }
 }
 
