@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     Quantity, Requirement, ResourceName,
     api::{FieldError, Taint},
-    cluster::HostPort,
+    cluster::{HostPort, VolumeProblem},
 };
 
 /// What the suffix `M` means. Nobody has so many cores, but `M` is easily typed for `m`.
@@ -22,6 +22,10 @@ pub enum Reason {
         /// The path of the field, or what it is about.
         field: String,
     },
+    /// A volume of it is in the way.
+    Volume(VolumeProblem),
+    /// A rule about its neighbours leaves it no node.
+    Topology(TopologyObstacle),
     /// There is no node pool at all.
     NoNodePools,
     /// No pool and no node can take it.
@@ -31,6 +35,44 @@ pub enum Reason {
         /// How many nodes there are, none of which has room for it.
         node_count: usize,
     },
+}
+
+/// Which rule about neighbours leaves a pod no node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TopologyObstacle {
+    /// In every domain that the pod can reach there would be too many of its like.
+    Spread {
+        /// The label whose values are the domains.
+        key: String,
+        /// How many more of them a domain may hold than the emptiest one.
+        max_skew: i64,
+        /// How many each domain has, those of this plan among them.
+        counts: Vec<(String, i64)>,
+    },
+    /// Every domain that the pod can reach has pods from which it must keep away.
+    AntiAffinity {
+        /// The label whose values are the domains.
+        key: String,
+        /// The domains that have such pods.
+        domains: Vec<String>,
+    },
+    /// Every domain that the pod can reach has pods that keep it away.
+    Repelled {
+        /// The label whose values are the domains.
+        key: String,
+        /// The domains that have such pods.
+        domains: Vec<String>,
+    },
+    /// No domain that the pod can reach has pods that it must be near to.
+    Affinity {
+        /// The label whose values are the domains.
+        key: String,
+        /// The domains that have such pods; none if there are no such pods.
+        domains: Vec<String>,
+    },
+    /// It must share a node with others, and no node takes all of them.
+    OneNode,
 }
 
 /// Why a pool can make no node for a pod.
@@ -112,6 +154,8 @@ impl fmt::Display for Reason {
         match self {
             Self::Invalid(error) => write!(f, "invalid: {error}"),
             Self::Unsupported { field } => write!(f, "unsupported: {field}"),
+            Self::Volume(problem) => problem.fmt(f),
+            Self::Topology(obstacle) => obstacle.fmt(f),
             Self::NoNodePools => f.write_str("there is no node pool"),
             Self::NoPlace { pools, node_count } => {
                 for (i, pool) in pools.iter().enumerate() {
@@ -125,6 +169,52 @@ impl fmt::Display for Reason {
             }
         }
     }
+}
+
+impl fmt::Display for TopologyObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spread { key, max_skew, counts } => {
+                write!(f, "topology spread over {key}: maxSkew {max_skew} lets no domain have another pod (")?;
+                for (i, (domain, count)) in counts.iter().take(SHOWN).enumerate() {
+                    write!(f, "{}{domain}: {count}", if i > 0 { ", " } else { "" })?;
+                }
+                write_others(f, counts.len())?;
+                f.write_str(")")
+            }
+            Self::AntiAffinity { key, domains } => {
+                write!(f, "anti-affinity over {key}: there are such pods in ")?;
+                write_domains(f, domains)
+            }
+            Self::Repelled { key, domains } => {
+                write!(f, "anti-affinity of other pods over {key}: there are such pods in ")?;
+                write_domains(f, domains)
+            }
+            Self::Affinity { key, domains } if domains.is_empty() => {
+                write!(f, "affinity over {key}: no pod that it must be near to is there or planned")
+            }
+            Self::Affinity { key, domains } => {
+                write!(f, "affinity over {key}: it cannot go where such pods are, in ")?;
+                write_domains(f, domains)
+            }
+            Self::OneNode => f.write_str("affinity over kubernetes.io/hostname: no node takes all that must share it"),
+        }
+    }
+}
+
+/// The most entries of a list that are printed.
+const SHOWN: usize = 5;
+
+fn write_domains(f: &mut fmt::Formatter<'_>, domains: &[String]) -> fmt::Result {
+    if domains.is_empty() {
+        return f.write_str("every domain");
+    }
+    f.write_str(&domains[..domains.len().min(SHOWN)].join(", "))?;
+    write_others(f, domains.len())
+}
+
+fn write_others(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
+    if count > SHOWN { write!(f, " and {} others", count - SHOWN) } else { Ok(()) }
 }
 
 impl fmt::Display for Obstacle {
@@ -162,7 +252,6 @@ impl fmt::Display for Obstacle {
 }
 
 fn write_offered(f: &mut fmt::Formatter<'_>, offered: &[Requirement]) -> fmt::Result {
-    const SHOWN: usize = 5;
     if offered.iter().all(|r| *r == Requirement::ABSENT) {
         return f.write_str("do not have it");
     }
@@ -175,5 +264,5 @@ fn write_offered(f: &mut fmt::Formatter<'_>, offered: &[Requirement]) -> fmt::Re
             None => write!(f, "{comma}{requirement}")?,
         }
     }
-    if offered.len() > SHOWN { write!(f, " and {} others", offered.len() - SHOWN) } else { Ok(()) }
+    write_others(f, offered.len())
 }

@@ -9,6 +9,7 @@ use karpenter_core::{
         DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Taint, TaintEffect, Toleration,
     },
     labels,
+    schedule::ReservationPolicy,
 };
 
 /// A machine of so many CPUs with 4 GiB each, at 10 cents a CPU on demand and 4 on the spot market, in two zones.
@@ -260,20 +261,36 @@ fn offerings_that_cannot_be_bought_are_not_planned() {
     );
 }
 
-#[test]
-fn reservations_are_left_out_and_said_to_be() {
+/// Machines of which some can be had from a reservation of so many.
+fn reserved_machines(count: u32) -> Vec<InstanceType> {
     let mut reserved = machine("small", 2);
     let mut offering = Offering::new("reserved", "a", Price::ZERO);
     offering.requirements.add("example.com/reservation-id", Requirement::one_of(["r-1"]));
-    offering.reservation_capacity = Some(1);
+    offering.reservation_capacity = Some(count);
     reserved.offerings.push(offering);
-    let plan = solve(with_pool(pool()).pods(Pod::named("web").cpu("2")), vec![reserved]);
-    assert_eq!(plan.claims()[0].cheapest_price, dollars(0.08));
-    assert!(plan.claims()[0].requirements.to_string().contains("example.com/reservation-id DoesNotExist"));
-    assert_eq!(
-        plan.warnings()[0].to_string(),
-        "NodePool general: 1 reserved offering left out: capacity reservations are not supported"
-    );
+    vec![reserved]
+}
+
+#[test]
+fn a_reservation_is_used_as_far_as_it_goes() {
+    let plan = solve(with_pool(pool()).pods(Pod::named("web").cpu("2").replicas(3)), reserved_machines(2));
+    let prices: Vec<_> = plan.claims().iter().map(|c| c.cheapest_price).collect();
+    assert_eq!(prices, [Price::ZERO, Price::ZERO, dollars(0.08)]);
+    let of = |i: usize| plan.claims()[i].requirements.to_string();
+    assert!(of(0).contains("example.com/reservation-id In [r-1]") && of(0).contains("capacity-type In [reserved]"));
+    assert!(of(2).contains("example.com/reservation-id DoesNotExist"), "{}", of(2));
+}
+
+#[test]
+fn pods_that_may_only_use_a_reservation_wait_for_it() {
+    let mut options = PlannerOptions::default();
+    options.reservations = ReservationPolicy::Strict;
+    let snapshot = with_pool(pool()).pods(Pod::named("web").cpu("2").replicas(3)).build().expect("valid");
+    let catalogs = Catalogs::shared(reserved_machines(2), snapshot.pools()).expect("valid");
+    let plan = Planner::new(options.clone()).plan(&snapshot, &catalogs);
+    assert_eq!((plan.claims().len(), plan.unplaced().len()), (2, 1));
+    let none_left = Catalogs::shared(reserved_machines(0), snapshot.pools()).expect("valid");
+    assert_eq!(Planner::new(options).plan(&snapshot, &none_left).claims().len(), 3);
 }
 
 #[test]
@@ -418,44 +435,27 @@ fn a_million_cores_may_be_a_slip_of_the_shift_key() {
 
 #[test]
 fn what_is_not_handled_is_said_to_be_unsupported() {
-    for (spec, field) in [
-        (
-            r#"{"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]}"#,
-            "spec.topologySpreadConstraints",
-        ),
-        (
-            r#"{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}}"#,
-            "spec.affinity.podAffinity",
-        ),
-        (
-            r#"{"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}}"#,
-            "spec.affinity.podAntiAffinity",
-        ),
-        (
-            r#"{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{}}]}}}"#,
-            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
-        ),
-        (r#"{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}"#, "spec.volumes[] with a claim"),
-        (r#"{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{}}}]}"#, "spec.volumes[] with a claim"),
-        (r#"{"resourceClaims":[{"name":"c"}]}"#, "spec.resourceClaims"),
-    ] {
-        let status = r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}"#;
-        let pod: Pod = read(&format!(r#"{{"metadata":{{"name":"p"}},"spec":{spec},"status":{status}}}"#));
-        let plan = solve(with_pool(pool()).pods(pod), machines());
-        assert_eq!(plan.why("p").to_string(), format!("without a place: unsupported: {field}"));
-    }
+    let pod: Pod = read(
+        r#"{"metadata":{"name":"p"},"spec":{"resourceClaims":[{"name":"c"}]},"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#,
+    );
+    let plan = solve(with_pool(pool()).pods(pod), machines());
+    assert_eq!(plan.why("p").to_string(), "without a place: unsupported: spec.resourceClaims");
 }
 
 #[test]
-fn a_running_pod_keeps_others_away_or_they_are_left_alone() {
-    let running: Pod = read(
-        r#"{"metadata":{"name":"alone"},"spec":{"nodeName":"n","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}]}}}}"#,
-    );
-    let plan = solve(with_pool(pool()).pods(running).pods(Pod::named("p").label("app", "web")), machines());
-    assert_eq!(
-        plan.why("p").to_string(),
-        "without a place: unsupported: required podAntiAffinity of the running pod default/alone"
-    );
+fn a_running_pod_keeps_others_away() {
+    let running = || -> Pod {
+        read(
+            r#"{"metadata":{"name":"alone"},"spec":{"nodeName":"n","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}]}}}}"#,
+        )
+    };
+    let node = || -> Node {
+        read(r#"{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"3","memory":"8Gi","pods":"9"}}}"#)
+    };
+    let plan =
+        |app| solve(with_pool(pool()).node(node()).pods(running()).pods(Pod::named("p").label("app", app)), machines());
+    assert!(plan("web").existing().is_empty() && plan("web").claims().len() == 1);
+    assert!(plan("api").claims().is_empty());
 }
 
 #[test]

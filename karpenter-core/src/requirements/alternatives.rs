@@ -38,6 +38,31 @@ impl NodeAlternatives {
         Self(alternatives)
     }
 
+    /// Any node.
+    pub(crate) fn any() -> Self {
+        Self(vec![Requirements::new()])
+    }
+
+    /// The same, with all of `extra` required too.
+    pub(crate) fn narrowed(&self, extra: &Requirements) -> Self {
+        self.and(std::slice::from_ref(extra))
+    }
+
+    /// What meets one of others too: each alternative with each of them, without those that contradict themselves.
+    pub(crate) fn and(&self, others: &[Requirements]) -> Self {
+        let mut out: Vec<Requirements> = Vec::new();
+        for own in &self.0 {
+            for theirs in others {
+                let mut both = own.clone();
+                both.add_all(theirs);
+                if both.contradiction().is_none() && !out.contains(&both) {
+                    out.push(both);
+                }
+            }
+        }
+        Self(out)
+    }
+
     /// What a term asks for; `None` for a term without expressions, which no node meets.
     pub(crate) fn of_term(term: &NodeSelectorTerm) -> Option<Requirements> {
         if term.match_expressions.is_empty() && term.match_fields.is_empty() {

@@ -1,10 +1,14 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
+use std::collections::BTreeSet;
+
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
 
 use super::{
+    ReservationPolicy,
     amounts::{dominant_share, fits},
+    lot::Lot,
     problem::{Problem, Tolerance},
 };
 use crate::FxBuild;
@@ -20,34 +24,46 @@ pub(super) struct Candidate {
     pub(super) pool: usize,
     /// The cheapest of the offerings that it stands for.
     pub(super) row: usize,
+    /// The number of the reservation that it draws on.
+    pub(super) reservation: Option<usize>,
     /// Dollars an hour.
     pub(super) price: f64,
-    /// The classes of pods that fit, the most valuable for the room that they take first.
+    /// The lots that fit, the most valuable for the room that they take first.
     pub(super) guests: Vec<Guest>,
 }
 
-/// A class of pods that a candidate can take.
+/// A lot of which a candidate can take units.
 pub(super) struct Guest {
-    pub(super) class: usize,
+    pub(super) lot: usize,
     /// The index of the alternative of its constraint that the candidate meets.
     pub(super) alternative: usize,
     pub(super) tolerance: Tolerance,
-    /// The largest share of a resource of the node that one pod takes.
+    /// The largest share of a resource of the node that one unit takes.
     pub(super) share: f64,
 }
 
 impl Candidate {
     /// All candidates of a problem that are worth looking at.
     pub(super) fn all(problem: &Problem<'_>) -> Vec<Self> {
-        (0..problem.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect()
+        let mut all: Vec<Self> = (0..problem.base.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect();
+        if problem.base.options.reservations == ReservationPolicy::Strict {
+            let reserved = all.iter().filter(|candidate| candidate.reservation.is_some());
+            let waiting: BTreeSet<usize> = reserved.flat_map(|c| &c.guests).map(|guest| guest.lot).collect();
+            for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_none()) {
+                candidate.guests.retain(|guest| !waiting.contains(&guest.lot));
+            }
+        }
+        all
     }
 
-    /// Orders the guests by what they are worth for the room that they take.
-    pub(super) fn rank(&mut self, values: &[f64]) {
-        let density = |guest: &Guest| values[guest.class] / guest.share;
+    /// Orders the guests: first those of which a node takes only a few, because they need many nodes, then by what they
+    /// are worth for the room that they take.
+    pub(super) fn rank(&mut self, values: &[f64], lots: &[Lot]) {
+        let density = |guest: &Guest| values[guest.lot] / guest.share;
         self.guests.sort_by(|a, b| {
-            let by_density = density(b).total_cmp(&density(a));
-            by_density.then_with(|| b.share.total_cmp(&a.share)).then_with(|| a.class.cmp(&b.class))
+            let is_limited = |guest: &Guest| lots[guest.lot].manners.is_limited();
+            let by_density = is_limited(b).cmp(&is_limited(a)).then_with(|| density(b).total_cmp(&density(a)));
+            by_density.then_with(|| b.share.total_cmp(&a.share)).then_with(|| a.lot.cmp(&b.lot))
         });
     }
 }
@@ -55,12 +71,13 @@ impl Candidate {
 /// The rows of a pool that can be told apart by room or by pods, each as the cheapest that there is, without those than
 /// which another is in no way worse.
 fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
-    let pool = &problem.pools[pool_index];
+    let pool = &problem.base.pools[pool_index];
     let rows = pool.table().rows();
     let met = met_by_row(problem, pool_index);
-    let mut kinds: IndexMap<(u32, &FixedBitSet), usize, FxBuild> = IndexMap::default();
+    let mut kinds: IndexMap<(u32, &FixedBitSet, Option<usize>), usize, FxBuild> = IndexMap::default();
+    let reservation = |row: usize| problem.base.reservations.of(pool.catalog, row);
     for row in pool.open_rows.ones() {
-        match kinds.entry((pool.variant_of_row[row], &met[row])) {
+        match kinds.entry((pool.variant_of_row[row], &met[row], reservation(row))) {
             Entry::Vacant(entry) => {
                 entry.insert(row);
             }
@@ -81,7 +98,9 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
                 let (own, larger) = (&pool.variant(row), &pool.variant(*other));
                 let has_no_further_ports = larger.host_ports.iter().all(|port| own.host_ports.contains(port));
                 let is_larger = own.room.iter().zip(&larger.room).all(|(a, b)| a <= b);
-                is_larger && has_no_further_ports && met[row].is_subset(&met[*other])
+                // Of a reservation there may be too little to stand for others.
+                let is_unlimited = reservation(*other).is_none();
+                is_unlimited && is_larger && has_no_further_ports && met[row].is_subset(&met[*other])
             };
             if !best.iter().any(beats) {
                 best.push(row);
@@ -94,7 +113,7 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
 
 /// For each row the alternatives of constraints that it meets, numbered through all constraints.
 fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
-    let pool = &problem.pools[pool_index];
+    let pool = &problem.base.pools[pool_index];
     let meets = &problem.meets[pool_index];
     let count = meets.iter().flatten().map(|(_, alternatives)| alternatives.len()).sum();
     let mut met = vec![FixedBitSet::with_capacity(count); pool.table().rows().len()];
@@ -105,18 +124,19 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
 }
 
 fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate {
-    let pool = &problem.pools[pool_index];
+    let pool = &problem.base.pools[pool_index];
     let room = &pool.variant(row).room;
-    let guest = |(class, c): (usize, &super::class::Class)| {
+    let guest = |(lot, c): (usize, &Lot)| {
         let (tolerance, alternatives) = problem.meets[pool_index][c.constraint].as_ref()?;
         let met =
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
         let alternative = met(false).or_else(|| met(true))?;
         let share = dominant_share(&c.requests, room);
         let goes = fits(&c.requests, room) && pool.has_free_ports(row, &c.host_ports);
-        goes.then_some(Guest { class, alternative, tolerance: *tolerance, share })
+        goes.then_some(Guest { lot, alternative, tolerance: *tolerance, share })
     };
-    let guests = problem.classes.list.iter().enumerate().filter_map(guest).collect();
+    let guests = problem.lots.list.iter().enumerate().filter_map(guest).collect();
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
-    Candidate { pool: pool_index, row, price, guests }
+    let reservation = problem.base.reservations.of(pool.catalog, row);
+    Candidate { pool: pool_index, row, reservation, price, guests }
 }

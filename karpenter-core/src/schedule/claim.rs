@@ -8,6 +8,7 @@ use std::{
 use fixedbitset::FixedBitSet;
 
 use super::{
+    MinValuesPolicy,
     amounts::{Amounts, take},
     candidate::Candidate,
     plan::PlannedClaim,
@@ -15,17 +16,18 @@ use super::{
     problem::Problem,
     search::Seats,
 };
-use crate::{Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
+use crate::{Offering, Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
 
 /// The claim of a node with these pods; the pods themselves are still to be written in.
 pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats]) -> PlannedClaim {
-    let pool = &problem.pools[candidate.pool];
+    let pool = &problem.base.pools[candidate.pool];
     let mut requests = pool.variant(candidate.row).daemon_requests.clone();
     for seats in guests {
-        requests.add(&problem.class(seats.class).request_list.times(seats.count));
+        requests.add(&problem.lot(seats.lot).request_list.times(seats.count));
     }
     let Shape { requirements, types } = Shape::new(problem, candidate, guests);
-    let types = truncated(pool, types, problem.options.max_instance_types);
+    let types = truncated(pool, types, problem.base.options.max_instance_types);
+    let requirements = lowered(pool, requirements, &types);
     let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
     PlannedClaim {
         node_pool: pool.source.name().to_owned(),
@@ -44,8 +46,8 @@ pub(super) fn too_few_values(
     candidate: &Candidate,
     guests: &[Seats],
 ) -> Option<(String, u32, usize)> {
-    let pool = &problem.pools[candidate.pool];
-    if !pool.has_min_values() {
+    let pool = &problem.base.pools[candidate.pool];
+    if !pool.has_min_values() || problem.base.options.min_values == MinValuesPolicy::BestEffort {
         return None;
     }
     let Shape { types, .. } = Shape::new(problem, candidate, guests);
@@ -53,6 +55,19 @@ pub(super) fn too_few_values(
         let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
         (values.len() < min_values as usize).then(|| (key.to_owned(), min_values, values.len()))
     })
+}
+
+/// The requirements, with no more `minValues` than the types have.
+fn lowered(pool: &Pool<'_>, requirements: Requirements, types: &[(Price, usize)]) -> Requirements {
+    let mut out = Requirements::new();
+    for (key, requirement) in requirements.iter() {
+        let most = requirement.min_values().map(|min_values| {
+            let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
+            min_values.min(u32::try_from(values.len()).unwrap_or(u32::MAX))
+        });
+        out.add(key, requirement.clone().with_min_values(most));
+    }
+    out
 }
 
 /// The values that a type names for a label; each counts, whichever of them a node will have.
@@ -97,24 +112,26 @@ struct Shape {
 
 impl Shape {
     fn new(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats]) -> Self {
-        let pool = &problem.pools[candidate.pool];
-        let mut used: Amounts = problem.classes.axes.names().iter().map(|_| 0).collect();
+        let pool = &problem.base.pools[candidate.pool];
+        let mut used: Amounts = problem.base.classes.axes.names().iter().map(|_| 0).collect();
         let mut host_ports = Vec::new();
         let mut requirements = pool.requirements.clone();
-        for &Seats { class, alternative, count } in guests {
-            let class = problem.class(class);
-            take(&mut used, &class.requests, -count);
-            host_ports.extend_from_slice(&class.host_ports);
-            requirements.add_all(&problem.alternative(candidate.pool, class.constraint, alternative).narrowing);
+        for &Seats { lot, alternative, count } in guests {
+            let lot = problem.lot(lot);
+            take(&mut used, &lot.requests, -count);
+            host_ports.extend_from_slice(&lot.host_ports);
+            requirements.add_all(&problem.alternative(candidate.pool, lot.constraint, alternative).narrowing);
         }
-        exclude_reserved(pool, &mut requirements);
+        match candidate.reservation {
+            Some(_) => requirements.add_all(&offering_of(pool, candidate.row).requirements),
+            None => exclude_reserved(pool, &mut requirements),
+        }
         let chosen = pool.variant(candidate.row).type_index;
         let needs = Needs { used: &used, host_ports: &host_ports };
         let mut types = choose(pool, &requirements, &needs, chosen);
         if !types.iter().any(|&(_, t)| t == chosen) {
             // Daemons leave too little room on some other offering of the type: this offering alone, then.
-            let offering = &pool.catalog.types()[chosen].offerings[offering_of(pool, candidate.row)];
-            requirements.add_all(&offering.requirements);
+            requirements.add_all(&offering_of(pool, candidate.row).requirements);
             types = choose(pool, &requirements, &needs, chosen);
         }
         Self { requirements, types }
@@ -134,12 +151,13 @@ fn settle(pool: &Pool<'_>, requirements: &Requirements) -> BTreeMap<String, Stri
     open.filter_map(|(key, r)| Some((key.to_owned(), r.any_value()?.to_string()))).collect()
 }
 
-/// The place of a row's offering in the list of its type.
-fn offering_of(pool: &Pool<'_>, row: usize) -> usize {
-    row - pool.table().rows_of(pool.table().rows()[row].type_index).start
+/// The offering of a row.
+fn offering_of<'p>(pool: &Pool<'p>, row: usize) -> &'p Offering {
+    let type_index = pool.table().rows()[row].type_index;
+    &pool.catalog.types()[type_index].offerings[row - pool.table().rows_of(type_index).start]
 }
 
-/// Reservations are not planned with, so no claim may use one up.
+/// A claim that was not planned for a reservation must not use one up.
 fn exclude_reserved(pool: &Pool<'_>, requirements: &mut Requirements) {
     let table = pool.table();
     if !table.rows().iter().any(|row| row.is_reserved) {

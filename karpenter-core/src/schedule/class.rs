@@ -1,17 +1,26 @@
 //! Pods that ask for the same are planned as one.
 
-use std::{collections::BTreeMap, hash::Hash};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::Hash,
+};
 
 use indexmap::{IndexMap, IndexSet};
 
 use super::{
+    PreferencePolicy,
     amounts::{Amounts, Axes},
     pool::Daemon,
-    screen::Screen,
+    screen,
+    topology::{Neighbourhood, Rules, SelectorId, Selectors, Standing},
+    volumes::{AllVolumes, Volumes},
 };
 use crate::{
     FxBuild, NodeAlternatives, Reason, ResourceList, Snapshot,
-    api::{Container, ContainerPort, NodeAffinity, ObjectKey, Pod, PodSpec, Resources, Toleration},
+    api::{
+        Affinity, Container, ContainerPort, NodeAffinity, ObjectKey, Pod, PodSpec, Resources, Toleration,
+        TopologySpreadConstraint,
+    },
     cluster::{HostPort, pod_requests},
 };
 
@@ -26,10 +35,14 @@ pub(super) struct Class {
     pub(super) constraint: usize,
     /// The ports of its node that each pod takes for itself.
     pub(super) host_ports: Vec<HostPort>,
+    /// The index of its [`Neighbourhood`].
+    pub(super) neighbourhood: usize,
+    /// The number of its [`Volumes`].
+    volumes: usize,
 }
 
 /// What makes a class.
-type Meaning = (ResourceList, usize, Vec<HostPort>);
+type Meaning = (ResourceList, usize, Vec<HostPort>, usize, usize);
 
 /// What a pod says of its node, its resources apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,11 +58,17 @@ impl Constraint {
 }
 
 /// The pending pods of a snapshot: in classes, or refused.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Classes {
+#[derive(Debug, Default)]
+pub(super) struct Classes<'s> {
     pub(super) axes: Axes,
     pub(super) list: Vec<Class>,
     pub(super) constraints: Vec<Constraint>,
+    pub(super) neighbourhoods: Vec<Neighbourhood>,
+    pub(super) selectors: Selectors<'s>,
+    pub(super) standing: Standing,
+    all_volumes: AllVolumes,
+    /// The selectors of rules about single nodes.
+    pub(super) host_selectors: BTreeSet<SelectorId>,
     pub(super) refused: BTreeMap<ObjectKey, Reason>,
 }
 
@@ -63,13 +82,15 @@ struct Written<'p> {
     node_selector: &'p BTreeMap<String, String>,
     node_affinity: &'p NodeAffinity,
     tolerations: &'p [Toleration],
+    neighbourhood: usize,
+    volumes: usize,
 }
 
 /// Resources, ports, and whether it is a sidecar.
 type WrittenContainer<'p> = (&'p Resources, &'p [ContainerPort], bool);
 
 impl<'p> Written<'p> {
-    fn new(pod: &'p Pod) -> Self {
+    fn new(pod: &'p Pod, neighbourhood: usize, volumes: usize) -> Self {
         let read = |containers: &'p [Container]| {
             containers.iter().map(|c| (&c.resources, c.ports.as_slice(), c.is_sidecar())).collect()
         };
@@ -82,60 +103,156 @@ impl<'p> Written<'p> {
             node_selector: &spec.node_selector,
             node_affinity: &spec.affinity.node_affinity,
             tolerations: &spec.tolerations,
+            neighbourhood,
+            volumes,
         }
     }
 }
 
-impl Classes {
+impl<'s> Classes<'s> {
     /// Sorts the pending pods into classes, in the order of their first pods.
     ///
     /// The axes have the resources of the daemons too.
-    pub(super) fn new(snapshot: &Snapshot, daemons: &[Daemon]) -> Self {
-        let mut screen = Screen::new(snapshot);
+    pub(super) fn new(snapshot: &'s Snapshot, daemons: &[Daemon], preferences: PreferencePolicy) -> Self {
         let mut out = Self::default();
+        let pods = out.read_neighbourhoods(snapshot, preferences);
         let mut by_text: IndexMap<Written<'_>, usize, FxBuild> = IndexMap::default();
         let mut by_meaning: IndexMap<Meaning, Vec<ObjectKey>, FxBuild> = IndexMap::default();
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
-        for key in snapshot.pending() {
-            let pod = &snapshot.pods()[key];
-            if let Err(reason) = screen.check(pod) {
-                out.refused.insert(key.clone(), reason);
-                continue;
-            }
+        for (pod, neighbourhood) in pods {
+            let volumes = out.all_volumes.of(pod);
+            let mut meaning = || {
+                let (constraint, _) = constraints.insert_full(Constraint::of_pod(&pod.spec));
+                let meaning = (pod_requests(pod), constraint, HostPort::of_pod(&pod.spec), neighbourhood, volumes);
+                let entry = by_meaning.entry(meaning);
+                let index = entry.index();
+                entry.or_default();
+                index
+            };
             // A pod of a node on its way out may be in the middle of a resize, which its specification does not tell.
             let index = if pod.status.container_statuses.is_empty() {
-                *by_text.entry(Written::new(pod)).or_insert_with(|| meaning(pod, &mut by_meaning, &mut constraints))
+                *by_text.entry(Written::new(pod, neighbourhood, volumes)).or_insert_with(meaning)
             } else {
-                meaning(pod, &mut by_meaning, &mut constraints)
+                meaning()
             };
-            by_meaning[index].push(key.clone());
+            by_meaning[index].push(pod.key());
         }
         let daemon_requests = daemons.iter().map(|d| &d.requests);
         out.axes = Axes::of(by_meaning.keys().map(|(requests, ..)| requests).chain(daemon_requests));
         out.constraints = constraints.into_iter().collect();
         out.list = by_meaning
             .into_iter()
-            .map(|((request_list, constraint, host_ports), pods)| Class {
+            .map(|((request_list, constraint, host_ports, neighbourhood, volumes), pods)| Class {
                 pods,
                 requests: out.axes.requests(&request_list),
                 request_list,
                 constraint,
                 host_ports,
+                neighbourhood,
+                volumes,
             })
             .collect();
         out
     }
+
+    /// Sets aside the pods that cannot be planned, and gives the others the indices of their neighbourhoods.
+    fn read_neighbourhoods(&mut self, snapshot: &'s Snapshot, preferences: PreferencePolicy) -> Vec<(&'s Pod, usize)> {
+        let namespaces = snapshot.namespaces();
+        let has_wishes = preferences == PreferencePolicy::Respect;
+        self.standing = Standing::new(snapshot, &mut self.selectors, namespaces);
+        let mut by_text: IndexMap<Said<'_>, Neighbourhood, FxBuild> = IndexMap::default();
+        let mut pods = Vec::with_capacity(snapshot.pending().len());
+        for pod in self.screen(snapshot) {
+            let entry = by_text.entry(Said::new(pod));
+            let index = entry.index();
+            entry.or_insert_with(|| Neighbourhood::of_pod(pod, &mut self.selectors, namespaces, has_wishes));
+            pods.push((pod, index));
+        }
+        self.standing.count(snapshot, &mut self.selectors);
+        let mut all: IndexSet<Neighbourhood, FxBuild> = IndexSet::default();
+        let mut known: IndexMap<_, usize, FxBuild> = IndexMap::default();
+        for (pod, index) in &mut pods {
+            let selected_by = self.selectors.selecting(pod);
+            let said = *index;
+            let whole = || all.insert_full(by_text[said].clone().selected_by(selected_by)).0;
+            *index = *known.entry((said, selected_by)).or_insert_with(whole);
+        }
+        self.neighbourhoods = all.into_iter().collect();
+        let running = (0..snapshot.places().len()).flat_map(|place| self.standing.away(place));
+        let pending: Vec<_> = self.neighbourhoods.iter().map(|n| n.rules_at(0)).collect();
+        let terms = pending.iter().flat_map(Rules::terms).chain(running);
+        self.host_selectors = terms.filter(|term| term.is_by_host()).map(|term| term.selector).collect();
+        pods
+    }
+
+    /// Sets aside the pods that cannot be planned.
+    fn screen(&mut self, snapshot: &'s Snapshot) -> Vec<&'s Pod> {
+        let mut pods = Vec::with_capacity(snapshot.pending().len());
+        for key in snapshot.pending() {
+            let pod = &snapshot.pods()[key];
+            match screen::check(pod) {
+                Ok(()) => pods.push(pod),
+                Err(reason) => drop(self.refused.insert(key.clone(), reason)),
+            }
+        }
+        let (all_volumes, problems) = AllVolumes::new(snapshot, pods.iter().copied());
+        self.all_volumes = all_volumes;
+        if !problems.is_empty() {
+            pods.retain(|pod| !problems.contains_key(&pod.key()));
+        }
+        self.refused.extend(problems.into_iter().map(|(pod, problem)| (pod, Reason::Volume(problem))));
+        pods
+    }
+
+    /// What the nodes of a class must be like for its pods and their volumes, wishes apart.
+    pub(super) fn node_wanted(&self, class: usize) -> NodeAlternatives {
+        let own = &self.constraints[self.list[class].constraint].wanted;
+        match self.volumes(class).alternatives.as_slice() {
+            [] => own.clone(),
+            nodes => own.and(nodes),
+        }
+    }
+
+    pub(super) fn volumes(&self, class: usize) -> &Volumes {
+        self.all_volumes.kind(self.list[class].volumes)
+    }
+
+    pub(super) fn neighbourhood(&self, class: usize) -> &Neighbourhood {
+        &self.neighbourhoods[self.list[class].neighbourhood]
+    }
 }
 
-/// The index of the class of a pod.
-fn meaning(
-    pod: &Pod,
-    by_meaning: &mut IndexMap<Meaning, Vec<ObjectKey>, FxBuild>,
-    constraints: &mut IndexSet<Constraint, FxBuild>,
-) -> usize {
-    let (constraint, _) = constraints.insert_full(Constraint::of_pod(&pod.spec));
-    let entry = by_meaning.entry((pod_requests(pod), constraint, HostPort::of_pod(&pod.spec)));
-    let index = entry.index();
-    entry.or_default();
-    index
+/// What a pod says about its neighbours, as it was written.
+#[derive(PartialEq, Eq, Hash)]
+struct Said<'p> {
+    spreads: &'p [TopologySpreadConstraint],
+    affinity: Option<&'p Affinity>,
+    namespace: &'p str,
+    /// Only if some rule looks at the labels of the pod itself.
+    labels: Option<&'p BTreeMap<String, String>>,
+}
+
+impl<'p> Said<'p> {
+    fn new(pod: &'p Pod) -> Self {
+        let Affinity { node_affinity, pod_affinity, pod_anti_affinity } = &pod.spec.affinity;
+        let spreads = pod.spec.topology_spread_constraints.as_slice();
+        let sides = [pod_affinity, pod_anti_affinity];
+        let says_nothing = spreads.is_empty()
+            && node_affinity.preferred.is_empty()
+            && sides.iter().all(|side| side.required.is_empty() && side.preferred.is_empty());
+        if says_nothing {
+            return Self { spreads: &[], affinity: None, namespace: "", labels: None };
+        }
+        let terms = sides.into_iter().flat_map(|side| {
+            side.required.iter().chain(side.preferred.iter().map(|weighted| &weighted.pod_affinity_term))
+        });
+        let looks_at_labels = spreads.iter().any(|spread| !spread.match_label_keys.is_empty())
+            || terms.into_iter().any(|t| !t.match_label_keys.is_empty() || !t.mismatch_label_keys.is_empty());
+        Self {
+            spreads,
+            affinity: Some(&pod.spec.affinity),
+            namespace: pod.namespace(),
+            labels: looks_at_labels.then_some(&pod.metadata.labels),
+        }
+    }
 }

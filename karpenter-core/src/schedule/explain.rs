@@ -6,7 +6,7 @@ use fixedbitset::FixedBitSet;
 
 use super::{
     amounts::fits,
-    class::Class,
+    lot::Lot,
     pool::{Limit, Pool},
     problem::Problem,
 };
@@ -17,31 +17,31 @@ use crate::{
     reason::{Obstacle, PoolObstacle},
 };
 
-/// Why the pods of a class that are left have no place, pool by pool.
-pub(super) fn no_place(problem: &Problem<'_>, class_index: usize, limits_left: &[Vec<i64>]) -> Reason {
-    if problem.pool_order.is_empty() && problem.places.is_empty() {
+/// Why the pods of a lot that are left have no place, pool by pool.
+pub(super) fn no_place(problem: &Problem<'_>, lot_index: usize, limits_left: &[Vec<i64>]) -> Reason {
+    if problem.base.pool_order.is_empty() && problem.base.places.is_empty() {
         return Reason::NoNodePools;
     }
     let of_pool = |name: &&str| -> Option<PoolObstacle> {
-        if let Some(known) = problem.obstacles.iter().find(|o| o.is_of(name)) {
+        if let Some(known) = problem.base.obstacles.iter().find(|o| o.is_of(name)) {
             return Some(known.clone());
         }
-        let index = problem.pools.iter().position(|p| p.source.name() == *name)?;
-        Some(obstacle(problem, class_index, index, &limits_left[index]).of(name))
+        let index = problem.base.pools.iter().position(|p| p.source.name() == *name)?;
+        Some(obstacle(problem, lot_index, index, &limits_left[index]).of(name))
     };
-    let pools = problem.pool_order.iter().filter_map(of_pool).collect();
-    Reason::NoPlace { pools, node_count: problem.places.len() }
+    let pools = problem.base.pool_order.iter().filter_map(of_pool).collect();
+    Reason::NoPlace { pools, node_count: problem.base.places.len() }
 }
 
-fn obstacle(problem: &Problem<'_>, class_index: usize, pool_index: usize, limits_left: &[i64]) -> Obstacle {
-    let class = problem.class(class_index);
-    let pool = &problem.pools[pool_index];
-    let constraint = &problem.classes.constraints[class.constraint];
+fn obstacle(problem: &Problem<'_>, lot_index: usize, pool_index: usize, limits_left: &[i64]) -> Obstacle {
+    let lot = problem.lot(lot_index);
+    let pool = &problem.base.pools[pool_index];
+    let constraint = &problem.lots.constraints[lot.constraint];
     if let Err(taint) = tolerates_all(&constraint.tolerations, pool.taints(), false) {
         return Obstacle::Taint(taint.clone());
     }
     let mut rows = FixedBitSet::with_capacity(pool.table().rows().len());
-    let alternatives = problem.meets[pool_index][class.constraint].as_ref().map_or(&[][..], |(_, all)| all);
+    let alternatives = problem.meets[pool_index][lot.constraint].as_ref().map_or(&[][..], |(_, all)| all);
     for alternative in alternatives {
         rows.union_with(&alternative.rows);
     }
@@ -50,17 +50,17 @@ fn obstacle(problem: &Problem<'_>, class_index: usize, pool_index: usize, limits
         let first = constraint.wanted.alternatives().iter().find_map(|wanted| refused_label(problem, pool, wanted));
         return first.unwrap_or(Obstacle::Combination);
     }
-    if let Some(obstacle) = too_small(problem, class, pool, &rows) {
+    if let Some(obstacle) = too_small(problem, lot, pool, &rows) {
         return obstacle;
     }
-    let fitting = || rows.ones().filter(|&row| fits(&class.requests, &pool.variant(row).room));
+    let fitting = || rows.ones().filter(|&row| fits(&lot.requests, &pool.variant(row).room));
     if fitting().next().is_none() {
         return Obstacle::NoSuchShape;
     }
-    if let Some(port) = taken_port(class, pool, fitting()) {
+    if let Some(port) = taken_port(lot, pool, fitting()) {
         return Obstacle::HostPort { port };
     }
-    if let Some(obstacle) = problem.too_few_values.get(&(pool_index, class_index)) {
+    if let Some(obstacle) = problem.too_few_values.get(&(pool_index, lot_index)) {
         return obstacle.clone();
     }
     // A limit that alone shuts out every type that fits, or else the one that shuts out most of them.
@@ -84,7 +84,7 @@ fn refused_label(problem: &Problem<'_>, pool: &Pool<'_>, wanted: &Requirements) 
     let (key, requirement) = wanted.iter().find(|(key, requirement)| is_refused(key, requirement))?;
     let offered = pool.offered(key);
     let is_unknown = offered.iter().all(|state| *state == Requirement::ABSENT);
-    let is_resource = is_unknown && problem.pools.iter().any(|p| has_resource(p, key));
+    let is_resource = is_unknown && problem.base.pools.iter().any(|p| has_resource(p, key));
     let similar_key = if is_unknown && !is_resource { similar_key(key, pool.known_keys()) } else { None };
     Some(Obstacle::Label { key: key.to_owned(), wanted: requirement.clone(), offered, similar_key, is_resource })
 }
@@ -105,25 +105,25 @@ fn similar_key<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Option<St
 }
 
 /// A port that daemons take on all of these offerings, if they leave none of them to the pod.
-fn taken_port(class: &Class, pool: &Pool<'_>, mut rows: impl Iterator<Item = usize>) -> Option<HostPort> {
+fn taken_port(lot: &Lot, pool: &Pool<'_>, mut rows: impl Iterator<Item = usize>) -> Option<HostPort> {
     let first = rows.next()?;
-    if pool.has_free_ports(first, &class.host_ports) || rows.any(|row| pool.has_free_ports(row, &class.host_ports)) {
+    if pool.has_free_ports(first, &lot.host_ports) || rows.any(|row| pool.has_free_ports(row, &lot.host_ports)) {
         return None;
     }
     let taken = &pool.variant(first).host_ports;
-    class.host_ports.iter().find(|port| taken.iter().any(|t| t.clashes_with(port))).cloned()
+    lot.host_ports.iter().find(|port| taken.iter().any(|t| t.clashes_with(port))).cloned()
 }
 
 /// The resource of which even the type with most of it has too little; the scarcest if there are several.
-fn too_small(problem: &Problem<'_>, class: &Class, pool: &Pool<'_>, rows: &FixedBitSet) -> Option<Obstacle> {
-    let axes = &problem.classes.axes;
+fn too_small(problem: &Problem<'_>, lot: &Lot, pool: &Pool<'_>, rows: &FixedBitSet) -> Option<Obstacle> {
+    let axes = &problem.base.classes.axes;
     let most = |axis: usize| rows.ones().map(|row| pool.variant(row).room[axis]).max().unwrap_or(0).max(0);
-    let short = (0..axes.names().len()).filter(|&axis| class.requests[axis] > most(axis));
-    let scarcity = |axis: usize| most(axis) as f64 / class.requests[axis] as f64;
+    let short = (0..axes.names().len()).filter(|&axis| lot.requests[axis] > most(axis));
+    let scarcity = |axis: usize| most(axis) as f64 / lot.requests[axis] as f64;
     let scarcest = short.min_by(|&a, &b| scarcity(a).total_cmp(&scarcity(b)))?;
     Some(Obstacle::TooSmall {
         resource: axes.names()[scarcest].clone(),
-        requested: axes.quantity(scarcest, class.requests[scarcest]),
+        requested: axes.quantity(scarcest, lot.requests[scarcest]),
         available: axes.quantity(scarcest, most(scarcest)),
     })
 }

@@ -8,14 +8,24 @@ mod candidate;
 mod claim;
 mod class;
 mod explain;
+mod lot;
+mod occupancy;
 mod plan;
 mod pool;
 mod problem;
+mod reservation;
 mod screen;
 mod search;
+mod topology;
+mod volumes;
 
 pub use plan::{Answer, Plan, PlannedClaim, Warning};
 pub use problem::Problem;
+
+use std::sync::Arc;
+
+use problem::Base;
+use topology::Lessons;
 
 use crate::{Catalogs, Snapshot};
 
@@ -28,11 +38,55 @@ const MAX_INSTANCE_TYPES: usize = 600;
 pub struct PlannerOptions {
     /// The most instance types that a claim names; the cheapest are kept. 600 by default.
     pub max_instance_types: usize,
+    /// What becomes of preferences. They are respected by default.
+    pub preferences: PreferencePolicy,
+    /// What becomes of pods that could use a reservation of which nothing is left. They fall back by default.
+    pub reservations: ReservationPolicy,
+    /// What becomes of pods for which a pool cannot keep its `minValues`. They find no place by default.
+    pub min_values: MinValuesPolicy,
+}
+
+/// What becomes of pods that could use a reservation of which nothing is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReservationPolicy {
+    /// They may use other capacity.
+    #[default]
+    Fallback,
+    /// They wait: the machines of the reservation are launched first, and what the provider says then counts.
+    Strict,
+}
+
+/// What becomes of pods for which a pool cannot keep as many values of a label as its `minValues` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MinValuesPolicy {
+    /// They find no place in the pool.
+    #[default]
+    Strict,
+    /// The claim keeps as many values as it can, and asks for no more.
+    BestEffort,
+}
+
+/// What becomes of what pods only prefer: nodes, neighbours, and spreads that may be broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PreferencePolicy {
+    /// A preference is a requirement as long as some node meets it; then it is given up, one at a time.
+    #[default]
+    Respect,
+    /// Preferences are not looked at.
+    Ignore,
 }
 
 impl Default for PlannerOptions {
     fn default() -> Self {
-        Self { max_instance_types: MAX_INSTANCE_TYPES }
+        Self {
+            max_instance_types: MAX_INSTANCE_TYPES,
+            preferences: PreferencePolicy::Respect,
+            reservations: ReservationPolicy::Fallback,
+            min_values: MinValuesPolicy::Strict,
+        }
     }
 }
 
@@ -75,13 +129,32 @@ impl Planner {
 
     /// The first half of [`Planner::plan`], for those who solve a problem more than once or time the halves.
     pub fn prepare<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Problem<'a> {
-        Problem::new(&self.options, snapshot, catalogs)
+        let base = Base::new(&self.options, snapshot, catalogs);
+        Problem::new(Arc::new(base), &Lessons::default())
     }
 }
+
+/// The most searches in which the pods of a class may be divided anew. After these, classes whose pods do not all find
+/// nodes are given up one search at a time.
+const MAX_DIVISIONS: usize = 12;
 
 impl Problem<'_> {
     /// Searches for the cheapest set of nodes.
     pub fn solve(&self) -> Plan {
-        search::Search::new(self).run()
+        let (mut plan, mut planned) = search::Search::new(self).run();
+        let mut lessons = Lessons::default();
+        let mut divisions = 1;
+        let mut lots = self.lots.lessons(&planned, &lessons);
+        while let Some(mut learned) = lots {
+            if divisions >= MAX_DIVISIONS {
+                learned.give_up(&lessons);
+            }
+            lessons = learned;
+            let divided = Problem::new(self.base.clone(), &lessons);
+            (plan, planned) = search::Search::new(&divided).run();
+            lots = divided.lots.lessons(&planned, &lessons);
+            divisions += 1;
+        }
+        plan
     }
 }

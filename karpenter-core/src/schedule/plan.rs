@@ -52,13 +52,6 @@ pub enum Warning {
         /// Why.
         obstacle: Obstacle,
     },
-    /// Offerings were left out, because the engine does not handle capacity reservations.
-    ReservationsIgnored {
-        /// The name of the pool.
-        pool: String,
-        /// How many offerings.
-        count: usize,
-    },
 }
 
 /// Where a pod is in a plan.
@@ -215,13 +208,6 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PoolSkipped { pool, obstacle } => write!(f, "NodePool {pool}: left out: {obstacle}"),
-            Self::ReservationsIgnored { pool, count } => {
-                let s = if *count == 1 { "" } else { "s" };
-                write!(
-                    f,
-                    "NodePool {pool}: {count} reserved offering{s} left out: capacity reservations are not supported"
-                )
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A node pool against its catalog: which offerings its nodes can be bought by, and what they leave to pods.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::IndexMap;
@@ -128,19 +128,20 @@ impl<'a> Pool<'a> {
         &self.source.spec.template.spec.taints
     }
 
-    /// How many offerings meet the requirements but draw on reservations.
-    pub(super) fn reserved_count(source: &NodePool, catalog: &Catalog) -> usize {
-        let table = catalog.table();
-        let mut rows = catalog.available().clone();
-        table.retain_all(&mut rows, &source.spec.template.spec.requirements.iter().collect());
-        rows.ones().filter(|&row| table.rows()[row].is_reserved).count()
+    /// Whether an object with these labels belongs to the pool.
+    pub(super) fn is_of(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels.get(labels::NODE_POOL).is_some_and(|pool| pool == self.source.name())
+    }
+
+    /// Takes an offering off the market.
+    pub(super) fn close(&mut self, row: usize) {
+        self.open_rows.set(row, false);
     }
 
     fn select_rows(&mut self) {
         let table = self.table();
-        let rows = table.rows().iter().enumerate();
-        let mut rows: FixedBitSet = rows.filter(|(_, row)| !row.is_reserved).map(|(i, _)| i).collect();
-        rows.grow(table.rows().len());
+        let mut rows = FixedBitSet::with_capacity(table.rows().len());
+        rows.insert_range(..);
         for (key, value) in &self.fixed {
             // A type that lacks the label gets it from the template.
             table.retain(&mut rows, key, &Requirement::one_of([value.as_str()]).or_absent());
@@ -243,6 +244,33 @@ impl<'a> Pool<'a> {
             Some(value) => requirement.admits(Some(value)),
             None => !is_unique_to_node(key) || requirement.admits_fresh_value(),
         }
+    }
+
+    /// What a label that depends on the offering may be on a node bought by `row`.
+    pub(super) fn label(&self, row: usize, key: &str) -> Option<&'a Requirement> {
+        if self.is_fixed(key) { None } else { self.table().cell(row, key) }
+    }
+
+    /// The values that a label may have on a node bought by `row` for pods that want `wanted` of it; none if there is
+    /// no such label or its values have no end.
+    pub(super) fn values(&self, row: usize, key: &str, wanted: Option<&Requirement>) -> Vec<Arc<str>> {
+        let admits = |value: &Arc<str>| wanted.is_none_or(|wanted| wanted.admits(Some(value)));
+        if let Some(value) = self.fixed.get(key) {
+            return Some(Arc::from(value.as_str())).filter(admits).into_iter().collect();
+        }
+        let own = self.requirements.get(key);
+        let both = match (self.table().cell(row, key), own) {
+            (Some(cell), Some(own)) => cell.intersection(own),
+            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (None, None) => return Vec::new(),
+        };
+        both.values().map(Arc::from).filter(admits).collect()
+    }
+
+    /// Whether the limits, as they are before planning, leave room for a node bought by `row`.
+    pub(super) fn has_limits_left(&self, row: usize) -> bool {
+        let type_index = self.table().rows()[row].type_index;
+        self.limits.iter().all(|limit| limit.capacity_by_type[type_index] <= limit.most - limit.used)
     }
 
     /// Whether all nodes of the pool have the same value of a label.

@@ -1,15 +1,21 @@
 //! Everything that the search needs, worked out once.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+
+use ordered_float::OrderedFloat;
 
 use super::{
     PlannerOptions, Warning,
     amounts::Amounts,
     candidate::Candidate,
     claim,
-    class::{Class, Classes, Constraint},
+    class::{Classes, Constraint},
+    lot::{Lot, Lots},
+    occupancy::Occupancy,
     pool::{AlternativeRows, Daemon, Pool},
+    reservation::Reservations,
     search::Seats,
+    topology::{Lessons, allot},
 };
 use crate::{
     Catalogs, Snapshot,
@@ -17,6 +23,10 @@ use crate::{
     cluster::{HostPort, Place, daemon_requests},
     reason::{Obstacle, PoolObstacle},
 };
+
+/// The value, in dollars an hour, of all that a reserved node holds for pods that no other node takes: more than any
+/// machine costs.
+const VALUE_OF_RESERVED: f64 = 1e6;
 
 /// How willingly a pod goes to a node, as far as taints go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,24 +42,33 @@ pub(super) enum Tolerance {
 /// Made by [`Planner::prepare`](super::Planner::prepare), which does the work that grows with the input; solving it
 /// grows with the classes of equal pods.
 pub struct Problem<'a> {
+    pub(super) base: Arc<Base<'a>>,
+    /// The pods as they are to be packed.
+    pub(super) lots: Lots,
+    /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
+    pub(super) meets: Vec<Vec<Option<Meeting>>>,
+    /// The nodes that could be made, pool by pool.
+    pub(super) candidates: Vec<Candidate>,
+    /// The pools, by index, that cannot keep enough values of a label with even one unit of a lot.
+    pub(super) too_few_values: BTreeMap<(usize, usize), Obstacle>,
+    /// The least that a node with a unit costs, as the share of it that the unit takes, by lot; infinite if none can be
+    /// made.
+    pub(super) values: Vec<f64>,
+}
+
+/// What is known before any pod is given a domain.
+pub(super) struct Base<'a> {
     pub(super) options: &'a PlannerOptions,
-    pub(super) classes: Classes,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) classes: Classes<'a>,
     /// By weight, the heaviest first, then by name.
     pub(super) pools: Vec<Pool<'a>>,
     /// The pools in which no node can be made, in the same order.
     pub(super) obstacles: Vec<PoolObstacle>,
     /// The names of all pools, in the same order.
     pub(super) pool_order: Vec<&'a str>,
-    /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
-    pub(super) meets: Vec<Vec<Option<Meeting>>>,
-    /// The nodes that could be made, pool by pool.
-    pub(super) candidates: Vec<Candidate>,
-    /// The pools, by index, that cannot keep enough values of a label with even one pod of a class.
-    pub(super) too_few_values: BTreeMap<(usize, usize), Obstacle>,
     pub(super) places: Vec<OpenPlace<'a>>,
-    /// The least that a node with the pod costs, as the share of it that the pod takes, by class; infinite if none can
-    /// be made.
-    pub(super) values: Vec<f64>,
+    pub(super) reservations: Reservations,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -60,23 +79,18 @@ pub(super) type Meeting = (Tolerance, Vec<AlternativeRows>);
 pub(super) struct OpenPlace<'a> {
     pub(super) source: &'a Place,
     pub(super) room: Amounts,
+    pub(super) occupancy: Occupancy,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> Base<'a> {
     pub(super) fn new(options: &'a PlannerOptions, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Self {
         let daemons = daemons(snapshot);
-        let classes = Classes::new(snapshot, &daemons);
+        let classes = Classes::new(snapshot, &daemons, options.preferences);
         let mut order: Vec<_> = snapshot.pools().iter().collect();
         order.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name().cmp(b.name())));
         let (mut pools, mut obstacles, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
         for source in &order {
             let name = source.name().to_owned();
-            if let Some(catalog) = catalogs.get(source.name()) {
-                let count = Pool::reserved_count(source, catalog);
-                if count > 0 {
-                    warnings.push(Warning::ReservationsIgnored { pool: name.clone(), count });
-                }
-            }
             match Pool::new(source, snapshot, catalogs, &daemons, &classes.axes) {
                 Ok(pool) => pools.push(pool),
                 Err(obstacle) => {
@@ -85,55 +99,62 @@ impl<'a> Problem<'a> {
                 }
             }
         }
-        let meets: Vec<Vec<_>> =
-            pools.iter().map(|p| classes.constraints.iter().map(|c| meet(p, c)).collect()).collect();
-        let places = snapshot.places().iter().filter(|p| !p.is_deleting && !p.is_closed);
-        let mut places: Vec<_> =
-            places.map(|source| OpenPlace { source, room: classes.axes.room(&source.free) }).collect();
-        places.sort_by_key(|p| !p.source.is_initialized);
-        let mut problem = Self {
-            options,
-            classes,
-            pools,
-            obstacles,
-            pool_order: order.iter().map(|p| p.name()).collect(),
-            meets,
-            candidates: Vec::new(),
-            too_few_values: BTreeMap::new(),
-            places,
-            values: Vec::new(),
-            warnings,
+        let reservations = Reservations::new(snapshot, &pools);
+        for pool in &mut pools {
+            let is_used_up =
+                |row: &usize| reservations.of(pool.catalog, *row).is_some_and(|i| reservations.left[i] <= 0);
+            let used_up: Vec<usize> = pool.open_rows.ones().filter(is_used_up).collect();
+            used_up.into_iter().for_each(|row| pool.close(row));
+        }
+        let places = snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_closed);
+        let open = |(index, source): (usize, &'a Place)| OpenPlace {
+            source,
+            room: classes.axes.room(&source.free),
+            occupancy: Occupancy::of_place(snapshot, index, &classes.standing, &classes.selectors),
         };
+        let mut places: Vec<_> = places.map(open).collect();
+        places.sort_by_key(|p| !p.source.is_initialized);
+        let pool_order = order.iter().map(|p| p.name()).collect();
+        Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, warnings }
+    }
+}
+
+impl<'a> Problem<'a> {
+    pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons) -> Self {
+        let lots = Lots::new(&base, allot(&base, lessons));
+        let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
+        let mut problem =
+            Self { base, lots, meets, candidates: Vec::new(), too_few_values: BTreeMap::new(), values: Vec::new() };
         problem.candidates = Candidate::all(&problem);
         problem.drop_guests_without_enough_values();
         problem.values = problem.appraise();
         for candidate in &mut problem.candidates {
-            candidate.rank(&problem.values);
+            candidate.rank(&problem.values, &problem.lots.list);
         }
         problem
     }
 
-    /// Takes classes from the candidates of pools whose `minValues` not even one pod of the class leaves intact.
+    /// Takes lots from the candidates of pools whose `minValues` not even one unit of the lot leaves intact.
     fn drop_guests_without_enough_values(&mut self) {
-        for pool in (0..self.pools.len()).filter(|&pool| self.pools[pool].has_min_values()) {
-            for class in 0..self.classes.list.len() {
-                if let Some(obstacle) = self.lacking_values(pool, class) {
-                    self.too_few_values.insert((pool, class), obstacle);
+        for pool in (0..self.base.pools.len()).filter(|&pool| self.base.pools[pool].has_min_values()) {
+            for lot in 0..self.lots.list.len() {
+                if let Some(obstacle) = self.lacking_values(pool, lot) {
+                    self.too_few_values.insert((pool, lot), obstacle);
                 }
             }
         }
         let too_few = &self.too_few_values;
         for candidate in &mut self.candidates {
-            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.class)));
+            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.lot)));
         }
     }
 
-    /// The label of which no node of the pool with one such pod leaves enough values; of several the nearest miss.
-    fn lacking_values(&self, pool: usize, class: usize) -> Option<Obstacle> {
+    /// The label of which no node of the pool with one such unit leaves enough values; of several the nearest miss.
+    fn lacking_values(&self, pool: usize, lot: usize) -> Option<Obstacle> {
         let of_pool = self.candidates.iter().filter(|c| c.pool == pool);
         let alone = of_pool.filter_map(|candidate| {
-            let guest = candidate.guests.iter().find(|guest| guest.class == class)?;
-            let seats = Seats { class, alternative: guest.alternative, count: 1 };
+            let guest = candidate.guests.iter().find(|guest| guest.lot == lot)?;
+            let seats = Seats { lot, alternative: guest.alternative, count: 1 };
             Some(claim::too_few_values(self, candidate, &[seats]))
         });
         // The first node that leaves enough ends the search.
@@ -142,20 +163,30 @@ impl<'a> Problem<'a> {
         Some(Obstacle::MinValues { key, min_values, available })
     }
 
-    /// The value of a pod of each class: what the cheapest node that takes it charges for the share that it takes.
+    /// The value of a unit of each lot: what the cheapest node that takes it charges for the share that it takes.
+    ///
+    /// A reservation costs next to nothing but is soon used up, so it says nothing about the value of a unit; units that
+    /// nothing else takes come before all others.
     fn appraise(&self) -> Vec<f64> {
-        let mut values = vec![f64::INFINITY; self.classes.list.len()];
-        for candidate in &self.candidates {
+        let mut values = vec![f64::INFINITY; self.lots.list.len()];
+        let (reserved, unlimited): (Vec<_>, Vec<_>) = self.candidates.iter().partition(|c| c.reservation.is_some());
+        for candidate in unlimited {
             for guest in &candidate.guests {
-                let value = &mut values[guest.class];
+                let value = &mut values[guest.lot];
                 *value = value.min(candidate.price * guest.share);
+            }
+        }
+        let has_no_other: Vec<bool> = values.iter().map(|value| value.is_infinite()).collect();
+        for guest in reserved.into_iter().flat_map(|candidate| &candidate.guests) {
+            if has_no_other[guest.lot] {
+                values[guest.lot] = values[guest.lot].min(VALUE_OF_RESERVED * guest.share);
             }
         }
         values
     }
 
-    pub(super) fn class(&self, index: usize) -> &Class {
-        &self.classes.list[index]
+    pub(super) fn lot(&self, index: usize) -> &Lot {
+        &self.lots.list[index]
     }
 
     pub(super) fn alternative(&self, pool: usize, constraint: usize, alternative: usize) -> &AlternativeRows {
@@ -164,15 +195,25 @@ impl<'a> Problem<'a> {
         &alternatives[alternative]
     }
 
+    /// The order in which lots get the room that there is.
+    ///
+    /// First come units that no new node takes, then units of which a node takes only a few, because they need many
+    /// nodes; then the most valuable, and of equals the large, which are harder to place.
+    pub(super) fn rank_for_places(&self, lot: usize) -> impl Ord {
+        let (value, lot) = (OrderedFloat(self.values[lot]), self.lot(lot));
+        let has_no_other = value.is_infinite();
+        (!has_no_other, !has_no_other && !lot.manners.is_limited(), Reverse(value), Reverse(&lot.requests))
+    }
+
     /// Whether some taint only asks to be avoided.
     pub(super) fn has_taints_to_avoid(&self) -> bool {
         let avoids = |taints: &[Taint]| taints.iter().any(|t| t.effect == TaintEffect::PreferNoSchedule);
-        self.pools.iter().any(|p| avoids(p.taints())) || self.places.iter().any(|p| avoids(&p.source.taints))
+        self.base.pools.iter().any(|p| avoids(p.taints())) || self.base.places.iter().any(|p| avoids(&p.source.taints))
     }
 
-    /// How willingly the pods of a class go to a place, or `None` if they cannot.
+    /// How willingly the pods of a lot go to a place, or `None` if they cannot.
     pub(super) fn place_tolerance(&self, constraint: usize, place: &Place) -> Option<Tolerance> {
-        let constraint = &self.classes.constraints[constraint];
+        let constraint = &self.lots.constraints[constraint];
         if !constraint.wanted.admit_node(&place.name, &place.labels) {
             return None;
         }

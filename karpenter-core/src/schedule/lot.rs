@@ -1,0 +1,153 @@
+//! Pods as the search packs them.
+
+use std::collections::BTreeMap;
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::{
+    amounts::Amounts,
+    class::Constraint,
+    problem::Base,
+    topology::{Allotment, Lessons, Manners, Member, Portion},
+    volumes::Volumes,
+};
+use crate::{FxBuild, ResourceList, api::ObjectKey, cluster::HostPort, reason::TopologyObstacle};
+
+/// Units of pods that ask the same of a node. A unit is one pod, or several that must share a node.
+#[derive(Clone, Debug)]
+pub(super) struct Lot {
+    /// Unit by unit.
+    pub(super) pods: Vec<ObjectKey>,
+    /// How many pods a unit has.
+    pub(super) unit_size: usize,
+    /// What a unit asks for.
+    pub(super) requests: Amounts,
+    pub(super) request_list: ResourceList,
+    /// The index of its [`Constraint`].
+    pub(super) constraint: usize,
+    /// The ports of its node that each unit takes for itself.
+    pub(super) host_ports: Vec<HostPort>,
+    pub(super) manners: Manners,
+    /// The volumes of a unit.
+    pub(super) volumes: Volumes,
+    /// The portions that it is made of, with their units, in the order of the pods.
+    origins: Vec<(usize, usize)>,
+}
+
+/// What a lot is, its pods apart: units that agree in it are one lot.
+#[derive(PartialEq, Eq, Hash)]
+struct Kind {
+    unit_size: usize,
+    requests: ResourceList,
+    constraint: usize,
+    host_ports: Vec<HostPort>,
+    manners: Manners,
+    volumes: Volumes,
+}
+
+/// All lots, and the pods that are in none.
+pub(super) struct Lots {
+    pub(super) list: Vec<Lot>,
+    pub(super) constraints: Vec<Constraint>,
+    /// Pods that were given no domain, with the lot without pods that tells what they ask for.
+    pub(super) blocked: Vec<(usize, Vec<ObjectKey>, Option<TopologyObstacle>)>,
+    portions: Vec<Portion>,
+}
+
+impl Lot {
+    /// How many units there are.
+    pub(super) const fn units(&self) -> usize {
+        self.pods.len() / self.unit_size
+    }
+}
+
+impl Lots {
+    pub(super) fn new(base: &Base<'_>, allotment: Allotment) -> Self {
+        let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
+        let mut kinds: IndexMap<Kind, (Vec<ObjectKey>, Vec<(usize, usize)>), FxBuild> = IndexMap::default();
+        let mut next: Vec<usize> = vec![0; base.classes.list.len()];
+        for (index, portion) in allotment.portions.iter().enumerate().filter(|(_, p)| p.units > 0) {
+            let kind = kind(base, portion, &mut constraints);
+            let (pods, origins) = kinds.entry(kind).or_default();
+            origins.push((index, portion.units));
+            for _ in 0..portion.units {
+                for member in &portion.members {
+                    let from = next[member.class];
+                    next[member.class] += member.count;
+                    pods.extend_from_slice(&base.classes.list[member.class].pods[from..next[member.class]]);
+                }
+            }
+        }
+        let mut blocked = Vec::new();
+        for entry in &allotment.blocked {
+            let pods = &base.classes.list[entry.class].pods[next[entry.class]..];
+            next[entry.class] += entry.count;
+            let kind = kinds.entry(alone(base, entry.class, &mut constraints));
+            let index = kind.index();
+            kind.or_default();
+            blocked.push((index, pods[..entry.count].to_vec(), entry.obstacle.clone()));
+        }
+        let list = kinds.into_iter().map(|(kind, (pods, origins))| kind.lot(base, pods, origins)).collect();
+        Self { list, constraints: constraints.into_iter().collect(), blocked, portions: allotment.portions }
+    }
+
+    /// What a search teaches that planned only so many units of each lot; nothing if no other division would help.
+    pub(super) fn lessons(&self, planned: &[usize], so_far: &Lessons) -> Option<Lessons> {
+        let mut found = BTreeMap::new();
+        for (lot, &planned) in self.list.iter().zip(planned) {
+            let mut placed = planned;
+            for &(index, units) in &lot.origins {
+                let here = placed.min(units);
+                placed -= here;
+                let portion = &self.portions[index];
+                if here < units && portion.is_tentative {
+                    let (key, most) = portion.lesson(here);
+                    found.insert(key, most);
+                }
+            }
+        }
+        if found.is_empty() {
+            return None;
+        }
+        let mut lessons = so_far.clone();
+        lessons.add(found);
+        Some(lessons)
+    }
+}
+
+impl Kind {
+    fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Vec<(usize, usize)>) -> Lot {
+        let Self { unit_size, requests, constraint, host_ports, manners, volumes } = self;
+        let amounts = base.classes.axes.requests(&requests);
+        let request_list = requests;
+        Lot { pods, unit_size, requests: amounts, request_list, constraint, host_ports, manners, volumes, origins }
+    }
+}
+
+fn kind(base: &Base<'_>, portion: &Portion, constraints: &mut IndexSet<Constraint, FxBuild>) -> Kind {
+    let classes = &base.classes;
+    let mut kind = Kind {
+        unit_size: portion.members.iter().map(|m| m.count).sum(),
+        requests: ResourceList::new(),
+        constraint: 0,
+        host_ports: Vec::new(),
+        manners: Manners::of(classes, &portion.members),
+        volumes: Volumes::default(),
+    };
+    for &Member { class, count, .. } in &portion.members {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        kind.volumes.add(classes.volumes(class), count);
+        let class = &classes.list[class];
+        kind.requests.add(&class.request_list.times(count));
+        kind.host_ports.extend_from_slice(&class.host_ports);
+    }
+    let tolerations = portion.tolerations(classes);
+    kind.constraint = constraints.insert_full(Constraint { wanted: portion.wanted.clone(), tolerations }).0;
+    kind
+}
+
+/// What single pods of a class ask for, whatever domain they might be given.
+fn alone(base: &Base<'_>, class: usize, constraints: &mut IndexSet<Constraint, FxBuild>) -> Kind {
+    let portion = Portion::alone(&base.classes, class);
+    kind(base, &portion, constraints)
+}

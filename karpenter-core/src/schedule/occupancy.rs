@@ -1,0 +1,48 @@
+//! What the pods of one node take of it for themselves, its resources apart.
+
+use super::{
+    lot::Lot,
+    topology::{Neighbours, Selectors, Standing},
+    volumes::Attached,
+};
+use crate::{Snapshot, cluster::HostPort};
+
+/// The ports and volumes of a node that are taken, and the pods whose neighbours others would be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Occupancy {
+    host_ports: Vec<HostPort>,
+    neighbours: Neighbours,
+    attached: Attached,
+}
+
+impl Occupancy {
+    pub(super) fn with_ports(host_ports: Vec<HostPort>) -> Self {
+        Self { host_ports, ..Self::default() }
+    }
+
+    /// That of a place that exists, by its index.
+    pub(super) fn of_place(snapshot: &Snapshot, index: usize, standing: &Standing, selectors: &Selectors<'_>) -> Self {
+        let place = &snapshot.places()[index];
+        Self {
+            host_ports: place.host_ports.clone(),
+            neighbours: Neighbours::at_place(standing, selectors, index),
+            attached: Attached::at_place(place),
+        }
+    }
+
+    /// How many units of a lot the node can take.
+    pub(super) fn most(&self, lot: &Lot) -> i64 {
+        let by_ports = match lot.host_ports.as_slice() {
+            [] => i64::MAX,
+            wanted => i64::from(!HostPort::any_clash(wanted, &self.host_ports)),
+        };
+        by_ports.min(self.neighbours.most(&lot.manners)).min(self.attached.most(&lot.volumes))
+    }
+
+    /// Adds units of a lot.
+    pub(super) fn add(&mut self, lot: &Lot, count: i64) {
+        self.host_ports.extend_from_slice(&lot.host_ports);
+        self.neighbours.add(&lot.manners, count);
+        self.attached.add(&lot.volumes, count);
+    }
+}

@@ -1,0 +1,64 @@
+//! Capacity that was paid for in advance: as much of it as is left, and no more.
+
+use indexmap::IndexMap;
+
+use super::pool::Pool;
+use crate::{FxBuild, Requirements, Snapshot, catalog::Catalog};
+
+/// The reservations that offerings draw on, in the order in which pools name them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reservations {
+    /// How many machines each has left.
+    pub(super) left: IndexMap<String, i64, FxBuild>,
+}
+
+impl Reservations {
+    /// Several offerings may draw on one reservation; the least that any of them names is what is left.
+    ///
+    /// A claim that is bound to a reservation and is not a machine yet will still take one.
+    pub(super) fn new(snapshot: &Snapshot, pools: &[Pool<'_>]) -> Self {
+        let mut out = Self::default();
+        for pool in pools {
+            for row in pool.rows.ones() {
+                let Some((name, capacity)) = reservation(pool.catalog, row) else { continue };
+                let left = out.left.entry(name).or_insert(capacity);
+                *left = capacity.min(*left);
+            }
+        }
+        for pool in pools {
+            let Some(key) = pool.catalog.reservation_label() else { continue };
+            let of_pool = snapshot.unlaunched().iter().filter(|claim| pool.is_of(&claim.metadata.labels));
+            for claim in of_pool {
+                let requirements: Requirements = claim.spec.requirements.iter().collect();
+                let name = requirements.get(key).and_then(|requirement| requirement.values().next());
+                if let Some(left) = name.and_then(|name| out.left.get_mut(name)) {
+                    *left -= 1;
+                }
+            }
+        }
+        out
+    }
+
+    /// The number of the reservation that an offering draws on.
+    pub(super) fn of(&self, catalog: &Catalog, row: usize) -> Option<usize> {
+        let (name, _) = reservation(catalog, row)?;
+        self.left.get_index_of(&name)
+    }
+}
+
+/// The name of the reservation that an offering draws on, and how many machines it says are left.
+///
+/// An offering that is reserved and names no reservation is a reservation by itself, and without a number it is empty.
+fn reservation(catalog: &Catalog, row: usize) -> Option<(String, i64)> {
+    let table = catalog.table();
+    let source = &table.rows()[row];
+    if !source.is_reserved {
+        return None;
+    }
+    let instance_type = &catalog.types()[source.type_index];
+    let index = row - table.rows_of(source.type_index).start;
+    let offering = &instance_type.offerings[index];
+    let name = catalog.reservation_label().map_or("", |key| offering.label(key));
+    let name = if name.is_empty() { format!("{} offering {index}", instance_type.name) } else { name.to_owned() };
+    Some((name, offering.reservation_capacity.map_or(0, i64::from)))
+}

@@ -1,0 +1,127 @@
+//! Pods that must share a node with others that are still to come are planned as one.
+
+use super::{
+    Portion, Term,
+    allot::{Allotter, Member},
+    seek::Seek,
+};
+use crate::{
+    NodeAlternatives, Requirements,
+    schedule::{
+        amounts::{Amounts, take},
+        class::Constraint,
+    },
+};
+
+impl Allotter<'_, '_> {
+    /// Puts as many pods of a class as fit on the nodes of the pods that they must be near to; gives back how many are
+    /// left.
+    pub(super) fn bundle(
+        &mut self,
+        class: usize,
+        level: usize,
+        seek: &Seek,
+        terms: &[Term],
+        starts_alone: bool,
+        mut left: usize,
+    ) -> usize {
+        let selectors = &self.base.classes.selectors;
+        let is_company = |class: usize| selectors.all_select(terms, self.base.classes.neighbourhood(class).selected_by);
+        let has_company = |portion: &Portion| portion.members.iter().any(|member| is_company(member.class));
+        for index in 0..self.out.portions.len() {
+            let is_bundle = self.out.portions[index].is_bundle();
+            if left > 0 && is_bundle && has_company(&self.out.portions[index]) {
+                left -= self.join(index, class, level, &seek.wanted, left);
+            }
+        }
+        if starts_alone && !self.out.portions.iter().any(has_company) {
+            let most = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
+            let whole = left.min(most);
+            let constraint = self.seeker(class, &seek.wanted);
+            let fitting = largest(whole, |count| self.fits(&constraint, &[(class, count)]));
+            if fitting > 0 {
+                let mut portion = self.portion(class, level, Requirements::new(), seek.wanted.clone(), 1, true);
+                portion.members[0].count = fitting;
+                self.out.portions.push(portion);
+            }
+            return left - fitting;
+        }
+        for index in 0..self.out.portions.len() {
+            while left > 0 && self.is_free_company(index, class, terms) {
+                let taken = self.split_one(index);
+                let joined = self.join(taken, class, level, &seek.wanted, left);
+                if joined == 0 {
+                    self.out.portions.truncate(taken);
+                    self.out.portions[index].units += 1;
+                    break;
+                }
+                left -= joined;
+            }
+        }
+        left
+    }
+
+    /// Whether a portion is single pods of another class that some class wants to be near to.
+    fn is_free_company(&self, index: usize, class: usize, terms: &[Term]) -> bool {
+        let portion = &self.out.portions[index];
+        let [Member { class: host, count: 1, .. }] = *portion.members.as_slice() else { return false };
+        let selected_by = self.neighbourhood(host).selected_by;
+        host != class && portion.units > 0 && self.base.classes.selectors.all_select(terms, selected_by)
+    }
+
+    /// Makes one unit of a portion a portion of its own and gives back its index.
+    fn split_one(&mut self, index: usize) -> usize {
+        self.out.portions[index].units -= 1;
+        let one = Portion { units: 1, is_tentative: true, ..self.out.portions[index].clone() };
+        self.out.portions.push(one);
+        self.out.portions.len() - 1
+    }
+
+    /// Adds as many pods of a class to the one unit of a portion as fit, and gives back how many.
+    fn join(&mut self, index: usize, class: usize, level: usize, wanted: &NodeAlternatives, most: usize) -> usize {
+        let portion = &self.out.portions[index];
+        let both = portion.wanted.and(wanted.alternatives());
+        let mut tolerations = portion.tolerations(&self.base.classes);
+        tolerations.retain(|toleration| self.constraint(class).tolerations.contains(toleration));
+        let constraint = Constraint { wanted: both.clone(), tolerations };
+        let there: Vec<(usize, usize)> = portion.members.iter().map(|m| (m.class, m.count)).collect();
+        let learned = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
+        let fitting = largest(most.min(learned), |count| {
+            let all: Vec<_> = there.iter().copied().chain([(class, count)]).collect();
+            self.fits(&constraint, &all)
+        });
+        if fitting > 0 {
+            let portion = &mut self.out.portions[index];
+            portion.wanted = both;
+            portion.members.push(Member { class, level, count: fitting });
+        }
+        fitting
+    }
+
+    /// Whether some node can take these pods together.
+    fn fits(&mut self, constraint: &Constraint, pods: &[(usize, usize)]) -> bool {
+        let classes = &self.base.classes;
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let mut requests: Amounts = classes.axes.names().iter().map(|_| 0).collect();
+        for &(class, n) in pods {
+            take(&mut requests, &classes.list[class].requests, -count(n));
+            if n > 1 && !classes.list[class].host_ports.is_empty() {
+                return false;
+            }
+        }
+        !self.domains.reach(constraint, &requests, &[]).is_empty()
+    }
+}
+
+/// The largest count up to `most` that passes; a count passes if a larger one does.
+fn largest(most: usize, mut passes: impl FnMut(usize) -> bool) -> usize {
+    if passes(most) {
+        return most;
+    }
+    let (mut fits, mut too_many) = (0, most);
+    while too_many - fits > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        *(if passes(middle) { &mut fits } else { &mut too_many }) = middle;
+    }
+    fits
+}

@@ -1,0 +1,188 @@
+//! Which domains there are, and which of them pods can reach.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
+
+use fixedbitset::FixedBitSet;
+use indexmap::IndexMap;
+
+use super::{Spread, selectors::Selectors};
+use crate::{
+    FxBuild, NodeAlternatives, Requirement, Requirements,
+    api::tolerates_all,
+    schedule::{
+        amounts::{Amounts, dominant_share, fits},
+        class::Constraint,
+        pool::Pool,
+        problem::Base,
+    },
+};
+
+/// A value for each of some labels.
+pub(super) type Cell = Vec<Arc<str>>;
+
+/// The cells that a pod can reach, with what the cheapest new node there charges for it; infinite if only nodes that
+/// exist are there.
+pub(super) type Reach = BTreeMap<Cell, f64>;
+
+/// How many pods of a spread run in each domain; a domain without any counts too.
+pub(super) type Counts = BTreeMap<Arc<str>, i64>;
+
+/// Answers about domains, each worked out once.
+pub(super) struct Domains<'b, 'a> {
+    base: &'b Base<'a>,
+    reaches: IndexMap<(Constraint, Amounts, Vec<Arc<str>>), Rc<Reach>, FxBuild>,
+    counts: IndexMap<(Constraint, Spread, Vec<Arc<str>>), Rc<Counts>, FxBuild>,
+}
+
+impl<'b, 'a> Domains<'b, 'a> {
+    pub(super) fn new(base: &'b Base<'a>) -> Self {
+        Self { base, reaches: IndexMap::default(), counts: IndexMap::default() }
+    }
+
+    /// The cells of `keys` that pods can reach which together ask for `requests`.
+    pub(super) fn reach(&mut self, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Rc<Reach> {
+        let base = self.base;
+        let entry = self.reaches.entry((constraint.clone(), requests.clone(), keys.to_vec()));
+        entry.or_insert_with(|| Rc::new(reach(base, constraint, requests, keys))).clone()
+    }
+
+    /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
+    ///
+    /// A domain counts if a node of it exists, or if some pool could make one: it may have one by the time that the
+    /// kube-scheduler counts.
+    pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Rc<Counts> {
+        let base = self.base;
+        let entry = self.counts.entry((constraint.clone(), spread.clone(), keys.to_vec()));
+        entry.or_insert_with(|| Rc::new(counts(base, &base.classes.selectors, constraint, spread, keys))).clone()
+    }
+}
+
+fn reach(base: &Base<'_>, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Reach {
+    let mut out = Reach::new();
+    for pool in &base.pools {
+        if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
+            continue;
+        }
+        for (wanted, mut rows) in open_rows(pool, &constraint.wanted) {
+            let fitting: Vec<usize> = rows.ones().filter(|&row| !fits(requests, &pool.variant(row).room)).collect();
+            fitting.into_iter().for_each(|row| rows.set(row, false));
+            for (cell, row) in cells(pool, wanted, &rows, keys, requests) {
+                let cost = pool.table().rows()[row].price.dollars_per_hour() * share(pool, row, requests);
+                let known = out.entry(cell).or_insert(f64::INFINITY);
+                *known = known.min(cost);
+            }
+        }
+    }
+    for place in &base.places {
+        let source = place.source;
+        let takes = fits(requests, &place.room)
+            && constraint.wanted.admit_node(&source.name, &source.labels)
+            && tolerates_all(&constraint.tolerations, &source.taints, false).is_ok();
+        let cell: Option<Cell> = keys.iter().map(|key| Some(Arc::from(source.labels.get(&**key)?.as_str()))).collect();
+        if let Some(cell) = cell.filter(|_| takes) {
+            out.entry(cell).or_insert(f64::INFINITY);
+        }
+    }
+    out
+}
+
+fn share(pool: &Pool<'_>, row: usize, requests: &Amounts) -> f64 {
+    dominant_share(requests, &pool.variant(row).room)
+}
+
+/// The offerings that can be bought now and meet each alternative.
+fn open_rows<'w>(pool: &Pool<'_>, wanted: &'w NodeAlternatives) -> Vec<(&'w Requirements, FixedBitSet)> {
+    let rows = pool.alternatives(wanted).into_iter().map(|mut alternative| {
+        alternative.rows.intersect_with(&pool.open_rows);
+        alternative.rows
+    });
+    wanted.alternatives().iter().zip(rows).collect()
+}
+
+/// The cells of some offerings, each with the offering that charges least for the requests.
+fn cells(
+    pool: &Pool<'_>,
+    wanted: &Requirements,
+    rows: &FixedBitSet,
+    keys: &[Arc<str>],
+    requests: &Amounts,
+) -> BTreeMap<Cell, usize> {
+    let cost = |row: usize| pool.table().rows()[row].price.dollars_per_hour() * share(pool, row, requests);
+    // Offerings that agree in the labels need be looked at once.
+    let mut by_states: IndexMap<Vec<Option<&Requirement>>, usize, FxBuild> = IndexMap::default();
+    for row in rows.ones() {
+        let best = by_states.entry(keys.iter().map(|key| pool.label(row, key)).collect()).or_insert(row);
+        if cost(row) < cost(*best) {
+            *best = row;
+        }
+    }
+    let mut out = BTreeMap::new();
+    for (_, row) in by_states {
+        let mut products: Vec<Cell> = vec![Vec::new()];
+        for key in keys {
+            let values = pool.values(row, key, wanted.get(key));
+            let extended = |cell: &Cell| {
+                let cell = cell.clone();
+                values.iter().map(move |value| cell.iter().chain([value]).cloned().collect())
+            };
+            products = products.iter().flat_map(|cell| extended(cell).collect::<Vec<Cell>>()).collect();
+        }
+        for cell in products {
+            let best = out.entry(cell).or_insert(row);
+            if cost(row) < cost(*best) {
+                *best = row;
+            }
+        }
+    }
+    out
+}
+
+fn counts(
+    base: &Base<'_>,
+    selectors: &Selectors<'_>,
+    constraint: &Constraint,
+    spread: &Spread,
+    keys: &[Arc<str>],
+) -> Counts {
+    let key = &spread.term.key;
+    let mut out = Counts::new();
+    for (index, place) in base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.is_deleting) {
+        let is_counted = keys.iter().all(|key| place.labels.contains_key(&**key))
+            && (!spread.honors_affinity || constraint.wanted.admit_node(&place.name, &place.labels))
+            && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
+        if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
+            let selected = base.classes.standing.selected(selectors, index, spread.term.selector);
+            *out.entry(Arc::from(domain.as_str())).or_default() += selected;
+        }
+    }
+    if !spread.term.is_by_host() {
+        for domain in creatable(base, constraint, spread) {
+            out.entry(domain).or_default();
+        }
+    }
+    out
+}
+
+/// The domains in which some pool could make a node that counts.
+fn creatable(base: &Base<'_>, constraint: &Constraint, spread: &Spread) -> BTreeSet<Arc<str>> {
+    let anything = NodeAlternatives::any();
+    let wanted = if spread.honors_affinity { &constraint.wanted } else { &anything };
+    let mut out = BTreeSet::new();
+    for pool in &base.pools {
+        if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
+            continue;
+        }
+        for (wanted, mut rows) in open_rows(pool, wanted) {
+            let too_large: Vec<usize> = rows.ones().filter(|&row| !pool.has_limits_left(row)).collect();
+            too_large.into_iter().for_each(|row| rows.set(row, false));
+            let nothing = Amounts::new();
+            let cells = cells(pool, wanted, &rows, std::slice::from_ref(&spread.term.key), &nothing);
+            out.extend(cells.into_keys().flatten());
+        }
+    }
+    out
+}

@@ -1,0 +1,22 @@
+//! Rules about neighbours: spread constraints, affinity and anti-affinity between pods.
+//!
+//! Rules over zones and other labels that nodes share are settled before the search: each class of pods is divided
+//! among domains, and the pods of a domain then ask for a node of it. Rules over single nodes stay with the pods, and
+//! the search counts them node by node. The order of binding that makes a plan valid is this: pods that others want to
+//! be near to come first, then each constrained group; pods that a spread counts but that do not have it come last.
+
+mod allot;
+mod bundle;
+mod domains;
+mod neighbours;
+mod quota;
+mod rules;
+mod seek;
+mod selectors;
+mod standing;
+
+pub(super) use allot::{Allotment, Lessons, Member, Portion, allot};
+pub(super) use neighbours::{Manners, Neighbours};
+pub(super) use rules::{Neighbourhood, Rules, Spread, Term};
+pub(super) use selectors::{SelectorId, Selectors};
+pub(super) use standing::Standing;

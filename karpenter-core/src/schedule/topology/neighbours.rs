@@ -1,0 +1,144 @@
+//! Rules about the pods of one node.
+
+use std::collections::BTreeMap;
+
+use super::{Member, Selectors, Standing, selectors::SelectorId};
+use crate::schedule::class::Classes;
+
+/// How the pods of a lot bear with others on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::schedule) struct Manners {
+    /// How many pods of a unit each selector selects, of those selectors that matter on a node.
+    pub(super) selected: Vec<(SelectorId, i64)>,
+    /// Pods that may never be there.
+    pub(super) away: Vec<SelectorId>,
+    /// Pods that may not be there before.
+    pub(super) shuns: Vec<SelectorId>,
+    pub(super) spreads: Vec<HostSpread>,
+}
+
+/// A spread over nodes. There can always be an empty node, so the emptiest one has none of the pods.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct HostSpread {
+    pub(super) selector: SelectorId,
+    pub(super) max_skew: i64,
+    /// How many pods of a unit have the rule and are counted by it.
+    pub(super) own: i64,
+}
+
+/// The pods of one node, as far as such rules go.
+#[derive(Clone, Debug, Default)]
+pub(in crate::schedule) struct Neighbours {
+    /// How many pods each selector selects.
+    pub(super) selected: BTreeMap<SelectorId, i64>,
+    /// The pods that count for a spread: those that ran before, and those that have the rule themselves. Others can
+    /// come later.
+    pub(super) spread: BTreeMap<SelectorId, i64>,
+    /// Pods that may not come.
+    pub(super) repelled: Vec<SelectorId>,
+}
+
+impl Manners {
+    /// How units of these pods bear with others.
+    pub(in crate::schedule) fn of(classes: &Classes<'_>, members: &[Member]) -> Self {
+        let mut out = Self::default();
+        let mut selected: BTreeMap<SelectorId, i64> = BTreeMap::new();
+        for member in members {
+            let neighbourhood = classes.neighbourhood(member.class);
+            let count = i64::try_from(member.count).unwrap_or(i64::MAX);
+            let ids = classes.selectors.ids(neighbourhood.selected_by);
+            for id in ids.iter().filter(|id| classes.host_selectors.contains(id)) {
+                *selected.entry(*id).or_default() += count;
+            }
+            let rules = neighbourhood.rules_at(member.level);
+            out.away.extend(rules.away.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
+            out.shuns.extend(rules.shuns.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
+            for spread in rules.spreads.iter().filter(|s| s.term.is_by_host()) {
+                let selector = spread.term.selector;
+                let own = if ids.binary_search(&selector).is_ok() { count } else { 0 };
+                out.spreads.push(HostSpread { selector, max_skew: spread.max_skew, own });
+            }
+        }
+        out.selected = selected.into_iter().collect();
+        for list in [&mut out.away, &mut out.shuns] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        out.spreads.sort_unstable();
+        out
+    }
+
+    /// Whether a node takes only so many units, however large it is.
+    pub(in crate::schedule) fn is_limited(&self) -> bool {
+        let keeps_away = |selector: &SelectorId| self.selects(*selector) > 0;
+        self.away.iter().chain(&self.shuns).any(keeps_away) || self.spreads.iter().any(|spread| spread.own > 0)
+    }
+
+    fn is_free(&self) -> bool {
+        self.selected.is_empty() && self.away.is_empty() && self.shuns.is_empty() && self.spreads.is_empty()
+    }
+
+    fn selects(&self, selector: SelectorId) -> i64 {
+        self.selected.iter().find(|(s, _)| *s == selector).map_or(0, |(_, count)| *count)
+    }
+}
+
+impl Neighbours {
+    /// Those of a place that exists.
+    pub(in crate::schedule) fn at_place(standing: &Standing, selectors: &Selectors<'_>, place: usize) -> Self {
+        let mut out = Self::default();
+        for (set, count) in standing.sets(place) {
+            for id in selectors.ids(set) {
+                *out.selected.entry(*id).or_default() += count;
+            }
+        }
+        out.spread.clone_from(&out.selected);
+        out.repelled = standing.away(place).iter().filter(|t| t.is_by_host()).map(|t| t.selector).collect();
+        out
+    }
+
+    /// How many units the node can take of a lot.
+    pub(in crate::schedule) fn most(&self, manners: &Manners) -> i64 {
+        if manners.is_free() {
+            return i64::MAX;
+        }
+        if manners.selected.iter().any(|(selector, _)| self.repelled.contains(selector)) {
+            return 0;
+        }
+        let mut most = i64::MAX;
+        for &selector in manners.away.iter().chain(&manners.shuns) {
+            if self.selected.get(&selector).is_some_and(|&count| count > 0) {
+                return 0;
+            }
+            most = match manners.selects(selector) {
+                0 => most,
+                1 => most.min(1),
+                _ => return 0,
+            };
+        }
+        for HostSpread { selector, max_skew, own } in &manners.spreads {
+            let room = max_skew - self.spread.get(selector).copied().unwrap_or(0);
+            most = match own {
+                0 if room >= 0 => most,
+                0 => 0,
+                own => most.min(room / own),
+            };
+        }
+        most.max(0)
+    }
+
+    /// Adds units of a lot.
+    pub(in crate::schedule) fn add(&mut self, manners: &Manners, count: i64) {
+        for &(selector, selected) in &manners.selected {
+            *self.selected.entry(selector).or_default() += selected * count;
+        }
+        for spread in &manners.spreads {
+            *self.spread.entry(spread.selector).or_default() += spread.own * count;
+        }
+        for selector in &manners.away {
+            if !self.repelled.contains(selector) {
+                self.repelled.push(*selector);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! How many pods go to each domain.
+
+use std::{collections::BTreeMap, rc::Rc, sync::Arc};
+
+use super::domains::{Cell, Counts};
+
+/// A rule that counts pods in the domains of one label.
+pub(super) struct Counted {
+    /// The place of the label in a cell.
+    pub(super) key_index: usize,
+    /// How many pods each domain has: those that run and those that are allotted.
+    pub(super) counts: Rc<Counts>,
+    pub(super) planned: Counts,
+    pub(super) rule: Rule,
+}
+
+/// What a counted domain may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rule {
+    /// At most so many more than the emptiest domain, which counts as empty with fewer domains than this.
+    Spread { max_skew: i64, min_domains: usize },
+    /// At most one.
+    Alone,
+}
+
+impl Counted {
+    fn count(&self, domain: &Arc<str>) -> i64 {
+        self.counts.get(domain).copied().unwrap_or(0) + self.planned.get(domain).copied().unwrap_or(0)
+    }
+
+    /// The fewest pods of any domain.
+    pub(super) fn floor(&self) -> i64 {
+        match self.rule {
+            Rule::Spread { min_domains, .. } if self.counts.len() >= min_domains => {
+                self.counts.keys().map(|domain| self.count(domain)).min().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// How many pods a domain may have now.
+    fn most(&self) -> i64 {
+        match self.rule {
+            Rule::Spread { max_skew, .. } => self.floor() + max_skew,
+            Rule::Alone => 1,
+        }
+    }
+
+    /// The pods in each domain.
+    pub(super) fn totals(&self) -> Counts {
+        self.counts.keys().chain(self.planned.keys()).map(|domain| (domain.clone(), self.count(domain))).collect()
+    }
+
+    fn add(&mut self, cell: &Cell, count: i64) {
+        *self.planned.entry(cell[self.key_index].clone()).or_default() += count;
+    }
+}
+
+/// A cell to which pods may go.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) cell: Cell,
+    /// What a pod costs there.
+    pub(super) cost: f64,
+    /// How many may go there at most.
+    pub(super) most: usize,
+}
+
+/// Spreads pods over cells as evenly as can be, the cheapest cells first, and gives back how many each gets.
+///
+/// With one rule, cells rise together by as much as one step can take them; with several, pod by pod: at most the
+/// number of pods times the number of cells, which is a product of few zones, capacity types and the like.
+pub(super) fn divide(mut pods: usize, mut open: Vec<Open>, rules: &mut [Counted]) -> BTreeMap<Cell, usize> {
+    open.sort_by(|a, b| a.cost.total_cmp(&b.cost).then_with(|| a.cell.cmp(&b.cell)));
+    let mut out: BTreeMap<Cell, usize> = BTreeMap::new();
+    while pods > 0 {
+        let Some((lowest, step)) = next(&open, rules, pods) else { break };
+        for index in lowest {
+            let Open { cell, most, .. } = &mut open[index];
+            let count = i64::try_from(step).unwrap_or(i64::MAX);
+            rules.iter_mut().for_each(|rule| rule.add(cell, count));
+            *most -= step;
+            pods -= step;
+            *out.entry(cell.clone()).or_default() += step;
+        }
+    }
+    out
+}
+
+/// The cells that rise next, and by how much each.
+fn next(open: &[Open], rules: &[Counted], pods: usize) -> Option<(Vec<usize>, usize)> {
+    let most: Vec<i64> = rules.iter().map(Counted::most).collect();
+    let level = |cell: &Cell| rules.iter().map(|rule| rule.count(&cell[rule.key_index])).sum::<i64>();
+    let is_allowed = |place: &Open| {
+        let counts = rules.iter().zip(&most).map(|(rule, most)| (rule.count(&place.cell[rule.key_index]), *most));
+        place.most > 0 && counts.into_iter().all(|(count, most)| count < most)
+    };
+    let allowed: Vec<usize> = (0..open.len()).filter(|&i| is_allowed(&open[i])).collect();
+    let lowest_level = allowed.iter().map(|&i| level(&open[i].cell)).min()?;
+    let lowest: Vec<usize> = allowed.iter().copied().filter(|&i| level(&open[i].cell) == lowest_level).collect();
+    let [rule] = rules else { return Some((vec![*lowest.first()?], 1)) };
+    // Together they may rise to the next level, as far as the rule and their own bounds let them.
+    let next_level = allowed.iter().map(|&i| level(&open[i].cell)).filter(|&l| l > lowest_level).min();
+    let by_level = next_level.unwrap_or(i64::MAX) - lowest_level;
+    let is_rising = |domain: &Arc<str>| lowest.iter().any(|&i| open[i].cell[rule.key_index] == *domain);
+    let by_rule = match rule.rule {
+        Rule::Spread { max_skew, min_domains } if rule.counts.len() >= min_domains => {
+            let others = rule.counts.keys().filter(|domain| !is_rising(domain)).map(|domain| rule.count(domain));
+            others.min().map_or(i64::MAX, |floor| floor + max_skew - lowest_level)
+        }
+        _ => most[0] - lowest_level,
+    };
+    let by_bounds = lowest.iter().map(|&i| open[i].most).min()?;
+    let by_pods = pods / lowest.len();
+    let step = usize::try_from(by_level.min(by_rule)).unwrap_or(usize::MAX).min(by_bounds).min(by_pods);
+    Some(if step == 0 { (vec![lowest[0]], 1) } else { (lowest, step) })
+}

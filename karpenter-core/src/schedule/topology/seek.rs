@@ -1,0 +1,268 @@
+//! What the rules of a class mean for its nodes, as things stand.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
+use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle};
+
+/// What the pods of a class ask of their nodes and domains.
+pub(super) struct Seek {
+    pub(super) wanted: NodeAlternatives,
+    /// Labels of which all pods get the same value, to be chosen.
+    pub(super) one_of: Vec<Arc<str>>,
+    /// Whether pods that find no place with the others find none at all.
+    pub(super) needs_one_domain: bool,
+    /// Rules that count the pods themselves, so that they must be divided.
+    pub(super) counted: Vec<(Term, CountedRule)>,
+    /// The labels over which the pods are spread.
+    pub(super) spread_keys: Vec<Arc<str>>,
+    pub(super) place: Place,
+    /// The rules that took domains away.
+    pub(super) causes: Vec<TopologyObstacle>,
+}
+
+/// How pods find their nodes.
+pub(super) enum Place {
+    /// Each by itself.
+    Shared,
+    /// On the node of pods that are yet to come.
+    NodeOf {
+        /// The pods.
+        terms: Vec<Term>,
+        /// Whether they are such pods themselves, so that the first may go anywhere.
+        starts_alone: bool,
+    },
+}
+
+/// A rule that counts pods by domain.
+pub(super) enum CountedRule {
+    Spread(Spread),
+    /// No two in a domain.
+    Alone,
+}
+
+impl CountedRule {
+    pub(super) const fn limit(&self) -> Rule {
+        match self {
+            Self::Spread(spread) => Rule::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains },
+            Self::Alone => Rule::Alone,
+        }
+    }
+}
+
+/// A [`Seek`] in the making.
+struct Draft {
+    extra: Requirements,
+    one_of: Vec<Arc<str>>,
+    needs_one_domain: bool,
+    counted: Vec<(Term, CountedRule)>,
+    place: Place,
+    causes: Vec<TopologyObstacle>,
+}
+
+impl Draft {
+    fn choose_one(&mut self, key: &Arc<str>) {
+        if !self.one_of.contains(key) {
+            self.one_of.push(key.clone());
+        }
+    }
+}
+
+impl Allotter<'_, '_> {
+    /// Reads the rules of a class against what is settled.
+    ///
+    /// # Errors
+    /// Pods that it must be near to are nowhere yet.
+    pub(super) fn seek(&mut self, class: usize, rules: &Rules) -> Result<Seek, TopologyObstacle> {
+        let mut draft = Draft {
+            extra: rules.node.clone().unwrap_or_default(),
+            one_of: Vec::new(),
+            needs_one_domain: false,
+            counted: Vec::new(),
+            place: Place::Shared,
+            causes: Vec::new(),
+        };
+        self.avoid_barred(class, &mut draft);
+        self.keep_away(class, rules, &mut draft);
+        let spread_keys: BTreeSet<Arc<str>> = rules.spreads.iter().map(|s| s.term.key.clone()).collect();
+        let spread_keys: Vec<Arc<str>> = spread_keys.into_iter().collect();
+        self.spread(class, rules, &spread_keys, &mut draft);
+        if !rules.near.is_empty() {
+            self.stay_near(class, &rules.near, &mut draft)?;
+        }
+        let Draft { extra, one_of, needs_one_domain, counted, place, causes } = draft;
+        let counted_keys: BTreeSet<_> = counted.iter().map(|(term, _)| &term.key).collect();
+        let one_of = one_of.into_iter().filter(|key| needs_one_domain || !counted_keys.contains(key)).collect();
+        let wanted = self.base.classes.node_wanted(class).narrowed(&extra);
+        Ok(Seek { wanted, one_of, needs_one_domain, counted, spread_keys, place, causes })
+    }
+
+    /// Keeps out of domains from which others keep these pods away.
+    fn avoid_barred(&self, class: usize, draft: &mut Draft) {
+        let selected_by = self.neighbourhood(class).selected_by;
+        let selectors = &self.base.classes.selectors;
+        for (key, domain, selector) in &self.barred {
+            if selectors.selects(*selector, selected_by) {
+                draft.extra.add(key, Requirement::none_of([domain.clone()]));
+                let known = draft.causes.iter_mut().find_map(|cause| match cause {
+                    TopologyObstacle::Repelled { key: known, domains } if **known == **key => Some(domains),
+                    _ => None,
+                });
+                match known {
+                    Some(domains) => domains.push(domain.to_string()),
+                    None => draft
+                        .causes
+                        .push(TopologyObstacle::Repelled { key: key.to_string(), domains: vec![domain.to_string()] }),
+                }
+            }
+        }
+    }
+
+    /// Keeps out of domains that have pods to keep away from.
+    fn keep_away(&self, class: usize, rules: &Rules, draft: &mut Draft) {
+        let selected_by = self.neighbourhood(class).selected_by;
+        let selectors = &self.base.classes.selectors;
+        for (term, is_hard) in rules.away.iter().map(|t| (t, true)).chain(rules.shuns.iter().map(|t| (t, false))) {
+            if term.is_by_host() {
+                continue;
+            }
+            let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
+            if !taken.is_empty() {
+                draft.extra.add(&term.key, Requirement::none_of(taken.iter().cloned()));
+                let domains = taken.iter().map(ToString::to_string).collect();
+                draft.causes.push(TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains });
+            }
+            if selectors.selects(term.selector, selected_by) {
+                draft.counted.push((term.clone(), CountedRule::Alone));
+            } else if is_hard && self.is_selected_elsewhere(class, term) {
+                // The pods to keep away from are left the other domains.
+                draft.choose_one(&term.key);
+            }
+        }
+        // A class from which others that are divided later keep away is gathered too, so that these find room.
+        for other in 0..self.base.classes.list.len() {
+            let others = self.base.classes.neighbourhood(other);
+            if other == class || others.hard().near.is_empty() {
+                continue;
+            }
+            for term in others.hard().away.iter().filter(|t| !t.is_by_host()) {
+                if selectors.selects(term.selector, selected_by) {
+                    draft.choose_one(&term.key);
+                }
+            }
+        }
+    }
+
+    /// Whether pods of another class are selected by a term.
+    fn is_selected_elsewhere(&self, class: usize, term: &Term) -> bool {
+        let selectors = &self.base.classes.selectors;
+        let is_selected = |other: usize| selectors.selects(term.selector, self.neighbourhood(other).selected_by);
+        (0..self.base.classes.list.len()).any(|other| other != class && is_selected(other))
+    }
+
+    fn spread(&mut self, class: usize, rules: &Rules, spread_keys: &[Arc<str>], draft: &mut Draft) {
+        let selected_by = self.neighbourhood(class).selected_by;
+        for spread in rules.spreads.iter().filter(|spread| !spread.term.is_by_host()) {
+            let key = &spread.term.key;
+            draft.extra.add(key, Requirement::EXISTS);
+            if self.base.classes.selectors.selects(spread.term.selector, selected_by) {
+                draft.counted.push((spread.term.clone(), CountedRule::Spread(spread.clone())));
+                continue;
+            }
+            // Pods that the rule does not count change nothing: they may go wherever it holds now.
+            let counts = self.domains.counts(self.constraint(class), spread, spread_keys);
+            let has_enough = counts.len() >= spread.min_domains;
+            let floor = if has_enough { counts.values().min().copied().unwrap_or(0) } else { 0 };
+            let crowded = counts.iter().filter(|(_, count)| **count > floor + spread.max_skew);
+            let crowded: Vec<Arc<str>> = crowded.map(|(domain, _)| domain.clone()).collect();
+            if !crowded.is_empty() {
+                draft.extra.add(key, Requirement::none_of(crowded));
+                draft.causes.push(TopologyObstacle::Spread {
+                    key: key.to_string(),
+                    max_skew: spread.max_skew,
+                    counts: counts.iter().map(|(domain, count)| (domain.to_string(), *count)).collect(),
+                });
+            }
+        }
+    }
+
+    /// Goes to domains that have the pods to be near to, or founds a domain where that is allowed.
+    fn stay_near(&mut self, class: usize, near: &[Term], draft: &mut Draft) -> Result<(), TopologyObstacle> {
+        let selected_by = self.neighbourhood(class).selected_by;
+        let is_own = self.base.classes.selectors.all_select(near, selected_by);
+        let places = self.base.snapshot.places();
+        let runs =
+            (0..places.len()).any(|i| self.base.classes.standing.has_company(&self.base.classes.selectors, i, near));
+        if !runs && near.iter().any(Term::is_by_host) {
+            draft.place = Place::NodeOf { terms: near.to_vec(), starts_alone: is_own };
+            return Ok(());
+        }
+        for term in near {
+            let mut domains = self.domains_with(near, &term.key, true);
+            if domains.is_empty() && !runs && is_own {
+                draft.choose_one(&term.key);
+                draft.needs_one_domain = true;
+                continue;
+            }
+            if domains.is_empty() && !runs {
+                domains = self.gather(class, near, &term.key, &draft.extra).into_iter().collect();
+            }
+            if domains.is_empty() {
+                return Err(TopologyObstacle::Affinity { key: term.key.to_string(), domains: Vec::new() });
+            }
+            let names = domains.iter().map(ToString::to_string).collect();
+            draft.causes.push(TopologyObstacle::Affinity { key: term.key.to_string(), domains: names });
+            draft.extra.add(&term.key, Requirement::one_of(domains));
+        }
+        Ok(())
+    }
+
+    /// The domains that have pods which all terms select: pods that run, and pods that are allotted to a domain.
+    pub(super) fn domains_with(&self, terms: &[Term], key: &Arc<str>, with_leaving: bool) -> BTreeSet<Arc<str>> {
+        let selectors = &self.base.classes.selectors;
+        let places = self.base.snapshot.places().iter().enumerate();
+        let running = places
+            .filter(|(_, place)| with_leaving || !place.is_deleting)
+            .filter(|(index, _)| self.base.classes.standing.has_company(selectors, *index, terms))
+            .filter_map(|(_, place)| place.labels.get(&**key).map(|domain| Arc::from(domain.as_str())));
+        let is_company = |selected_by: SelectedBy| selectors.all_select(terms, selected_by);
+        let settled = self.settled.iter().filter(|(k, _, set)| k == key && is_company(*set));
+        running.chain(settled.map(|(_, domain, _)| domain.clone())).collect()
+    }
+
+    /// Settles one pod to be near to in a domain that a class can reach, and gives back the domain.
+    fn gather(&mut self, class: usize, near: &[Term], key: &Arc<str>, extra: &Requirements) -> Option<Arc<str>> {
+        let keys = std::slice::from_ref(key);
+        let wanted = self.base.classes.node_wanted(class).narrowed(extra);
+        let constraint = self.seeker(class, &wanted);
+        let own = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
+        for index in 0..self.out.portions.len() {
+            let portion = &self.out.portions[index];
+            let [member] = *portion.members.as_slice() else { continue };
+            let (host, level) = (member.class, member.level);
+            let is_company = self.base.classes.selectors.all_select(near, self.neighbourhood(host).selected_by);
+            if !is_company || host == class || portion.units == 0 || member.count != 1 {
+                continue;
+            }
+            let constraint = self.seeker(host, &portion.wanted);
+            let theirs = self.domains.reach(&constraint, &self.base.classes.list[host].requests, keys);
+            let pins_to = |domain: &Arc<str>| {
+                let mut pins = portion.key.2.clone();
+                pins.add(key, Requirement::one_of([domain.clone()]));
+                pins
+            };
+            let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
+            let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
+            let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) else { continue };
+            let (domain, pins) = (cell[0].clone(), pins_to(&cell[0]));
+            let portion = &mut self.out.portions[index];
+            portion.units -= 1;
+            let wanted = portion.wanted.narrowed(&pins);
+            let pinned = self.portion(host, level, pins, wanted, 1, true);
+            self.note(&pinned, &Rules::default());
+            self.out.portions.push(pinned);
+            return Some(domain);
+        }
+        None
+    }
+}

@@ -1,0 +1,130 @@
+//! Which pods the rules of other pods are about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::{IndexMap, IndexSet};
+
+use crate::{
+    FxBuild,
+    api::{LabelSelector, Pod, PodAffinityTerm, SelectorExpression, SelectorOperator, TopologySpreadConstraint},
+};
+
+/// The number of a selector of pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::schedule) struct SelectorId(u32);
+
+/// The number of a set of selectors: those that select some pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::schedule) struct SelectedBy(u32);
+
+/// Selects pods by namespace and labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PodSelector {
+    /// `None` means all of them.
+    namespaces: Option<BTreeSet<String>>,
+    /// `None` selects nothing.
+    labels: Option<LabelSelector>,
+}
+
+/// The labels of namespaces, by name.
+pub(in crate::schedule) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
+
+/// All selectors that the rules of pods name, each once.
+#[derive(Clone, Debug, Default)]
+pub(in crate::schedule) struct Selectors<'s> {
+    all: IndexSet<PodSelector, FxBuild>,
+    sets: IndexSet<Vec<SelectorId>, FxBuild>,
+    known: IndexMap<(&'s str, &'s BTreeMap<String, String>), SelectedBy, FxBuild>,
+}
+
+impl<'s> Selectors<'s> {
+    /// The pods that a term of a pod's affinity is about.
+    ///
+    /// Without namespaces these are in the pod's own; a namespace selector adds to those that are named.
+    pub(super) fn of_term(&mut self, pod: &Pod, term: &PodAffinityTerm, namespaces: &Namespaces) -> SelectorId {
+        let selected = match &term.namespace_selector {
+            Some(selector) if *selector == LabelSelector::default() => None,
+            Some(selector) => {
+                let chosen = namespaces.iter().filter(|(_, labels)| selector.matches(labels));
+                Some(term.namespaces.iter().cloned().chain(chosen.map(|(name, _)| name.clone())).collect())
+            }
+            None if term.namespaces.is_empty() => Some(BTreeSet::from([pod.namespace().to_owned()])),
+            None => Some(term.namespaces.iter().cloned().collect()),
+        };
+        let keys =
+            [(&term.match_label_keys, SelectorOperator::In), (&term.mismatch_label_keys, SelectorOperator::NotIn)];
+        self.intern(selected, with_keys(term.label_selector.as_ref(), pod, keys))
+    }
+
+    /// The pods that a spread constraint of a pod is about.
+    pub(super) fn of_spread(&mut self, pod: &Pod, spread: &TopologySpreadConstraint) -> SelectorId {
+        let keys = [(&spread.match_label_keys, SelectorOperator::In)];
+        let namespaces = Some(BTreeSet::from([pod.namespace().to_owned()]));
+        self.intern(namespaces, with_keys(spread.label_selector.as_ref(), pod, keys))
+    }
+
+    fn intern(&mut self, namespaces: Option<BTreeSet<String>>, labels: Option<LabelSelector>) -> SelectorId {
+        let (index, _) = self.all.insert_full(PodSelector { namespaces, labels });
+        SelectorId(u32::try_from(index).expect("fewer than 2^32 selectors"))
+    }
+
+    /// The selectors that select a pod. All selectors must be known before the first pod is asked for.
+    pub(in crate::schedule) fn selecting(&mut self, pod: &'s Pod) -> SelectedBy {
+        if self.all.is_empty() {
+            self.sets.insert(Vec::new());
+            return SelectedBy::default();
+        }
+        let key = (pod.namespace(), &pod.metadata.labels);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let selects = |selector: &PodSelector| {
+            selector.namespaces.as_ref().is_none_or(|names| names.contains(pod.namespace()))
+                && selector.labels.as_ref().is_some_and(|labels| labels.matches(&pod.metadata.labels))
+        };
+        let ids =
+            self.all.iter().zip(0..).filter(|(selector, _)| selects(selector)).map(|(_, i)| SelectorId(i)).collect();
+        let (index, _) = self.sets.insert_full(ids);
+        let set = SelectedBy(u32::try_from(index).expect("fewer than 2^32 sets of selectors"));
+        self.known.insert(key, set);
+        set
+    }
+
+    /// The selectors of a set, in order.
+    pub(in crate::schedule) fn ids(&self, set: SelectedBy) -> &[SelectorId] {
+        &self.sets[set.0 as usize]
+    }
+
+    /// Whether pods of a set are selected by a selector.
+    pub(in crate::schedule) fn selects(&self, selector: SelectorId, set: SelectedBy) -> bool {
+        self.ids(set).binary_search(&selector).is_ok()
+    }
+
+    /// Whether pods of a set are selected by each of several terms.
+    pub(in crate::schedule) fn all_select<'t>(
+        &self,
+        terms: impl IntoIterator<Item = &'t super::Term>,
+        set: SelectedBy,
+    ) -> bool {
+        terms.into_iter().all(|term| self.selects(term.selector, set))
+    }
+}
+
+/// A selector with the labels of the pod that its rule says must be shared or not shared.
+fn with_keys<'k>(
+    selector: Option<&LabelSelector>,
+    pod: &Pod,
+    keys: impl IntoIterator<Item = (&'k Vec<String>, SelectorOperator)>,
+) -> Option<LabelSelector> {
+    let mut out = selector?.clone();
+    for (keys, operator) in keys {
+        for key in keys {
+            // A label that the pod lacks is passed over (KEP-3243).
+            if let Some(value) = pod.metadata.labels.get(key) {
+                let values = vec![value.clone()];
+                out.match_expressions.push(SelectorExpression { key: key.clone(), operator, values });
+            }
+        }
+    }
+    Some(out)
+}
