@@ -82,6 +82,9 @@ pub(super) struct Base<'a> {
     pub(super) pool_order: Vec<&'a str>,
     pub(super) places: Vec<OpenPlace<'a>>,
     pub(super) reservations: Reservations,
+    /// How many nodes limits allow whichever types are bought for them. Wishes for nodes of one's own go no further:
+    /// they must not use up limits.
+    pub(super) sure_nodes: usize,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -128,7 +131,8 @@ impl<'a> Base<'a> {
         let mut places: Vec<_> = places.map(open).collect();
         places.sort_by_key(|p| !p.source.is_initialized);
         let pool_order = order.iter().map(|p| p.name()).collect();
-        Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, warnings }
+        let sure_nodes = pools.iter().map(Pool::sure_nodes).fold(0, usize::saturating_add);
+        Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, sure_nodes, warnings }
     }
 }
 

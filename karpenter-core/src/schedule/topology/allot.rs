@@ -293,15 +293,16 @@ impl<'b, 'a> Allotter<'b, 'a> {
         if self.lessons.given_up.contains(&class) {
             return None;
         }
-        let mut obstacle = None;
+        let (mut obstacle, is_partial) = (None, most < usize::MAX);
         for level in 0..self.neighbourhood(class).levels() {
             let rules = self.neighbourhood(class).rules_at(level);
+            let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
             let count = self.left[class].min(most);
             match self.seek(class, &rules) {
                 Ok(seek) => {
                     let left = self.settle(class, level, &rules, &seek, count, &mut obstacle);
                     self.left[class] -= count - left;
-                    if left < count && most < usize::MAX {
+                    if left < count && is_partial {
                         return None;
                     }
                 }
