@@ -120,7 +120,9 @@ impl<'a> Base<'a> {
             let is_used_up =
                 |row: &usize| reservations.of(pool.catalog, *row).is_some_and(|i| reservations.left[i] <= 0);
             let used_up: Vec<usize> = pool.open_rows.ones().filter(is_used_up).collect();
-            used_up.into_iter().for_each(|row| pool.close(row));
+            for row in used_up {
+                pool.close(row);
+            }
         }
         let places = snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_closed);
         let open = |(index, source): (usize, &'a Place)| OpenPlace {

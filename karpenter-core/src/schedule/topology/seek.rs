@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
+use super::{Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle};
 
 /// What the pods of a class ask of their nodes and domains.
@@ -258,7 +258,7 @@ impl Allotter<'_, '_> {
             let portion = &mut self.out.portions[index];
             portion.units -= 1;
             let wanted = portion.wanted.narrowed(&pins);
-            let pinned = self.portion(host, level, pins, wanted, 1, true);
+            let pinned = Portion::of_pods((host, level, pins), 1, wanted, true);
             self.note(&pinned, &Rules::default());
             self.out.portions.push(pinned);
             return Some(domain);
