@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -49,8 +50,10 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) barred: BTreeSet<(Arc<str>, Arc<str>, SelectorId)>,
     /// How many pods with a spread over a label are allotted to its domains.
     pub(super) planned: BTreeMap<Term, Counts>,
+    /// The classes that must keep away from pods in whole domains.
+    pub(super) keepers: Rc<[usize]>,
     /// How many pods of each class have no domain yet.
-    left: Vec<usize>,
+    pub(super) left: Vec<usize>,
     /// The places of portions of single pods, by their keys.
     by_key: BTreeMap<PortionKey, usize>,
 }
@@ -65,6 +68,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
                 }
             }
         }
+        let keeps_away = |class: &usize| base.classes.neighbourhood(*class).hard().away.iter().any(|t| !t.is_by_host());
+        let keepers = (0..base.classes.list.len()).filter(keeps_away);
         Self {
             base,
             lessons,
@@ -73,6 +78,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             settled: BTreeSet::new(),
             barred,
             planned: BTreeMap::new(),
+            keepers: keepers.collect(),
             left: base.classes.list.iter().map(|class| class.pods.len()).collect(),
             by_key: BTreeMap::new(),
         }

@@ -42,9 +42,8 @@ impl Allotter<'_, '_> {
         for chosen in self.choices(step) {
             for (pins, count) in self.shares(step, &chosen, left) {
                 let wanted = seek.wanted.narrowed(&pins);
-                let portion = Portion::of_pods((class, level, pins), count, wanted, is_tentative);
-                self.note(&portion, rules);
-                self.push(portion);
+                self.note(class, &pins, count, rules);
+                self.push(Portion::of_pods((class, level, pins), count, wanted, is_tentative));
                 left -= count;
                 has_some = true;
             }
@@ -57,16 +56,23 @@ impl Allotter<'_, '_> {
 
     /// Puts pods on the nodes of others, all in the domain where the rules leave most room for them.
     fn settle_together(&mut self, step: &Step<'_>, terms: &[Term], starts_alone: bool, left: usize) -> usize {
-        let &Step { class, level, seek, .. } = step;
-        let (keys, counted) = self.counted(step);
+        let &Step { class, level, rules, seek } = step;
+        let (counted_keys, counted) = self.counted(step);
+        let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
         let constraint = self.seeker(class, &seek.wanted);
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
-        let Some(cell) = reach.keys().rev().max_by_key(|cell| room(cell)) else { return left };
+        let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
+        let Some(cell) = reach.keys().max_by(most_room) else { return left };
         let most = usize::try_from(room(cell)).unwrap_or(0).min(self.most_on_a_node(step));
-        let wanted = seek.wanted.narrowed(&pins(&keys, cell));
+        let pins = pins(&keys, cell);
+        let wanted = seek.wanted.narrowed(&pins);
         let count = left.min(most);
-        left - count + self.bundle((class, level), &wanted, terms, starts_alone, count)
+        let placed = count - self.bundle((class, level), &wanted, terms, starts_alone, count);
+        if placed > 0 {
+            self.note(class, &pins, placed, rules);
+        }
+        left - placed
     }
 
     /// How many of the pods one node may have by the rules that they have themselves.
@@ -135,10 +141,9 @@ impl Allotter<'_, '_> {
         (keys, rules)
     }
 
-    /// Takes down what is known of the pods of a portion: which domains they are in, and whom they keep out of them.
-    pub(super) fn note(&mut self, portion: &Portion, rules: &Rules) {
-        let (class, _, pins) = &portion.key;
-        let selected_by = self.neighbourhood(*class).selected_by;
+    /// Takes down what is known of pods that are pinned: which domains they are in, and whom they keep out of them.
+    pub(super) fn note(&mut self, class: usize, pins: &Requirements, count: usize, rules: &Rules) {
+        let selected_by = self.neighbourhood(class).selected_by;
         let domain_of = |key: &str| pins.get(key).and_then(Requirement::any_value);
         for (key, requirement) in pins.iter() {
             if let Some(domain) = requirement.any_value() {
@@ -154,7 +159,7 @@ impl Allotter<'_, '_> {
             let is_own = self.base.classes.selectors.selects(spread.term.selector, selected_by);
             if let Some(domain) = domain_of(&spread.term.key).filter(|_| is_own) {
                 let counts = self.planned.entry(spread.term.clone()).or_default();
-                *counts.entry(domain).or_default() += i64::try_from(portion.units).unwrap_or(i64::MAX);
+                *counts.entry(domain).or_default() += i64::try_from(count).unwrap_or(i64::MAX);
             }
         }
     }
