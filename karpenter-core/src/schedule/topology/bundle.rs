@@ -1,6 +1,6 @@
 //! Pods that must share a node with others that are still to come are planned as one.
 
-use super::{Member, Portion, Term, allot::Allotter};
+use super::{Manners, Member, Neighbours, Portion, Term, allot::Allotter};
 use crate::{
     NodeAlternatives, Requirements,
     schedule::{
@@ -33,7 +33,7 @@ impl Allotter<'_, '_> {
             let most = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
             let whole = left.min(most);
             let constraint = self.seeker(class, wanted);
-            let fitting = largest(whole, |count| self.fits(&constraint, &[(class, count)]));
+            let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
             if fitting > 0 {
                 let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);
                 portion.members[0].count = fitting;
@@ -79,10 +79,10 @@ impl Allotter<'_, '_> {
         let mut tolerations = portion.tolerations(&self.base.classes);
         tolerations.retain(|toleration| self.constraint(class).tolerations.contains(toleration));
         let constraint = Constraint { wanted: both.clone(), tolerations };
-        let there: Vec<(usize, usize)> = portion.members.iter().map(|m| (m.class, m.count)).collect();
+        let there = portion.members.clone();
         let learned = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
         let fitting = largest(most.min(learned), |count| {
-            let all: Vec<_> = there.iter().copied().chain([(class, count)]).collect();
+            let all: Vec<_> = there.iter().copied().chain([Member { class, level, count }]).collect();
             self.fits(&constraint, &all)
         });
         if fitting > 0 {
@@ -94,17 +94,17 @@ impl Allotter<'_, '_> {
     }
 
     /// Whether some node can take these pods together.
-    fn fits(&mut self, constraint: &Constraint, pods: &[(usize, usize)]) -> bool {
+    fn fits(&mut self, constraint: &Constraint, pods: &[Member]) -> bool {
         let classes = &self.base.classes;
-        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let mut requests: Amounts = classes.axes.names().iter().map(|_| 0).collect();
-        for &(class, n) in pods {
-            take(&mut requests, &classes.list[class].requests, -count(n));
-            if n > 1 && !classes.list[class].host_ports.is_empty() {
+        for &Member { class, count, .. } in pods {
+            take(&mut requests, &classes.list[class].requests, -i64::try_from(count).unwrap_or(i64::MAX));
+            if count > 1 && !classes.list[class].host_ports.is_empty() {
                 return false;
             }
         }
-        !self.domains.reach(constraint, &requests, &[]).is_empty()
+        let is_tolerable = Neighbours::default().most(&Manners::of(classes, pods)) > 0;
+        is_tolerable && !self.domains.reach(constraint, &requests, &[]).is_empty()
     }
 }
 

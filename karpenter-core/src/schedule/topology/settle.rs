@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 use super::{
     Portion, Rules, Term,
     allot::Allotter,
-    domains::{Cell, Counts},
+    domains::Cell,
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek},
 };
@@ -133,7 +133,10 @@ impl Allotter<'_, '_> {
             },
             planned: match rule {
                 CountedRule::Spread(_) => self.planned.get(term).cloned().unwrap_or_default(),
-                CountedRule::Alone => Counts::new(),
+                CountedRule::Alone => {
+                    let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
+                    taken.into_iter().map(|domain| (domain, 1)).collect()
+                }
             },
             rule: rule.limit(),
         });
@@ -155,10 +158,12 @@ impl Allotter<'_, '_> {
                 self.barred.insert((term.key.clone(), domain, term.selector));
             }
         }
-        for spread in &rules.spreads {
-            let is_own = self.base.classes.selectors.selects(spread.term.selector, selected_by);
-            if let Some(domain) = domain_of(&spread.term.key).filter(|_| is_own) {
-                let counts = self.planned.entry(spread.term.clone()).or_default();
+        // Two constraints may count the same pods over the same label.
+        let spread_terms: BTreeSet<&Term> = rules.spreads.iter().map(|spread| &spread.term).collect();
+        for term in spread_terms {
+            let is_own = self.base.classes.selectors.selects(term.selector, selected_by);
+            if let Some(domain) = domain_of(&term.key).filter(|_| is_own) {
+                let counts = self.planned.entry(term.clone()).or_default();
                 *counts.entry(domain).or_default() += i64::try_from(count).unwrap_or(i64::MAX);
             }
         }
