@@ -8,6 +8,7 @@ mod candidate;
 mod claim;
 mod class;
 mod explain;
+mod finish;
 mod lot;
 mod occupancy;
 mod plan;

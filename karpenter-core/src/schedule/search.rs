@@ -4,12 +4,13 @@
 //! node whose pods are worth most for its price, as many times as there are pods for it, until no pod is left or no
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     amounts::{Amounts, fit_count, take},
     candidate::Candidate,
     claim, explain,
+    finish::{Finish, State},
     lot::Lot,
     occupancy::Occupancy,
     plan::Plan,
@@ -23,7 +24,7 @@ const FRESHNESS: f64 = 0.98;
 
 /// The state of a search.
 pub(super) struct Search<'p, 'a> {
-    problem: &'p Problem<'a>,
+    pub(super) problem: &'p Problem<'a>,
     /// How many units of each lot are planned already; they are the first of the lot.
     planned: Vec<usize>,
     place_room: Vec<Amounts>,
@@ -40,6 +41,13 @@ pub(super) struct Search<'p, 'a> {
 pub(super) struct Fill {
     guests: Vec<Seats>,
     value: f64,
+}
+
+impl Fill {
+    /// How many units there are in all.
+    pub(super) fn count(&self) -> i64 {
+        self.guests.iter().map(|seats| seats.count).sum()
+    }
 }
 
 /// Units of one lot on one node.
@@ -103,7 +111,7 @@ impl<'p, 'a> Search<'p, 'a> {
         out
     }
 
-    fn remaining(&self, lot: usize) -> i64 {
+    pub(super) fn remaining(&self, lot: usize) -> i64 {
         i64::try_from(self.problem.lot(lot).units() - self.planned[lot]).unwrap_or(i64::MAX)
     }
 
@@ -163,10 +171,13 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut fills: Vec<Fill> = tier.iter().map(|candidate| self.fill(candidate, tolerance)).collect();
         let score = |index: usize, fill: &Fill| fill.value / tier[index].price;
         let mut scores: Vec<f64> = fills.iter().enumerate().map(|(index, fill)| score(index, fill)).collect();
-        let mut fresh_until = f64::INFINITY;
+        let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
+        let lots: Vec<usize> = guests.map(|guest| guest.lot).collect::<BTreeSet<_>>().into_iter().collect();
+        let most_room = self.most_room(tier);
+        let (mut fresh_until, mut spent, mut finish) = (f64::INFINITY, 0.0, None::<Finish>);
         loop {
             let open = (0..tier.len()).filter(|&index| scores[index] > 0.0 && self.is_to_be_had(tier[index]));
-            let Some(best) = open.reduce(|a, b| if scores[b] > scores[a] { b } else { a }) else { return };
+            let Some(best) = open.reduce(|a, b| if scores[b] > scores[a] { b } else { a }) else { break };
             if scores[best] < fresh_until {
                 fresh_until = scores[best] * FRESHNESS;
                 for (index, candidate) in tier.iter().enumerate() {
@@ -178,16 +189,50 @@ impl<'p, 'a> Search<'p, 'a> {
             // A fill stays what it is for as long as there are enough pods for it. Pods only get fewer, so that an old
             // score is seldom lower than a new one would be, and mostly only the best needs to be brought up to date.
             if fills[best].guests.iter().all(|seats| seats.count <= self.remaining(seats.lot)) {
-                self.make(tier[best], &fills[best]);
+                let end = self.finish(tier, &lots, tolerance, spent, &most_room);
+                finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
+                spent += tier[best].price * self.make(tier[best], &fills[best]) as f64;
             } else {
                 fills[best] = self.fill(tier[best], tolerance);
                 scores[best] = score(best, &fills[best]);
             }
         }
+        let has_left = lots.iter().any(|&lot| self.remaining(lot) > 0);
+        if let Some(finish) = finish.filter(|finish| has_left || finish.cost < spent) {
+            self.go_back(finish.state);
+            self.make(tier[finish.candidate], &finish.fill);
+        }
+    }
+
+    /// The most of each resource that any of some candidates leaves to pods.
+    fn most_room(&self, tier: &[&'p Candidate]) -> Amounts {
+        let mut out: Amounts = self.problem.base.classes.axes.names().iter().map(|_| 0).collect();
+        for candidate in tier {
+            let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
+            out.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
+        }
+        out
+    }
+
+    pub(super) fn state(&self) -> State {
+        State {
+            planned: self.planned.clone(),
+            limits_left: self.limits_left.clone(),
+            reservations_left: self.reservations_left.clone(),
+            claim_count: self.plan.claims.len(),
+        }
+    }
+
+    fn go_back(&mut self, state: State) {
+        let State { planned, limits_left, reservations_left, claim_count } = state;
+        self.planned = planned;
+        self.limits_left = limits_left;
+        self.reservations_left = reservations_left;
+        self.plan.claims.truncate(claim_count);
     }
 
     /// The pods that a candidate takes, the most valuable for their room first.
-    fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
+    pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
         let problem = self.problem;
         let pool = &problem.base.pools[candidate.pool];
         let mut room = pool.variant(candidate.row).room.clone();
@@ -244,7 +289,7 @@ impl<'p, 'a> Search<'p, 'a> {
         (fits > 0).then_some(seats)
     }
 
-    fn is_to_be_had(&self, candidate: &Candidate) -> bool {
+    pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {
         let pool = &self.problem.base.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
         let left = &self.limits_left[candidate.pool];
@@ -252,8 +297,8 @@ impl<'p, 'a> Search<'p, 'a> {
         is_reserved && pool.limits.iter().zip(left).all(|(limit, &left)| limit.capacity_by_type[type_index] <= left)
     }
 
-    /// Makes as many nodes of a candidate as there are pods and limits for.
-    fn make(&mut self, candidate: &Candidate, fill: &Fill) {
+    /// Makes as many nodes of a candidate as there are pods and limits for, and says how many.
+    fn make(&mut self, candidate: &Candidate, fill: &Fill) -> i64 {
         let by_pods = fill.guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0);
         let pool = &self.problem.base.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
@@ -275,5 +320,6 @@ impl<'p, 'a> Search<'p, 'a> {
             claim.pods.sort();
             self.plan.claims.push(claim);
         }
+        count
     }
 }
