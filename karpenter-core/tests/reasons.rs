@@ -3,7 +3,7 @@
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Reason, Requirement,
     ResourceName, Snapshot, SnapshotBuilder,
-    api::{DaemonSet, Node, NodePool, Pod, PodBuilder},
+    api::{CsiNode, DaemonSet, Node, NodePool, PersistentVolume, PersistentVolumeClaim, Pod, PodBuilder},
     labels,
     reason::{Obstacle, Shortage},
     schedule::ReservationPolicy,
@@ -165,4 +165,34 @@ fn ports_and_neighbours_of_nodes_are_named() {
     assert!(barred.ends_with("; the one node there is cannot take it: barred by rules about neighbours"), "{barred}");
     let label = run(Pod::named("p").cpu("4").node_selector("team", "a"), "n", "");
     assert!(label.ends_with("; the one node there is cannot take it: without label team In [a]"), "{label}");
+}
+
+#[test]
+fn a_node_that_attaches_no_more_volumes_is_named() {
+    let pod: Pod = read(
+        r#"{"metadata":{"name":"p"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}],"containers":[{"resources":{"requests":{"cpu":"4"}}}]},"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#,
+    );
+    let claim: PersistentVolumeClaim = read(
+        r#"{"metadata":{"name":"data","annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"v"},"status":{"phase":"Bound"}}"#,
+    );
+    let volume: PersistentVolume = read(
+        r#"{"metadata":{"name":"v"},"spec":{"csi":{"driver":"d","volumeHandle":"h"},"claimRef":{"namespace":"default","name":"data"}}}"#,
+    );
+    let drivers: CsiNode =
+        read(r#"{"metadata":{"name":"n"},"spec":{"drivers":[{"name":"d","nodeID":"n","allocatable":{"count":0}}]}}"#);
+    let builder = Snapshot::builder().pool(NodePool::named("general")).pods(pod).node(node("n", "64", ""));
+    let builder = builder.volume_claims([claim]).volumes([volume]).csi_nodes([drivers]);
+    let reason = why(&solve(builder, vec![machine("small", "a", 2, 8)]));
+    assert!(reason.ends_with("; the one node there is cannot take it: without room for its volumes"), "{reason}");
+}
+
+#[test]
+fn of_several_alternatives_the_one_that_most_types_meet_counts() {
+    let types = vec![machine("near", "a", 2, 8), machine("nearer", "a", 4, 16), machine("far", "b", 8, 32)];
+    let pod = Pod::named("p").cpu("6").node_label_in("team", ["x"]).node_label_in(labels::ZONE, ["a"]);
+    assert_eq!(
+        why(&solve(cluster(pod), types)),
+        "pool general: 2 of 3 types: cpu short by 2: 6 requested, 4 at most beside the daemons; \
+         1 of 3 types: label topology.kubernetes.io/zone must be In [a], but nodes have b"
+    );
 }

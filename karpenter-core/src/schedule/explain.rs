@@ -10,8 +10,9 @@ use super::search::Search;
 use crate::{
     Reason,
     api::tolerates_all,
-    reason::{Obstacle, PoolObstacle},
+    reason::{Obstacle, PoolObstacle, TypesShutOut},
 };
+use labels::Asked;
 use nodes::Kind;
 use types::Survey;
 
@@ -20,11 +21,13 @@ pub(super) struct Explainer<'s, 'a> {
     search: &'s Search<'s, 'a>,
     /// For each place what bars it to pods of a constraint whatever room it has, by the index of the constraint.
     barred: BTreeMap<usize, Vec<Option<Kind<'s>>>>,
+    /// What pods of a constraint ask of a pool, by the indices of both.
+    asked: BTreeMap<(usize, usize), Vec<Asked<'s>>>,
 }
 
 impl<'s, 'a> Explainer<'s, 'a> {
     pub(super) const fn new(search: &'s Search<'s, 'a>) -> Self {
-        Self { search, barred: BTreeMap::new() }
+        Self { search, barred: BTreeMap::new(), asked: BTreeMap::new() }
     }
 
     /// Why the pods of a lot that are left have no place, pool by pool, and on the nodes that there are.
@@ -38,19 +41,25 @@ impl<'s, 'a> Explainer<'s, 'a> {
                 return Some(known.clone());
             }
             let index = base.pools.iter().position(|p| p.source.name() == *name)?;
-            Some(in_pool(self.search, lot_index, index))
+            Some(self.in_pool(lot_index, index))
         };
         let pools = base.pool_order.iter().filter_map(of_pool).collect();
         Reason::NoPlace { pools, node_count: base.places.len(), nodes: self.nodes(lot_index) }
     }
-}
 
-fn in_pool(search: &Search<'_, '_>, lot_index: usize, pool_index: usize) -> PoolObstacle {
-    let problem = search.problem;
-    let pool = &problem.base.pools[pool_index];
-    let constraint = &problem.lots.constraints[problem.lot(lot_index).constraint];
-    match tolerates_all(&constraint.tolerations, pool.taints(), false) {
-        Err(taint) => PoolObstacle::whole(pool.source.name(), Obstacle::Taint(taint.clone())),
-        Ok(()) => Survey::new(search, lot_index, pool_index).obstacle(),
+    fn in_pool(&mut self, lot_index: usize, pool_index: usize) -> PoolObstacle {
+        let problem = self.search.problem;
+        let pool = &problem.base.pools[pool_index];
+        let lot = problem.lot(lot_index);
+        let tolerations = &problem.lots.constraints[lot.constraint].tolerations;
+        let Err(taint) = tolerates_all(tolerations, pool.taints(), false) else {
+            let asked = || Asked::all(problem, lot, pool_index);
+            let asked = self.asked.entry((lot.constraint, pool_index)).or_insert_with(asked);
+            return Survey::new(self.search, asked, lot_index, pool_index).obstacle();
+        };
+        let mut types: Vec<usize> = pool.rows.ones().map(|row| pool.table().rows()[row].type_index).collect();
+        types.dedup();
+        let shut_out = TypesShutOut { type_count: types.len(), obstacle: Obstacle::Taint(taint.clone()) };
+        PoolObstacle { pool: pool.source.name().to_owned(), type_count: types.len(), shut_out: vec![shut_out] }
     }
 }

@@ -62,9 +62,10 @@ impl<'s> Explainer<'s, '_> {
                 wanted.map_or(NodeObstacle::Combination, |wanted| NodeObstacle::Label { key: key.to_owned(), wanted })
             }
             Kind::Combination => NodeObstacle::Combination,
-            Kind::Resource(axis) => {
+            Kind::Resource(scarce) => {
                 let axes = &problem.base.classes.axes;
-                NodeObstacle::Resource { resource: axes.names()[axis].clone(), missing: axes.quantity(axis, missing) }
+                let resource = axes.names()[scarce].clone();
+                NodeObstacle::Resource { resource, missing: axes.quantity(scarce, missing) }
             }
             Kind::Conflict(Conflict::HostPort) => NodeObstacle::HostPort,
             Kind::Conflict(Conflict::Neighbours) => NodeObstacle::Neighbours,

@@ -9,13 +9,15 @@ use fixedbitset::FixedBitSet;
 
 use super::labels::Asked;
 use crate::{
+    cluster::HostPort,
     reason::{Obstacle, PoolObstacle, Shortage, TypesShutOut},
     schedule::{
         ReservationPolicy,
         amounts::fits,
+        candidate::Guest,
         lot::Lot,
         occupancy::Occupancy,
-        pool::{Limit, Pool},
+        pool::{Limit, Pool, Variant},
         search::Search,
     },
 };
@@ -41,11 +43,13 @@ enum Step {
 }
 
 /// A lot that has no place, held against a pool.
-pub(super) struct Survey<'s, 'a> {
+pub(super) struct Survey<'l, 's, 'a> {
     search: &'s Search<'s, 'a>,
     lot: &'s Lot,
     pool: &'s Pool<'a>,
-    asked: Vec<Asked<'s>>,
+    asked: &'l [Asked<'s>],
+    /// Where all offerings of a variant fail for what it has, if they do.
+    by_variant: Vec<Option<Step>>,
     /// The rows that meet an alternative.
     met: FixedBitSet,
     /// The indices of the limits, first those that shut out most types.
@@ -57,13 +61,15 @@ pub(super) struct Survey<'s, 'a> {
     is_at_odds: bool,
 }
 
-impl<'s, 'a> Survey<'s, 'a> {
-    pub(super) fn new(search: &'s Search<'s, 'a>, lot_index: usize, pool_index: usize) -> Self {
+impl<'l, 's, 'a> Survey<'l, 's, 'a> {
+    pub(super) fn new(search: &'s Search<'s, 'a>, asked: &'l [Asked<'s>], lot_index: usize, pool_index: usize) -> Self {
         let problem = search.problem;
         let (lot, pool) = (problem.lot(lot_index), &problem.base.pools[pool_index]);
         let mut met = FixedBitSet::with_capacity(pool.table().rows().len());
         let alternatives = problem.meets[pool_index][lot.constraint].as_ref().map_or(&[][..], |(_, all)| all);
-        alternatives.iter().for_each(|alternative| met.union_with(&alternative.rows));
+        for alternative in alternatives {
+            met.union_with(&alternative.rows);
+        }
         let limits_left = &search.limits_left[pool_index][..];
         let shut_out = |index: &usize| {
             let too_large = pool.limits[*index].capacity_by_type.iter().filter(|size| **size > limits_left[*index]);
@@ -75,7 +81,8 @@ impl<'s, 'a> Survey<'s, 'a> {
             search,
             lot,
             pool,
-            asked: Asked::all(problem, lot, pool_index),
+            asked,
+            by_variant: pool.variants.iter().map(|variant| step_of(lot, variant)).collect(),
             met,
             limits,
             limits_left,
@@ -112,15 +119,8 @@ impl<'s, 'a> Survey<'s, 'a> {
             let unmet = self.asked.iter().position(|asked| !asked.is_met_by(row));
             return unmet.map_or(Step::Contradiction, Step::Label);
         }
-        let room = &pool.variant(row).room;
-        if room.iter().any(|&amount| amount < 0) {
-            return Step::Daemons;
-        }
-        if !fits(&self.lot.requests, room) {
-            return Step::Size;
-        }
-        if !pool.has_free_ports(row, &self.lot.host_ports) {
-            return Step::HostPort;
+        if let Some(step) = self.by_variant[pool.variant_of_row[row] as usize] {
+            return step;
         }
         if !pool.catalog.available().contains(row) {
             return Step::Unavailable;
@@ -221,6 +221,17 @@ impl<'s, 'a> Survey<'s, 'a> {
     }
 }
 
+/// Where a lot fails on a machine for what the machine has.
+fn step_of(lot: &Lot, variant: &Variant) -> Option<Step> {
+    if variant.room.iter().any(|&amount| amount < 0) {
+        Some(Step::Daemons)
+    } else if !fits(&lot.requests, &variant.room) {
+        Some(Step::Size)
+    } else {
+        HostPort::any_clash(&variant.host_ports, &lot.host_ports).then_some(Step::HostPort)
+    }
+}
+
 /// The largest part of a request that is missing.
 fn worst_shortage(requests: &[i64], room: &[i64]) -> f64 {
     let asked = requests.iter().zip(room).filter(|(request, _)| **request > 0);
@@ -233,7 +244,7 @@ fn awaited(search: &Search<'_, '_>, lot: usize) -> BTreeSet<usize> {
     if problem.base.options.reservations != ReservationPolicy::Strict {
         return BTreeSet::new();
     }
-    let takes_lot = |guests: &[crate::schedule::candidate::Guest]| guests.iter().any(|guest| guest.lot == lot);
+    let takes_lot = |guests: &[Guest]| guests.iter().any(|guest| guest.lot == lot);
     problem.candidates.iter().filter(|c| takes_lot(&c.guests)).filter_map(|c| c.reservation).collect()
 }
 
