@@ -42,7 +42,7 @@ enum Details<'e> {
     Unplaced {
         message: String,
         reason: Described,
-        pools: Vec<Pool<'e>>,
+        pools: Vec<InPool<'e>>,
         nodes: Nodes,
     },
     NotPending {
@@ -61,7 +61,7 @@ struct Described {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pool<'e> {
+struct InPool<'e> {
     node_pool: &'e str,
     types: usize,
     obstacles: Vec<OnTypes>,
@@ -140,14 +140,14 @@ fn unplaced(reason: &Reason) -> Details<'_> {
     Details::Unplaced { message, reason: described(reason), pools, nodes }
 }
 
-fn pool(obstacle: &PoolObstacle) -> Pool<'_> {
+fn pool(obstacle: &PoolObstacle) -> InPool<'_> {
     let types = |shut_out: &TypesShutOut| OnTypes {
         count: shut_out.type_count,
         message: shut_out.obstacle.to_string(),
         obstacle: of_types(&shut_out.obstacle),
     };
     let obstacles = obstacle.shut_out.iter().map(types).collect();
-    Pool { node_pool: &obstacle.pool, types: obstacle.type_count, obstacles }
+    InPool { node_pool: &obstacle.pool, types: obstacle.type_count, obstacles }
 }
 
 fn on_nodes(shut_out: &NodesShutOut) -> OnNodes {
