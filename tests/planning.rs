@@ -28,6 +28,10 @@ proptest! {
         shuffle(&mut problem.nodes, seed);
         shuffle(&mut problem.daemonsets, seed);
         shuffle(&mut problem.claims, seed);
+        shuffle(&mut problem.volume_claims, seed);
+        shuffle(&mut problem.volumes, seed);
+        shuffle(&mut problem.storage_classes, seed);
+        shuffle(&mut problem.csi_nodes, seed);
         prop_assert_eq!(first, plan(&problem));
     }
 
@@ -43,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pod_is_refused_only_if_nothing_would_take_it(problem in strategies::problem(10)) {
+    fn a_pod_is_refused_only_if_nothing_would_take_it(problem in strategies::plain_problem(10)) {
         let plan = plan(&problem);
         let snapshot = problem.snapshot();
         for key in snapshot.pending() {
@@ -61,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn a_further_instance_type_never_costs_a_place(mut problem in strategies::problem(8), more in strategies::instance_type()) {
+    fn a_further_instance_type_never_costs_a_place(mut problem in strategies::plain_problem(8), more in strategies::instance_type()) {
         // Under limits a larger machine may take what several smaller ones would have shared.
         problem.pools.iter_mut().for_each(|p| p.spec.limits = ResourceList::new());
         // A label that becomes well known would narrow who can have it.

@@ -27,7 +27,7 @@ pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats
     }
     let Shape { requirements, types } = Shape::new(problem, candidate, guests);
     let types = truncated(pool, types, problem.base.options.max_instance_types);
-    let requirements = lowered(pool, requirements, &types);
+    let requirements = lowered(pool, &requirements, &types);
     let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
     PlannedClaim {
         node_pool: pool.source.name().to_owned(),
@@ -58,7 +58,7 @@ pub(super) fn too_few_values(
 }
 
 /// The requirements, with no more `minValues` than the types have.
-fn lowered(pool: &Pool<'_>, requirements: Requirements, types: &[(Price, usize)]) -> Requirements {
+fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[(Price, usize)]) -> Requirements {
     let mut out = Requirements::new();
     for (key, requirement) in requirements.iter() {
         let most = requirement.min_values().map(|min_values| {

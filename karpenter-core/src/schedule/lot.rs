@@ -31,8 +31,11 @@ pub(super) struct Lot {
     /// The volumes of a unit.
     pub(super) volumes: Volumes,
     /// The portions that it is made of, with their units, in the order of the pods.
-    origins: Vec<(usize, usize)>,
+    origins: Origins,
 }
+
+/// Portions, by index, and how many units are theirs.
+type Origins = Vec<(usize, usize)>;
 
 /// What a lot is, its pods apart: units that agree in it are one lot.
 #[derive(PartialEq, Eq, Hash)]
@@ -64,7 +67,7 @@ impl Lot {
 impl Lots {
     pub(super) fn new(base: &Base<'_>, allotment: Allotment) -> Self {
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
-        let mut kinds: IndexMap<Kind, (Vec<ObjectKey>, Vec<(usize, usize)>), FxBuild> = IndexMap::default();
+        let mut kinds: IndexMap<Kind, (Vec<ObjectKey>, Origins), FxBuild> = IndexMap::default();
         let mut next: Vec<usize> = vec![0; base.classes.list.len()];
         for (index, portion) in allotment.portions.iter().enumerate().filter(|(_, p)| p.units > 0) {
             let kind = kind(base, portion, &mut constraints);
@@ -116,7 +119,7 @@ impl Lots {
 }
 
 impl Kind {
-    fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Vec<(usize, usize)>) -> Lot {
+    fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Origins) -> Lot {
         let Self { unit_size, requests, constraint, host_ports, manners, volumes } = self;
         let amounts = base.classes.axes.requests(&requests);
         let request_list = requests;

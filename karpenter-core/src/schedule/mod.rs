@@ -24,10 +24,10 @@ pub use problem::Problem;
 
 use std::sync::Arc;
 
-use problem::Base;
+use problem::{Aim, Base};
 use topology::Lessons;
 
-use crate::{Catalogs, Snapshot};
+use crate::{Catalogs, Reason, Snapshot, reason::Obstacle};
 
 /// The most instance types in a claim: Karpenter's own limit.
 const MAX_INSTANCE_TYPES: usize = 600;
@@ -130,7 +130,7 @@ impl Planner {
     /// The first half of [`Planner::plan`], for those who solve a problem more than once or time the halves.
     pub fn prepare<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Problem<'a> {
         let base = Base::new(&self.options, snapshot, catalogs);
-        Problem::new(Arc::new(base), &Lessons::default())
+        Problem::new(Arc::new(base), &Lessons::default(), Aim::Bill)
     }
 }
 
@@ -139,22 +139,40 @@ impl Planner {
 const MAX_DIVISIONS: usize = 12;
 
 impl Problem<'_> {
-    /// Searches for the cheapest set of nodes.
+    /// Searches for the cheapest set of nodes; where limits leave pods without one, for the set that leaves the fewest.
     pub fn solve(&self) -> Plan {
+        let plan = self.divide_and_search();
+        if !plan.unplaced.values().any(Reason::is_of_limits) {
+            return plan;
+        }
+        let for_pods = Problem::new(self.base.clone(), &Lessons::default(), Aim::Pods).divide_and_search();
+        if for_pods.unplaced.len() < plan.unplaced.len() { for_pods } else { plan }
+    }
+
+    /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
+    fn divide_and_search(&self) -> Plan {
         let (mut plan, mut planned) = search::Search::new(self).run();
         let mut lessons = Lessons::default();
+        let mut learned = self.lots.lessons(&planned, &lessons);
         let mut divisions = 1;
-        let mut lots = self.lots.lessons(&planned, &lessons);
-        while let Some(mut learned) = lots {
+        while let Some(mut next) = learned {
             if divisions >= MAX_DIVISIONS {
-                learned.give_up(&lessons);
+                next.give_up(&lessons);
             }
-            lessons = learned;
-            let divided = Problem::new(self.base.clone(), &lessons);
+            lessons = next;
+            let divided = Problem::new(self.base.clone(), &lessons, self.aim);
             (plan, planned) = search::Search::new(&divided).run();
-            lots = divided.lots.lessons(&planned, &lessons);
+            learned = divided.lots.lessons(&planned, &lessons);
             divisions += 1;
         }
         plan
+    }
+}
+
+impl Reason {
+    /// Whether limits of a pool are in the way.
+    fn is_of_limits(&self) -> bool {
+        let Self::NoPlace { pools, .. } = self else { return false };
+        pools.iter().flat_map(|pool| &pool.shut_out).any(|types| matches!(types.obstacle, Obstacle::Limit { .. }))
     }
 }

@@ -273,6 +273,17 @@ impl<'a> Pool<'a> {
         self.limits.iter().all(|limit| limit.capacity_by_type[type_index] <= limit.most - limit.used)
     }
 
+    /// How many nodes the limits allow if each is of the largest type.
+    pub(super) fn sure_nodes(&self) -> usize {
+        let types = || self.open_rows.ones().map(|row| self.table().rows()[row].type_index);
+        let of_limit = |limit: &Limit| {
+            let largest = types().map(|t| limit.capacity_by_type[t]).max().unwrap_or(0);
+            if largest > 0 { (limit.most - limit.used).max(0) / largest } else { i64::MAX }
+        };
+        let count = self.limits.iter().map(of_limit).min().unwrap_or(i64::MAX);
+        usize::try_from(count).unwrap_or(usize::MAX)
+    }
+
     /// Whether all nodes of the pool have the same value of a label.
     pub(super) fn is_fixed(&self, key: &str) -> bool {
         self.fixed.contains_key(key)

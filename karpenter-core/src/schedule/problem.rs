@@ -12,7 +12,7 @@ use super::{
     class::{Classes, Constraint},
     lot::{Lot, Lots},
     occupancy::Occupancy,
-    pool::{AlternativeRows, Daemon, Pool},
+    pool::{AlternativeRows, Daemon, Limit, Pool},
     reservation::Reservations,
     search::Seats,
     topology::{Lessons, allot},
@@ -28,6 +28,9 @@ use crate::{
 /// machine costs.
 const VALUE_OF_RESERVED: f64 = 1e6;
 
+/// What a dollar an hour counts for beside the share of a limit: little enough that no bill outweighs it.
+const PRICE_BESIDE_LIMITS: f64 = 1e-9;
+
 /// How willingly a pod goes to a node, as far as taints go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tolerance {
@@ -42,6 +45,7 @@ pub(super) enum Tolerance {
 /// Made by [`Planner::prepare`](super::Planner::prepare), which does the work that grows with the input; solving it
 /// grows with the classes of equal pods.
 pub struct Problem<'a> {
+    pub(super) aim: Aim,
     pub(super) base: Arc<Base<'a>>,
     /// The pods as they are to be packed.
     pub(super) lots: Lots,
@@ -54,6 +58,15 @@ pub struct Problem<'a> {
     /// The least that a node with a unit costs, as the share of it that the unit takes, by lot; infinite if none can be
     /// made.
     pub(super) values: Vec<f64>,
+}
+
+/// What a search goes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// The lowest bill.
+    Bill,
+    /// As many pods as limits leave room for: what a node takes of them is its price, and all pods are worth the same.
+    Pods,
 }
 
 /// What is known before any pod is given a domain.
@@ -69,6 +82,9 @@ pub(super) struct Base<'a> {
     pub(super) pool_order: Vec<&'a str>,
     pub(super) places: Vec<OpenPlace<'a>>,
     pub(super) reservations: Reservations,
+    /// How many nodes limits allow whichever types are bought for them. Wishes for nodes of one's own go no further:
+    /// they must not use up limits.
+    pub(super) sure_nodes: usize,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -104,7 +120,9 @@ impl<'a> Base<'a> {
             let is_used_up =
                 |row: &usize| reservations.of(pool.catalog, *row).is_some_and(|i| reservations.left[i] <= 0);
             let used_up: Vec<usize> = pool.open_rows.ones().filter(is_used_up).collect();
-            used_up.into_iter().for_each(|row| pool.close(row));
+            for row in used_up {
+                pool.close(row);
+            }
         }
         let places = snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_closed);
         let open = |(index, source): (usize, &'a Place)| OpenPlace {
@@ -115,19 +133,30 @@ impl<'a> Base<'a> {
         let mut places: Vec<_> = places.map(open).collect();
         places.sort_by_key(|p| !p.source.is_initialized);
         let pool_order = order.iter().map(|p| p.name()).collect();
-        Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, warnings }
+        let sure_nodes = pools.iter().map(Pool::sure_nodes).fold(0, usize::saturating_add);
+        Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, sure_nodes, warnings }
     }
 }
 
 impl<'a> Problem<'a> {
-    pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons) -> Self {
+    pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, aim: Aim) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
-        let mut problem =
-            Self { base, lots, meets, candidates: Vec::new(), too_few_values: BTreeMap::new(), values: Vec::new() };
+        let mut problem = Self {
+            aim,
+            base,
+            lots,
+            meets,
+            candidates: Vec::new(),
+            too_few_values: BTreeMap::new(),
+            values: Vec::new(),
+        };
         problem.candidates = Candidate::all(&problem);
         problem.drop_guests_without_enough_values();
         problem.values = problem.appraise();
+        if aim == Aim::Pods {
+            problem.price_by_limits();
+        }
         for candidate in &mut problem.candidates {
             candidate.rank(&problem.values, &problem.lots.list);
         }
@@ -185,6 +214,22 @@ impl<'a> Problem<'a> {
         values
     }
 
+    /// Makes all pods worth the same, and prices nodes by the largest share that they take of what a limit leaves.
+    fn price_by_limits(&mut self) {
+        for candidate in &mut self.candidates {
+            let pool = &self.base.pools[candidate.pool];
+            let type_index = pool.variant(candidate.row).type_index;
+            let share =
+                |limit: &Limit| limit.capacity_by_type[type_index] as f64 / (limit.most - limit.used).max(1) as f64;
+            let by_limits = pool.limits.iter().map(share).fold(0.0, f64::max);
+            // Where limits do not tell, the bill does.
+            candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
+        }
+        for (value, lot) in self.values.iter_mut().zip(&self.lots.list).filter(|(value, _)| value.is_finite()) {
+            *value = lot.unit_size as f64;
+        }
+    }
+
     pub(super) fn lot(&self, index: usize) -> &Lot {
         &self.lots.list[index]
     }
@@ -202,7 +247,9 @@ impl<'a> Problem<'a> {
     pub(super) fn rank_for_places(&self, lot: usize) -> impl Ord {
         let (value, lot) = (OrderedFloat(self.values[lot]), self.lot(lot));
         let has_no_other = value.is_infinite();
-        (!has_no_other, !has_no_other && !lot.manners.is_limited(), Reverse(value), Reverse(&lot.requests))
+        let small_first = (self.aim == Aim::Pods).then_some(&lot.requests);
+        let is_few_a_node = !has_no_other && lot.manners.is_limited();
+        (!has_no_other, !has_no_other && !is_few_a_node, Reverse(value), small_first, Reverse(&lot.requests))
     }
 
     /// Whether some taint only asks to be avoided.

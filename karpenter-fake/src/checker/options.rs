@@ -46,9 +46,14 @@ impl Candidate<'_> {
         PlannedNode::New { claim, instance_type: key.instance_type, zone, capacity_type }
     }
 
-    /// Whether it draws on a capacity reservation, which the engine does not count on.
+    /// Whether it draws on a capacity reservation.
     pub(super) fn is_reserved(&self) -> bool {
         self.offering.reservation_capacity.is_some() || self.offering.label(labels::CAPACITY_TYPE) == labels::RESERVED
+    }
+
+    /// Whether it draws on a capacity reservation of which nothing is left.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.is_reserved() && self.offering.reservation_capacity.unwrap_or(0) == 0
     }
 }
 

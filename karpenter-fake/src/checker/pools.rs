@@ -103,7 +103,7 @@ impl Checker<'_> {
         let mut out = Vec::new();
         for instance_type in catalog.types() {
             let all = allocatable(instance_type);
-            for node in options.of_type(instance_type) {
+            for node in options.of_type(instance_type).into_iter().filter(|node| !node.is_used_up()) {
                 let is_reserved = node.is_reserved();
                 let taints = &pool.spec.template.spec.taints;
                 let (mut daemons, mut taken_ports, running) = (Amounts::new(), Vec::new(), BTreeSet::new());

@@ -1,10 +1,6 @@
 //! Pods that must share a node with others that are still to come are planned as one.
 
-use super::{
-    Portion, Term,
-    allot::{Allotter, Member},
-    seek::Seek,
-};
+use super::{Manners, Member, Neighbours, Portion, Term, allot::Allotter};
 use crate::{
     NodeAlternatives, Requirements,
     schedule::{
@@ -18,9 +14,8 @@ impl Allotter<'_, '_> {
     /// left.
     pub(super) fn bundle(
         &mut self,
-        class: usize,
-        level: usize,
-        seek: &Seek,
+        (class, level): (usize, usize),
+        wanted: &NodeAlternatives,
         terms: &[Term],
         starts_alone: bool,
         mut left: usize,
@@ -31,16 +26,16 @@ impl Allotter<'_, '_> {
         for index in 0..self.out.portions.len() {
             let is_bundle = self.out.portions[index].is_bundle();
             if left > 0 && is_bundle && has_company(&self.out.portions[index]) {
-                left -= self.join(index, class, level, &seek.wanted, left);
+                left -= self.join(index, (class, level), wanted, left);
             }
         }
         if starts_alone && !self.out.portions.iter().any(has_company) {
             let most = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
             let whole = left.min(most);
-            let constraint = self.seeker(class, &seek.wanted);
-            let fitting = largest(whole, |count| self.fits(&constraint, &[(class, count)]));
+            let constraint = self.seeker(class, wanted);
+            let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
             if fitting > 0 {
-                let mut portion = self.portion(class, level, Requirements::new(), seek.wanted.clone(), 1, true);
+                let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);
                 portion.members[0].count = fitting;
                 self.out.portions.push(portion);
             }
@@ -49,7 +44,7 @@ impl Allotter<'_, '_> {
         for index in 0..self.out.portions.len() {
             while left > 0 && self.is_free_company(index, class, terms) {
                 let taken = self.split_one(index);
-                let joined = self.join(taken, class, level, &seek.wanted, left);
+                let joined = self.join(taken, (class, level), wanted, left);
                 if joined == 0 {
                     self.out.portions.truncate(taken);
                     self.out.portions[index].units += 1;
@@ -78,16 +73,16 @@ impl Allotter<'_, '_> {
     }
 
     /// Adds as many pods of a class to the one unit of a portion as fit, and gives back how many.
-    fn join(&mut self, index: usize, class: usize, level: usize, wanted: &NodeAlternatives, most: usize) -> usize {
+    fn join(&mut self, index: usize, (class, level): (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
         let portion = &self.out.portions[index];
         let both = portion.wanted.and(wanted.alternatives());
         let mut tolerations = portion.tolerations(&self.base.classes);
         tolerations.retain(|toleration| self.constraint(class).tolerations.contains(toleration));
         let constraint = Constraint { wanted: both.clone(), tolerations };
-        let there: Vec<(usize, usize)> = portion.members.iter().map(|m| (m.class, m.count)).collect();
+        let there = portion.members.clone();
         let learned = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
         let fitting = largest(most.min(learned), |count| {
-            let all: Vec<_> = there.iter().copied().chain([(class, count)]).collect();
+            let all: Vec<_> = there.iter().copied().chain([Member { class, level, count }]).collect();
             self.fits(&constraint, &all)
         });
         if fitting > 0 {
@@ -99,17 +94,17 @@ impl Allotter<'_, '_> {
     }
 
     /// Whether some node can take these pods together.
-    fn fits(&mut self, constraint: &Constraint, pods: &[(usize, usize)]) -> bool {
+    fn fits(&mut self, constraint: &Constraint, pods: &[Member]) -> bool {
         let classes = &self.base.classes;
-        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let mut requests: Amounts = classes.axes.names().iter().map(|_| 0).collect();
-        for &(class, n) in pods {
-            take(&mut requests, &classes.list[class].requests, -count(n));
-            if n > 1 && !classes.list[class].host_ports.is_empty() {
+        for &Member { class, count, .. } in pods {
+            take(&mut requests, &classes.list[class].requests, -i64::try_from(count).unwrap_or(i64::MAX));
+            if count > 1 && !classes.list[class].host_ports.is_empty() {
                 return false;
             }
         }
-        !self.domains.reach(constraint, &requests, &[]).is_empty()
+        let is_tolerable = Neighbours::default().most(&Manners::of(classes, pods)) > 0;
+        is_tolerable && !self.domains.reach(constraint, &requests, &[]).is_empty()
     }
 }
 

@@ -34,9 +34,12 @@ pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 /// Answers about domains, each worked out once.
 pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
-    reaches: IndexMap<(Constraint, Amounts, Vec<Arc<str>>), Rc<Reach>, FxBuild>,
-    counts: IndexMap<(Constraint, Spread, Vec<Arc<str>>), Rc<Counts>, FxBuild>,
+    reaches: IndexMap<(Constraint, Amounts, Keys), Rc<Reach>, FxBuild>,
+    counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
 }
+
+/// The labels whose values make a cell.
+type Keys = Vec<Arc<str>>;
 
 impl<'b, 'a> Domains<'b, 'a> {
     pub(super) fn new(base: &'b Base<'a>) -> Self {
@@ -68,8 +71,10 @@ fn reach(base: &Base<'_>, constraint: &Constraint, requests: &Amounts, keys: &[A
             continue;
         }
         for (wanted, mut rows) in open_rows(pool, &constraint.wanted) {
-            let fitting: Vec<usize> = rows.ones().filter(|&row| !fits(requests, &pool.variant(row).room)).collect();
-            fitting.into_iter().for_each(|row| rows.set(row, false));
+            let too_small: Vec<usize> = rows.ones().filter(|&row| !fits(requests, &pool.variant(row).room)).collect();
+            for row in too_small {
+                rows.set(row, false);
+            }
             for (cell, row) in cells(pool, wanted, &rows, keys, requests) {
                 let cost = pool.table().rows()[row].price.dollars_per_hour() * share(pool, row, requests);
                 let known = out.entry(cell).or_insert(f64::INFINITY);
@@ -178,7 +183,9 @@ fn creatable(base: &Base<'_>, constraint: &Constraint, spread: &Spread) -> BTree
         }
         for (wanted, mut rows) in open_rows(pool, wanted) {
             let too_large: Vec<usize> = rows.ones().filter(|&row| !pool.has_limits_left(row)).collect();
-            too_large.into_iter().for_each(|row| rows.set(row, false));
+            for row in too_large {
+                rows.set(row, false);
+            }
             let nothing = Amounts::new();
             let cells = cells(pool, wanted, &rows, std::slice::from_ref(&spread.term.key), &nothing);
             out.extend(cells.into_keys().flatten());

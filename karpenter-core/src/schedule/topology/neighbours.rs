@@ -56,7 +56,13 @@ impl Manners {
             for spread in rules.spreads.iter().filter(|s| s.term.is_by_host()) {
                 let selector = spread.term.selector;
                 let own = if ids.binary_search(&selector).is_ok() { count } else { 0 };
-                out.spreads.push(HostSpread { selector, max_skew: spread.max_skew, own });
+                match out.spreads.iter_mut().find(|s| s.selector == selector) {
+                    Some(known) => {
+                        known.max_skew = known.max_skew.min(spread.max_skew);
+                        known.own += own;
+                    }
+                    None => out.spreads.push(HostSpread { selector, max_skew: spread.max_skew, own }),
+                }
             }
         }
         out.selected = selected.into_iter().collect();

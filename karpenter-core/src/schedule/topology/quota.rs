@@ -46,6 +46,11 @@ impl Counted {
         }
     }
 
+    /// How many more pods a domain may have now.
+    pub(super) fn room(&self, domain: &Arc<str>) -> i64 {
+        self.most() - self.count(domain)
+    }
+
     /// The pods in each domain.
     pub(super) fn totals(&self) -> Counts {
         self.counts.keys().chain(self.planned.keys()).map(|domain| (domain.clone(), self.count(domain))).collect()
@@ -78,7 +83,9 @@ pub(super) fn divide(mut pods: usize, mut open: Vec<Open>, rules: &mut [Counted]
         for index in lowest {
             let Open { cell, most, .. } = &mut open[index];
             let count = i64::try_from(step).unwrap_or(i64::MAX);
-            rules.iter_mut().for_each(|rule| rule.add(cell, count));
+            for rule in rules.iter_mut() {
+                rule.add(cell, count);
+            }
             *most -= step;
             pods -= step;
             *out.entry(cell.clone()).or_default() += step;

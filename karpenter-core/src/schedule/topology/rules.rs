@@ -42,6 +42,8 @@ pub(in crate::schedule) struct Rules {
     pub(in crate::schedule) shuns: Vec<Term>,
     /// What the node should be like.
     pub(in crate::schedule) node: Option<Requirements>,
+    /// Whether a wish among these makes each node take only a few of the pods.
+    pub(in crate::schedule) wishes_for_nodes: bool,
 }
 
 /// What a pod wishes, heaviest first.
@@ -129,6 +131,8 @@ impl Neighbourhood {
         rules.shuns.extend_from_slice(away);
         rules.spreads.extend_from_slice(spreads);
         rules.node = nodes.first().cloned();
+        let wishes = away.iter().chain(spreads.iter().map(|spread| &spread.term));
+        rules.wishes_for_nodes = wishes.into_iter().any(Term::is_by_host);
         rules
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
+use super::{Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle};
 
 /// What the pods of a class ask of their nodes and domains.
@@ -119,11 +119,12 @@ impl Allotter<'_, '_> {
     }
 
     /// Keeps out of domains that have pods to keep away from.
-    fn keep_away(&self, class: usize, rules: &Rules, draft: &mut Draft) {
-        let selected_by = self.neighbourhood(class).selected_by;
-        let selectors = &self.base.classes.selectors;
+    fn keep_away(&mut self, class: usize, rules: &Rules, draft: &mut Draft) {
+        let base = self.base;
+        let (selectors, selected_by) = (&base.classes.selectors, self.neighbourhood(class).selected_by);
         for (term, is_hard) in rules.away.iter().map(|t| (t, true)).chain(rules.shuns.iter().map(|t| (t, false))) {
-            if term.is_by_host() {
+            // On nodes without the label nobody is near.
+            if term.is_by_host() || !self.reaches(class, &term.key) {
                 continue;
             }
             let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
@@ -139,18 +140,25 @@ impl Allotter<'_, '_> {
                 draft.choose_one(&term.key);
             }
         }
-        // A class from which others that are divided later keep away is gathered too, so that these find room.
-        for other in 0..self.base.classes.list.len() {
-            let others = self.base.classes.neighbourhood(other);
-            if other == class || others.hard().near.is_empty() {
+        // Those that are divided later and keep away from these pods must know where these are.
+        let keepers = self.keepers.clone();
+        for &other in keepers.iter() {
+            if other == class || self.left[other] == 0 {
                 continue;
             }
-            for term in others.hard().away.iter().filter(|t| !t.is_by_host()) {
-                if selectors.selects(term.selector, selected_by) {
+            for term in self.neighbourhood(other).hard().away.iter().filter(|t| !t.is_by_host()) {
+                if selectors.selects(term.selector, selected_by) && self.reaches(class, &term.key) {
                     draft.choose_one(&term.key);
                 }
             }
         }
+    }
+
+    /// Whether some node that pods of a class can reach has a label.
+    fn reaches(&mut self, class: usize, key: &Arc<str>) -> bool {
+        let constraint = self.seeker(class, &self.base.classes.node_wanted(class));
+        let requests = &self.base.classes.list[class].requests;
+        !self.domains.reach(&constraint, requests, std::slice::from_ref(key)).is_empty()
     }
 
     /// Whether pods of another class are selected by a term.
@@ -193,12 +201,16 @@ impl Allotter<'_, '_> {
         let places = self.base.snapshot.places();
         let runs =
             (0..places.len()).any(|i| self.base.classes.standing.has_company(&self.base.classes.selectors, i, near));
-        if !runs && near.iter().any(Term::is_by_host) {
+        let is_together = !runs && near.iter().any(Term::is_by_host);
+        if is_together {
             draft.place = Place::NodeOf { terms: near.to_vec(), starts_alone: is_own };
-            return Ok(());
         }
-        for term in near {
+        for term in near.iter().filter(|term| !is_together || !term.is_by_host()) {
             let mut domains = self.domains_with(near, &term.key, true);
+            if domains.is_empty() && is_together && !is_own {
+                // Whoever they join has a domain.
+                continue;
+            }
             if domains.is_empty() && !runs && is_own {
                 draft.choose_one(&term.key);
                 draft.needs_one_domain = true;
@@ -258,9 +270,8 @@ impl Allotter<'_, '_> {
             let portion = &mut self.out.portions[index];
             portion.units -= 1;
             let wanted = portion.wanted.narrowed(&pins);
-            let pinned = self.portion(host, level, pins, wanted, 1, true);
-            self.note(&pinned, &Rules::default());
-            self.out.portions.push(pinned);
+            self.note(host, &pins, 1, &Rules::default());
+            self.out.portions.push(Portion::of_pods((host, level, pins), 1, wanted, true));
             return Some(domain);
         }
         None

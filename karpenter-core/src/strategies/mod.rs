@@ -5,15 +5,22 @@
 
 #![expect(clippy::missing_panics_doc, reason = "what the strategies expect of their own inputs always holds")]
 
+mod manners;
+mod storage;
+
 use std::collections::BTreeMap;
 
+pub use manners::APP;
+use manners::manners;
 use proptest::{collection::vec, option, prelude::*, sample::select};
+use storage::{Disks, Mounted, mounted};
 
 use crate::{
-    CatalogError, Catalogs, InstanceType, Offering, Price, Quantity, Requirement, ResourceList, Snapshot, Timestamp,
+    CatalogError, Catalogs, InstanceType, Offering, Price, Quantity, Requirement, Requirements, ResourceList, Snapshot,
+    Timestamp,
     api::{
-        DaemonSet, Node, NodeClaim, NodePool, NodeSelectorRequirement, ObjectMeta, Operator, Pod, PodTemplate, Taint,
-        TaintEffect, Toleration, Workload,
+        CsiNode, DaemonSet, Node, NodeClaim, NodePool, NodeSelectorRequirement, ObjectMeta, Operator, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodTemplate, StorageClass, Taint, TaintEffect, Toleration, Workload,
     },
     labels,
 };
@@ -24,9 +31,12 @@ pub const SIZE: &str = "example.com/size";
 pub const TEAM: &str = "team";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 const TAINT: &str = "dedicated";
+const RESERVATION: &str = "example.com/reservation-id";
+/// Reservations and how many machines are left of them.
+const RESERVATIONS: [(&str, u32); 3] = [("r-none", 0), ("r-one", 1), ("r-two", 2)];
 
 /// A planning problem, as the objects that it is made from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RandomProblem {
     /// The pools.
@@ -41,6 +51,14 @@ pub struct RandomProblem {
     pub claims: Vec<NodeClaim>,
     /// The pods, pending and bound.
     pub pods: Vec<Pod>,
+    /// The claims on volumes.
+    pub volume_claims: Vec<PersistentVolumeClaim>,
+    /// The volumes.
+    pub volumes: Vec<PersistentVolume>,
+    /// The storage classes.
+    pub storage_classes: Vec<StorageClass>,
+    /// What the storage drivers of nodes report.
+    pub csi_nodes: Vec<CsiNode>,
 }
 
 impl RandomProblem {
@@ -51,7 +69,14 @@ impl RandomProblem {
         for daemonset in &self.daemonsets {
             builder = builder.daemonset(daemonset.clone());
         }
-        builder.pods(self.pods.clone()).build().expect("generated objects have names of their own")
+        builder
+            .pods(self.pods.clone())
+            .volume_claims(self.volume_claims.clone())
+            .volumes(self.volumes.clone())
+            .storage_classes(self.storage_classes.clone())
+            .csi_nodes(self.csi_nodes.clone())
+            .build()
+            .expect("generated objects have names of their own")
     }
 
     /// The catalogs of its pools.
@@ -249,9 +274,46 @@ fn daemonset() -> impl Strategy<Value = DaemonSet> {
     })
 }
 
-/// Whole problems of up to `pods` pods, some of which run on nodes already.
+/// Problems of up to `pods` pods, some of which run on nodes already, with everything that planning handles: rules
+/// about neighbours, wishes, volumes and reservations. Mostly there are machines for the pods.
 pub fn problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
-    let copies = (pod(), 1..4_usize, option::weighted(0.2, 0..3_usize)).prop_map(|(mut pod, copies, node)| {
+    let small = select(vec![200, 700])
+        .prop_map(|cpu| Pod::named("pod").cpu(&format!("{cpu}m")).memory("256Mi"))
+        .prop_map(|builder| Workload::from(builder).into_pods().expect("valid quantities").remove(0));
+    let pod = (prop_oneof![3 => small.boxed(), 1 => pod().boxed()], manners()).prop_map(|(mut pod, manners)| {
+        manners.apply(&mut pod);
+        pod
+    });
+    let pool = prop_oneof![2 => Just(NodePool::named("pool")).boxed(), 1 => node_pool().boxed()];
+    let machines = prop_oneof![1 => machine_everywhere().boxed(), 1 => instance_type().boxed()];
+    let parts = problem_of(pods, (vec(pool, 1..4), vec(machines, 1..6)), pod.boxed());
+    let limits = vec(option::weighted(0.4, 0..3_u32), 3);
+    let domains = vec(manners::node_domains(), 3);
+    let reservations = vec((any::<prop::sample::Index>(), select(ZONES.to_vec()), select(RESERVATIONS.to_vec())), 0..3);
+    (parts, vec(mounted(), pods), limits, domains, reservations).prop_map(
+        |(mut problem, mut mounted, limits, domains, reservations)| {
+            problem.place(&domains);
+            problem.mount(&mut mounted, &limits);
+            for (instance_type, zone, (id, count)) in reservations {
+                reserve(&mut problem.types, instance_type, zone, id, count);
+            }
+            problem
+        },
+    )
+}
+
+/// Problems of up to `pods` pods, some of which run on nodes already, of pods that look at nothing but their nodes.
+pub fn plain_problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
+    problem_of(pods, (vec(node_pool(), 0..4), vec(instance_type(), 0..7)), pod().boxed())
+}
+
+/// Problems of these pools, types and pods.
+fn problem_of(
+    pods: usize,
+    supply: impl Strategy<Value = (Vec<NodePool>, Vec<InstanceType>)>,
+    pod: BoxedStrategy<Pod>,
+) -> impl Strategy<Value = RandomProblem> {
+    let copies = (pod, 1..4_usize, option::weighted(0.2, 0..3_usize)).prop_map(|(mut pod, copies, node)| {
         if let Some(node) = node {
             pod.spec.node_name = format!("node-{node}");
             pod.status.conditions.clear();
@@ -262,8 +324,8 @@ pub fn problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
         .prop_map(move |groups| groups.into_iter().flatten().take(pods).collect::<Vec<_>>());
     let claims = vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 0..3);
     let nodes = (vec(node(), 0..3), claims);
-    (vec(node_pool(), 0..4), vec(instance_type(), 0..7), vec(daemonset(), 0..3), nodes, pods).prop_map(
-        |(mut pools, mut types, mut daemonsets, (mut nodes, claims), mut pods)| {
+    (supply, vec(daemonset(), 0..3), nodes, pods).prop_map(
+        |((mut pools, mut types), mut daemonsets, (mut nodes, claims), mut pods)| {
             number(&mut pools, |p| &mut p.metadata.name, "pool");
             number(&mut nodes, |n| &mut n.metadata.name, "node");
             number(&mut pods, |p| &mut p.metadata.name, "pod");
@@ -280,9 +342,62 @@ pub fn problem(pods: usize) -> impl Strategy<Value = RandomProblem> {
                 claim(i, pool.get(&pools), instance_type.get(&types), is_launched)
             });
             let claims = claims.collect();
-            RandomProblem { pools, types, daemonsets, nodes, claims, pods }
+            RandomProblem { pools, types, daemonsets, nodes, claims, pods, ..RandomProblem::default() }
         },
     )
+}
+
+impl RandomProblem {
+    /// Gives the nodes other domains.
+    fn place(&mut self, domains: &[Vec<(&'static str, &'static str)>]) {
+        for (node, domains) in self.nodes.iter_mut().zip(domains) {
+            node.metadata.labels.remove(labels::ZONE);
+            node.metadata.labels.extend(domains.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())));
+        }
+    }
+
+    /// Gives the pods volumes: pods that are alike have like ones.
+    fn mount(&mut self, mounted: &mut [Option<Mounted>], limits: &[Option<u32>]) {
+        for i in 1..self.pods.len() {
+            if self.pods[i].spec == self.pods[i - 1].spec {
+                mounted[i] = mounted[i - 1];
+            }
+        }
+        let limits = &limits[..self.nodes.len().min(limits.len())];
+        let disks = Disks::new(&mut self.pods, mounted, limits);
+        (self.volume_claims, self.volumes) = (disks.volume_claims, disks.volumes);
+        (self.storage_classes, self.csi_nodes) = (disks.storage_classes, disks.csi_nodes);
+    }
+}
+
+/// Types that are sold in all zones, on the spot market and on demand. The names are all `type`.
+fn machine_everywhere() -> impl Strategy<Value = InstanceType> {
+    (select(vec![2_u32, 4, 8]), 1..40_u32).prop_map(|(size, cents)| {
+        let cpu = i64::from(size);
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 31))];
+        let mut out = InstanceType::named("type", capacity);
+        for (i, zone) in (0_u32..).zip(ZONES) {
+            for (j, capacity_type) in (0_u32..).zip(["spot", "on-demand"]) {
+                let price = f64::from(size) * f64::from(cents + i + 5 * j) / 100.0;
+                out = out.offering(capacity_type, zone, Price::per_hour(price).expect("not below zero"));
+            }
+        }
+        out.requirements = Requirements::new();
+        out.requirements.add(labels::ARCH, Requirement::one_of(["amd64"]));
+        out
+    })
+}
+
+/// Reserves machines of a type.
+fn reserve(types: &mut [InstanceType], index: prop::sample::Index, zone: &str, id: &str, count: u32) {
+    let instance_type = index.get_mut(types);
+    let mut offering = Offering::new(labels::RESERVED, zone, Price::per_hour(0.001).expect("not below zero"));
+    offering.requirements.add(RESERVATION, Requirement::one_of([id]));
+    offering.reservation_capacity = Some(count);
+    let is_same = |o: &Offering| o.label(RESERVATION) == id && o.label(labels::ZONE) == zone;
+    if !instance_type.offerings.iter().any(is_same) {
+        instance_type.offerings.push(offering);
+    }
 }
 
 /// A claim that is a machine of this type without a node yet, or that will become one.

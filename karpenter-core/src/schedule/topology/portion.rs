@@ -1,0 +1,111 @@
+//! Who goes where, and what searches teach about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{NodeAlternatives, Requirements, api::Toleration, reason::TopologyObstacle, schedule::class::Classes};
+
+/// Pods that ask for the same node.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Portion {
+    pub(in crate::schedule) key: PortionKey,
+    /// The pods of a unit, which must be on one node.
+    pub(in crate::schedule) members: Vec<Member>,
+    pub(in crate::schedule) units: usize,
+    pub(in crate::schedule) wanted: NodeAlternatives,
+    /// Whether the pods may go elsewhere if the search finds no node, or others depend on them.
+    pub(in crate::schedule) is_tentative: bool,
+}
+
+/// Tells a portion from others: a class, how many of its wishes are given up, and the domains that it is given.
+pub(in crate::schedule) type PortionKey = (usize, usize, Requirements);
+
+/// Pods of one class in a unit.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::schedule) struct Member {
+    pub(in crate::schedule) class: usize,
+    /// How many wishes are given up.
+    pub(in crate::schedule) level: usize,
+    pub(in crate::schedule) count: usize,
+}
+
+/// Pods that no division gives a domain.
+#[derive(Clone, Debug)]
+pub(in crate::schedule) struct Blocked {
+    pub(in crate::schedule) class: usize,
+    pub(in crate::schedule) count: usize,
+    /// The rule that is in the way; `None` if it is not a rule about neighbours.
+    pub(in crate::schedule) obstacle: Option<TopologyObstacle>,
+}
+
+/// Who goes where.
+#[derive(Clone, Debug, Default)]
+pub(in crate::schedule) struct Allotment {
+    pub(in crate::schedule) portions: Vec<Portion>,
+    pub(in crate::schedule) blocked: Vec<Blocked>,
+}
+
+/// What earlier searches have taught.
+#[derive(Clone, Debug, Default)]
+pub(in crate::schedule) struct Lessons {
+    /// How many units of a portion find nodes.
+    pub(in crate::schedule) most: BTreeMap<PortionKey, usize>,
+    /// Classes that are given up.
+    pub(in crate::schedule) given_up: BTreeSet<usize>,
+}
+
+impl Portion {
+    /// Single pods.
+    pub(super) fn of_pods(key: PortionKey, units: usize, wanted: NodeAlternatives, is_tentative: bool) -> Self {
+        let members = vec![Member { class: key.0, level: key.1, count: 1 }];
+        Self { key, members, units, wanted, is_tentative }
+    }
+
+    /// Single pods of a class, wherever they may go.
+    pub(in crate::schedule) fn alone(classes: &Classes<'_>, class: usize) -> Self {
+        let level = classes.neighbourhood(class).levels() - 1;
+        Self::of_pods((class, level, Requirements::new()), 0, classes.node_wanted(class), false)
+    }
+
+    fn size(&self) -> usize {
+        self.members.iter().map(|m| m.count).sum()
+    }
+
+    /// Whether a unit is several pods that must share a node.
+    pub(super) fn is_bundle(&self) -> bool {
+        self.size() > 1
+    }
+
+    /// The taints that all pods of a unit tolerate.
+    pub(in crate::schedule) fn tolerations(&self, classes: &Classes<'_>) -> Vec<Toleration> {
+        let of = |member: &Member| &classes.constraints[classes.list[member.class].constraint].tolerations;
+        let mut members = self.members.iter();
+        let mut all = members.next().map(of).cloned().unwrap_or_default();
+        members.for_each(|member| all.retain(|toleration| of(member).contains(toleration)));
+        all
+    }
+
+    /// What to do otherwise if only so many units find nodes: fewer units, or half as many pods in a bundle.
+    pub(in crate::schedule) fn lesson(&self, placed: usize) -> (PortionKey, usize) {
+        match self.members.last() {
+            Some(last) if self.is_bundle() => ((last.class, last.level, Requirements::new()), last.count / 2),
+            _ => (self.key.clone(), placed),
+        }
+    }
+}
+
+impl Lessons {
+    /// Takes the smaller figure where there are two.
+    pub(in crate::schedule) fn add(&mut self, found: BTreeMap<PortionKey, usize>) {
+        for (key, most) in found {
+            let known = self.most.entry(key).or_insert(most);
+            *known = (*known).min(most);
+        }
+    }
+
+    /// Gives up the classes of which something was learned in the last search: they take no lesson.
+    pub(in crate::schedule) fn give_up(&mut self, last: &Self) {
+        let is_new = |(key, most): &(&PortionKey, &usize)| last.most.get(*key) != Some(*most);
+        let classes: Vec<usize> = self.most.iter().filter(is_new).map(|((class, ..), _)| *class).collect();
+        self.given_up.extend(classes);
+    }
+}

@@ -1,0 +1,207 @@
+//! Gives the pods of a class domains, as its rules mean them now.
+
+use std::{collections::BTreeSet, rc::Rc, sync::Arc};
+
+use super::{
+    Portion, Rules, Term,
+    allot::Allotter,
+    domains::Cell,
+    quota::{Counted, Open, divide},
+    seek::{CountedRule, Place, Seek},
+};
+use crate::{Requirement, Requirements, reason::TopologyObstacle};
+
+/// A class at one step of its wishes.
+pub(super) struct Step<'s> {
+    pub(super) class: usize,
+    /// How many wishes are given up.
+    pub(super) level: usize,
+    pub(super) rules: &'s Rules,
+    pub(super) seek: &'s Seek,
+}
+
+impl Allotter<'_, '_> {
+    /// Gives domains to as many pods as the rules allow, and gives back how many are left.
+    pub(super) fn settle(&mut self, step: &Step<'_>, left: usize) -> usize {
+        match &step.seek.place {
+            Place::Shared => self.settle_shared(step, left),
+            Place::NodeOf { terms, starts_alone } => self.settle_together(step, terms, *starts_alone, left),
+        }
+    }
+
+    fn settle_shared(&mut self, step: &Step<'_>, mut left: usize) -> usize {
+        let &Step { class, level, rules, seek } = step;
+        let is_last = level + 1 == self.neighbourhood(class).levels();
+        let is_tentative = !is_last || !seek.causes.is_empty() || !seek.counted.is_empty();
+        if seek.one_of.is_empty() && !is_tentative {
+            let key = (class, level, Requirements::new());
+            self.push(Portion::of_pods(key, left, seek.wanted.clone(), false));
+            return 0;
+        }
+        let mut has_some = false;
+        for chosen in self.choices(step) {
+            for (pins, count) in self.shares(step, &chosen, left) {
+                let wanted = seek.wanted.narrowed(&pins);
+                self.note(class, &pins, count, rules);
+                self.push(Portion::of_pods((class, level, pins), count, wanted, is_tentative));
+                left -= count;
+                has_some = true;
+            }
+            if left == 0 || has_some && seek.needs_one_domain {
+                break;
+            }
+        }
+        left
+    }
+
+    /// Puts pods on the nodes of others, all in the domain where the rules leave most room for them.
+    fn settle_together(&mut self, step: &Step<'_>, terms: &[Term], starts_alone: bool, left: usize) -> usize {
+        let &Step { class, level, rules, seek } = step;
+        let (counted_keys, counted) = self.counted(step);
+        let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
+        let constraint = self.seeker(class, &seek.wanted);
+        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
+        let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
+        let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
+        let Some(cell) = reach.keys().max_by(most_room) else { return left };
+        let most = usize::try_from(room(cell)).unwrap_or(0).min(self.most_on_a_node(step));
+        let pins = pins(&keys, cell);
+        let wanted = seek.wanted.narrowed(&pins);
+        let count = left.min(most);
+        let placed = count - self.bundle((class, level), &wanted, terms, starts_alone, count);
+        if placed > 0 {
+            self.note(class, &pins, placed, rules);
+        }
+        left - placed
+    }
+
+    /// How many of the pods one node may have by the rules that they have themselves.
+    fn most_on_a_node(&self, step: &Step<'_>) -> usize {
+        let selected_by = self.neighbourhood(step.class).selected_by;
+        let is_own = |term: &Term| term.is_by_host() && self.base.classes.selectors.selects(term.selector, selected_by);
+        let spreads =
+            step.rules.spreads.iter().filter(|s| is_own(&s.term)).map(|s| usize::try_from(s.max_skew).unwrap_or(0));
+        let alone = step.rules.away.iter().chain(&step.rules.shuns).filter(|t| is_own(t)).map(|_| 1);
+        spreads.chain(alone).min().unwrap_or(usize::MAX)
+    }
+
+    /// The domains to try for labels of which the pods must all have one value, the cheapest first.
+    fn choices(&mut self, step: &Step<'_>) -> Vec<Requirements> {
+        let &Step { class, seek, .. } = step;
+        let constraint = self.seeker(class, &seek.wanted);
+        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &seek.one_of);
+        let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, cost)| (cell, *cost)).collect();
+        cells.sort_by(|a, b| a.1.total_cmp(&b.1));
+        cells.into_iter().map(|(cell, _)| pins(&seek.one_of, cell)).collect()
+    }
+
+    /// How many pods go to each domain, within what was learned.
+    fn shares(&mut self, step: &Step<'_>, chosen: &Requirements, left: usize) -> Vec<(Requirements, usize)> {
+        let &Step { class, level, seek, .. } = step;
+        if seek.counted.is_empty() {
+            let count = left.min(self.most(class, level, chosen));
+            return if count == 0 { Vec::new() } else { vec![(chosen.clone(), count)] };
+        }
+        let (keys, mut rules) = self.counted(step);
+        let constraint = self.seeker(class, &seek.wanted.narrowed(chosen));
+        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
+        let with_chosen = |cell: &Cell| {
+            let mut all = pins(&keys, cell);
+            all.add_all(chosen);
+            all
+        };
+        let open = reach.iter().map(|(cell, cost)| {
+            let most = self.most(class, level, &with_chosen(cell));
+            Open { cell: cell.clone(), cost: *cost, most }
+        });
+        let shares = divide(left, open.collect(), &mut rules);
+        shares.into_iter().map(|(cell, count)| (with_chosen(&cell), count)).collect()
+    }
+
+    /// The labels whose domains are counted, and the rules with what is there and allotted.
+    fn counted(&mut self, step: &Step<'_>) -> (Vec<Arc<str>>, Vec<Counted>) {
+        let &Step { class, seek, .. } = step;
+        let keys: BTreeSet<Arc<str>> = seek.counted.iter().map(|(term, _)| term.key.clone()).collect();
+        let keys: Vec<Arc<str>> = keys.into_iter().collect();
+        let constraint = self.constraint(class);
+        let spread_keys = &seek.spread_keys;
+        let rules = seek.counted.iter().map(|(term, rule)| Counted {
+            key_index: keys.iter().position(|key| *key == term.key).expect("the keys are those of the rules"),
+            counts: match rule {
+                CountedRule::Spread(spread) => self.domains.counts(constraint, spread, spread_keys),
+                CountedRule::Alone => Rc::default(),
+            },
+            planned: match rule {
+                CountedRule::Spread(_) => self.planned.get(term).cloned().unwrap_or_default(),
+                CountedRule::Alone => {
+                    let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
+                    taken.into_iter().map(|domain| (domain, 1)).collect()
+                }
+            },
+            rule: rule.limit(),
+        });
+        let rules = rules.collect();
+        (keys, rules)
+    }
+
+    /// Takes down what is known of pods that are pinned: which domains they are in, and whom they keep out of them.
+    pub(super) fn note(&mut self, class: usize, pins: &Requirements, count: usize, rules: &Rules) {
+        let selected_by = self.neighbourhood(class).selected_by;
+        let domain_of = |key: &str| pins.get(key).and_then(Requirement::any_value);
+        for (key, requirement) in pins.iter() {
+            if let Some(domain) = requirement.any_value() {
+                self.settled.insert((Arc::from(key), domain, selected_by));
+            }
+        }
+        for term in &rules.away {
+            if let Some(domain) = domain_of(&term.key) {
+                self.barred.insert((term.key.clone(), domain, term.selector));
+            }
+        }
+        // Two constraints may count the same pods over the same label.
+        let spread_terms: BTreeSet<&Term> = rules.spreads.iter().map(|spread| &spread.term).collect();
+        for term in spread_terms {
+            let is_own = self.base.classes.selectors.selects(term.selector, selected_by);
+            if let Some(domain) = domain_of(&term.key).filter(|_| is_own) {
+                let counts = self.planned.entry(term.clone()).or_default();
+                *counts.entry(domain).or_default() += i64::try_from(count).unwrap_or(i64::MAX);
+            }
+        }
+    }
+
+    /// The rule that leaves pods of a class without a domain, if one does.
+    pub(super) fn why_left(&mut self, step: &Step<'_>) -> Option<TopologyObstacle> {
+        let &Step { class, level, seek, .. } = step;
+        let (keys, rules) = self.counted(step);
+        let constraint = self.seeker(class, &seek.wanted);
+        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
+        let is_full = |cell: &Cell| self.most(class, level, &pins(&keys, cell)) == 0;
+        if reach.is_empty() || reach.keys().all(is_full) {
+            return if reach.is_empty() { seek.causes.first().cloned() } else { None };
+        }
+        if matches!(seek.place, Place::NodeOf { .. }) {
+            return Some(TopologyObstacle::OneNode);
+        }
+        let obstacle = |((term, rule), counted): (&(Term, CountedRule), &Counted)| {
+            let totals = counted.totals();
+            match rule {
+                CountedRule::Spread(spread) => TopologyObstacle::Spread {
+                    key: term.key.to_string(),
+                    max_skew: spread.max_skew,
+                    counts: totals.into_iter().map(|(domain, count)| (domain.to_string(), count)).collect(),
+                },
+                CountedRule::Alone => TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains: Vec::new() },
+            }
+        };
+        seek.counted.iter().zip(&rules).map(obstacle).next().or_else(|| seek.causes.first().cloned())
+    }
+}
+
+/// The requirements that a node in a cell meets.
+fn pins(keys: &[Arc<str>], cell: &Cell) -> Requirements {
+    let mut out = Requirements::new();
+    for (key, value) in keys.iter().zip(cell) {
+        out.add(key, Requirement::one_of([value.clone()]));
+    }
+    out
+}
