@@ -9,7 +9,7 @@ use karpenter_cli::{
     output,
     plan::{self, Outcome},
 };
-use karpenter_core::{InstanceType, Price, Quantity};
+use karpenter_core::{InstanceType, PlannerOptions, Price, Quantity};
 use libfuzzer_sys::fuzz_target;
 
 static TYPES: LazyLock<Vec<InstanceType>> = LazyLock::new(|| vec![machine("small", 2), machine("large", 32)]);
@@ -31,7 +31,7 @@ fuzz_target!(|text: &str| {
 
 /// A plan, or nothing for objects that do not go together, such as two pods of one name.
 fn plan_once(cluster: Cluster) -> Option<Outcome> {
-    plan::plan(cluster, TYPES.clone(), "types", 1).ok()
+    plan::plan(cluster, TYPES.clone(), "types", &PlannerOptions::default(), 1).ok()
 }
 
 fn check(outcome: &Outcome, bad_pods: usize) {

@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use karpenter_core::{
+    PlannerOptions,
+    schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
+};
 
 /// Decides which Kubernetes nodes should exist.
 #[derive(Debug, Parser)]
@@ -18,11 +22,55 @@ pub struct Args {
 pub enum Command {
     /// Say where the pending pods of a dumped cluster go: to room that there is, or to new nodes
     Plan(PlanArgs),
+    /// Say where single pods go in the plan and with what, or pool by pool why they have no place
+    // An option that takes several files would take the pods for files.
+    #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]")]
+    Explain(ExplainArgs),
 }
 
 /// What `karpenter plan` takes.
 #[derive(Debug, clap::Args)]
 pub struct PlanArgs {
+    /// What is planned for.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// How it is planned.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+
+    /// How to print the plan
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    pub output: OutputFormat,
+
+    /// Plan so many times from the parsed objects and list the time of each
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_REPEATS))]
+    pub repeat: u32,
+}
+
+/// What `karpenter explain` takes.
+#[derive(Debug, clap::Args)]
+pub struct ExplainArgs {
+    /// The pods, by namespace and name; `default/` may be left out
+    #[arg(required = true, value_name = "POD")]
+    pub pods: Vec<String>,
+
+    /// What is planned for.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// How it is planned.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+
+    /// How to print the answers
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    pub output: OutputFormat,
+}
+
+/// The files that are planned for.
+#[derive(Debug, clap::Args)]
+pub struct InputArgs {
     /// Dumps of the cluster as `kubectl get -o json` (or yaml) prints them; `-` is standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub cluster: Vec<PathBuf>,
@@ -32,14 +80,49 @@ pub struct PlanArgs {
     /// Without it the catalog of the fake provider is used.
     #[arg(long, value_name = "FILE")]
     pub catalog: Option<PathBuf>,
+}
 
-    /// How to print the plan
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
-    pub output: OutputFormat,
+/// What becomes of wishes, reservations and `minValues`.
+#[derive(Debug, clap::Args)]
+pub struct PolicyArgs {
+    /// What becomes of what pods only prefer
+    #[arg(long, value_enum, default_value_t = Preferences::Respect, value_name = "POLICY")]
+    pub preferences: Preferences,
 
-    /// Plan so many times from the parsed objects and list the time of each
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_REPEATS))]
-    pub repeat: u32,
+    /// What becomes of pods that could use a reservation of which nothing is left
+    #[arg(long, value_enum, default_value_t = Reservations::Fallback, value_name = "POLICY")]
+    pub reservations: Reservations,
+
+    /// What becomes of pods for which a pool cannot keep its minValues
+    #[arg(long, value_enum, default_value_t = MinValues::Strict, value_name = "POLICY")]
+    pub min_values: MinValues,
+}
+
+/// What becomes of what pods only prefer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preferences {
+    /// It is required as long as some node meets it, then given up, one preference at a time
+    Respect,
+    /// It is not looked at
+    Ignore,
+}
+
+/// What becomes of pods that could use a reservation of which nothing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reservations {
+    /// They may use other capacity
+    Fallback,
+    /// They wait until the machines of the reservation have been launched
+    Strict,
+}
+
+/// What becomes of pods for which a pool cannot keep its `minValues`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MinValues {
+    /// They find no place in the pool
+    Strict,
+    /// The claim keeps as many values as it can
+    BestEffort,
 }
 
 /// The most that `--repeat` takes: enough for any statistics over times.
@@ -56,7 +139,7 @@ pub enum OutputFormat {
     Table,
 }
 
-impl PlanArgs {
+impl InputArgs {
     /// Checks what the parser of the command line cannot: standard input can be read only once.
     ///
     /// # Errors
@@ -68,6 +151,26 @@ impl PlanArgs {
             return Err(Args::command().error(ErrorKind::ArgumentConflict, message));
         }
         Ok(())
+    }
+}
+
+impl PolicyArgs {
+    /// The same as the planner takes it.
+    pub fn options(&self) -> PlannerOptions {
+        let mut options = PlannerOptions::default();
+        options.preferences = match self.preferences {
+            Preferences::Respect => PreferencePolicy::Respect,
+            Preferences::Ignore => PreferencePolicy::Ignore,
+        };
+        options.reservations = match self.reservations {
+            Reservations::Fallback => ReservationPolicy::Fallback,
+            Reservations::Strict => ReservationPolicy::Strict,
+        };
+        options.min_values = match self.min_values {
+            MinValues::Strict => MinValuesPolicy::Strict,
+            MinValues::BestEffort => MinValuesPolicy::BestEffort,
+        };
+        options
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use karpenter_core::{CatalogError, SnapshotError, api::FieldError};
+use karpenter_core::{
+    CatalogError, SnapshotError,
+    api::{FieldError, ObjectKey},
+};
 
 /// Why there is no answer. Each message names the file, then the object and the field where there are any.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +76,14 @@ pub enum Error {
     /// Objects do not make a cluster.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// There is no pod of this name in the dump.
+    #[error("Pod {pod}: is not in the cluster{}", others(.elsewhere))]
+    UnknownPod {
+        /// The pod.
+        pod: ObjectKey,
+        /// Pods of the same name in other namespaces.
+        elsewhere: Vec<ObjectKey>,
+    },
     /// The answer cannot be written as YAML.
     #[error("the plan cannot be written: {message}")]
     Unprintable {
@@ -85,6 +96,11 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+}
+
+fn others(pods: &[ObjectKey]) -> String {
+    let names: Vec<String> = pods.iter().map(ToString::to_string).collect();
+    if names.is_empty() { String::new() } else { format!(" (there is {})", names.join(", ")) }
 }
 
 impl Error {

@@ -8,17 +8,17 @@ use std::{
 use clap::Parser as _;
 use karpenter_cli::{
     Error,
-    args::{Args, Command},
-    output, plan,
+    args::{Args, Command, ExplainArgs, PlanArgs},
+    explain, output, plan,
 };
 
 fn main() -> ExitCode {
-    let Args { command: Command::Plan(args) } = Args::parse();
-    if let Err(error) = args.check() {
+    let Args { command } = Args::parse();
+    let (Command::Plan(PlanArgs { input, .. }) | Command::Explain(ExplainArgs { input, .. })) = &command;
+    if let Err(error) = input.check() {
         error.exit();
     }
-    let written =
-        plan::run(&args).and_then(|outcome| output::render(&outcome, args.output)).and_then(|text| print(&text));
+    let written = answer(&command).and_then(|text| print(&text));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -26,6 +26,13 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "karpenter: {}", error.one_line());
             ExitCode::FAILURE
         }
+    }
+}
+
+fn answer(command: &Command) -> Result<String, Error> {
+    match command {
+        Command::Plan(args) => output::render(&plan::run(args)?, args.output),
+        Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
     }
 }
 

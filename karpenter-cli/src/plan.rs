@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use karpenter_core::{Catalogs, InstanceType, Plan, Planner, Price, Reason, Snapshot, api::ObjectKey};
+use karpenter_core::{Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Reason, Snapshot, api::ObjectKey};
 
 use crate::{
     Error,
-    args::{PlanArgs, is_standard_input},
+    args::{InputArgs, PlanArgs, is_standard_input},
     load::{self, BadPod, Cluster, ClusterReader},
 };
 
@@ -44,42 +44,68 @@ pub struct Outcome {
 /// # Errors
 /// A file that cannot be read or is not what it should be.
 pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
-    let mut reader = ClusterReader::default();
-    for file in &args.cluster {
-        reader.read(&read_text(file)?, &name_of(file))?;
+    let Input { cluster, types, catalog_file } = Input::read(&args.input)?;
+    plan(cluster, types, &catalog_file, &args.policies.options(), args.repeat)
+}
+
+/// What a plan is made from.
+pub(crate) struct Input {
+    pub(crate) cluster: Cluster,
+    pub(crate) types: Vec<InstanceType>,
+    /// Where the instance types are from.
+    pub(crate) catalog_file: String,
+}
+
+impl Input {
+    pub(crate) fn read(args: &InputArgs) -> Result<Self, Error> {
+        let mut reader = ClusterReader::default();
+        for file in &args.cluster {
+            reader.read(&read_text(file)?, &name_of(file))?;
+        }
+        let types = match &args.catalog {
+            Some(file) => load::catalog(&read_text(file)?, &name_of(file))?,
+            None => karpenter_fake::generated_types(),
+        };
+        let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
+        Ok(Self { cluster: reader.finish(), types, catalog_file })
     }
-    let types = match &args.catalog {
-        Some(file) => load::catalog(&read_text(file)?, &name_of(file))?,
-        None => karpenter_fake::generated_types(),
-    };
-    let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
-    plan(reader.finish(), types, &catalog_file, args.repeat)
 }
 
 /// Plans `repeat` times from the parsed objects, with nothing kept from one time to the next.
 ///
 /// # Errors
 /// Objects or instance types that break a rule; `catalog_file` says where the instance types are from.
-pub fn plan(cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str, repeat: u32) -> Result<Outcome, Error> {
+pub fn plan(
+    cluster: Cluster,
+    types: Vec<InstanceType>,
+    catalog_file: &str,
+    options: &PlannerOptions,
+    repeat: u32,
+) -> Result<Outcome, Error> {
+    let planner = Planner::new(options.clone());
     let (mut setup_time, mut solve_times) = (Duration::ZERO, Vec::new());
     for _ in 1..repeat {
-        let outcome = plan_once(cluster.clone(), types.clone(), catalog_file)?;
+        let outcome = plan_once(&planner, cluster.clone(), types.clone(), catalog_file)?;
         setup_time = setup_time.max(outcome.setup_time);
         solve_times.extend(outcome.solve_times);
     }
-    let mut outcome = plan_once(cluster, types, catalog_file)?;
+    let mut outcome = plan_once(&planner, cluster, types, catalog_file)?;
     outcome.setup_time = outcome.setup_time.max(setup_time);
     solve_times.append(&mut outcome.solve_times);
     Ok(Outcome { solve_times, ..outcome })
 }
 
-fn plan_once(mut cluster: Cluster, types: Vec<InstanceType>, catalog_file: &str) -> Result<Outcome, Error> {
+fn plan_once(
+    planner: &Planner,
+    mut cluster: Cluster,
+    types: Vec<InstanceType>,
+    catalog_file: &str,
+) -> Result<Outcome, Error> {
     let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
     let start = Instant::now();
     let snapshot = snapshot(cluster, &bad_pods)?;
     let catalogs = Catalogs::shared(types, snapshot.pools())
         .map_err(|source| Error::Catalog { file: catalog_file.to_owned(), source })?;
-    let planner = Planner::default();
     let problem = planner.prepare(&snapshot, &catalogs);
     let setup_time = start.elapsed();
     let start = Instant::now();

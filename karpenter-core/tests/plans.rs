@@ -157,8 +157,9 @@ fn limits_count_nodes_that_are_there() {
     assert_eq!(plan.claims().len(), 1);
     assert_eq!(
         plan.why("web-1").to_string(),
-        "without a place: pool general: limit of nodes: 2 of 2 used, the rest is too small for any type that fits; \
-         the one node there is cannot take it either"
+        "without a place: pool general: 1 of 3 types: limit of nodes: 2 of 2 used, the rest is too small for any type \
+         that fits; 2 of 3 types: cpu short by 22: 30 requested, 8 at most beside the daemons; \
+         the one node there is cannot take it: short of cpu (by at least 30)"
     );
 }
 
@@ -257,7 +258,7 @@ fn offerings_that_cannot_be_bought_are_not_planned() {
     let plan = Planner::default().plan(&snapshot, &none);
     assert_eq!(
         plan.why("web").to_string(),
-        "without a place: pool general: no available offering meets all requirements at once"
+        "without a place: pool general: no offering that meets the requirements is available now"
     );
 }
 
@@ -322,7 +323,8 @@ fn a_claim_names_as_many_values_as_its_pool_asks_for() {
     let plan = solve(with_pool(several_types(3)).pods(Pod::named("big").cpu("4")), machines());
     assert_eq!(
         plan.why("big").to_string(),
-        "without a place: pool general: minValues of node.kubernetes.io/instance-type: 3 asked for, the types that fit have 2"
+        "without a place: pool general: 2 of 3 types: minValues of node.kubernetes.io/instance-type: 3 asked for, \
+         the types that fit have 2; 1 of 3 types: cpu short by 2: 4 requested, 2 at most beside the daemons"
     );
 }
 
@@ -352,11 +354,15 @@ fn every_reason_names_what_is_in_the_way() {
     invalid.spec.weight = Some(1000);
     let zone = |zone: &str| expression(labels::ZONE, Operator::In, &[zone]);
     for (pool, pod, expected) in [
-        (pool(), Pod::named("p").cpu("64"), "pool general: cpu: 64 requested, 32 at most beside the daemons"),
+        (
+            pool(),
+            Pod::named("p").cpu("64"),
+            "pool general: cpu short by 32: 64 requested, 32 at most beside the daemons",
+        ),
         (
             pool(),
             Pod::named("p").request("example.com/gpu", "1"),
-            "pool general: example.com/gpu: 1 requested, 0 at most beside the daemons",
+            "pool general: example.com/gpu short by 1: 1 requested, 0 at most beside the daemons",
         ),
         (tainted, Pod::named("p").cpu("1"), "pool general: taint dedicated=gpu:NoSchedule is not tolerated"),
         (
@@ -430,7 +436,7 @@ fn a_million_cores_may_be_a_slip_of_the_shift_key() {
         assert_eq!(reason.ends_with(hint), is_hinted, "{reason}");
     }
     let memory = why_not(pool(), Pod::named("p").memory("100Ti"));
-    assert!(memory.starts_with("pool general: memory: ") && !memory.contains(hint), "{memory}");
+    assert!(memory.starts_with("pool general: memory short by ") && !memory.contains(hint), "{memory}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 pub use catalog::catalog;
+pub(crate) use objects::is_gated;
 pub use objects::{BadPod, Cluster, ClusterReader, LoadWarning};
 
 use crate::Error;

@@ -357,11 +357,13 @@ fn closed_nodes(cluster: &Cluster) -> Vec<LoadWarning> {
     first.into_iter().map(|(node, pod)| LoadWarning::ClosedNode { node, pod }).collect()
 }
 
+/// Whether something keeps the kube-scheduler from looking at the pod at all.
+pub(crate) fn is_gated(pod: &Pod) -> bool {
+    let says_so = |c: &Condition| c.r#type == "PodScheduled" && c.reason == "SchedulingGated";
+    !pod.spec.scheduling_gates.is_empty() || pod.status.conditions.iter().any(says_so)
+}
+
 fn not_refused(pods: &[Pod]) -> Option<LoadWarning> {
-    let is_gated = |pod: &Pod| {
-        let says_so = |c: &Condition| c.r#type == "PodScheduled" && c.reason == "SchedulingGated";
-        !pod.spec.scheduling_gates.is_empty() || pod.status.conditions.iter().any(says_so)
-    };
     let is_left_alone = |pod: &&Pod| {
         let waits = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
         waits && !pod.is_unschedulable() && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror()

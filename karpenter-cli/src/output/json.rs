@@ -34,13 +34,21 @@ struct Claim<'o> {
 }
 
 pub(super) fn json(outcome: &Outcome) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(&document(outcome));
+    to_json(&document(outcome))
+}
+
+pub(super) fn yaml(outcome: &Outcome) -> Result<String, Error> {
+    to_yaml(&document(outcome))
+}
+
+pub(super) fn to_json(document: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(document);
     let text = text.map_err(|error| Error::Unprintable { message: error.to_string() })?;
     Ok(text + "\n")
 }
 
-pub(super) fn yaml(outcome: &Outcome) -> Result<String, Error> {
-    serde_saphyr::to_string(&document(outcome)).map_err(|error| Error::Unprintable { message: error.to_string() })
+pub(super) fn to_yaml(document: &impl Serialize) -> Result<String, Error> {
+    serde_saphyr::to_string(document).map_err(|error| Error::Unprintable { message: error.to_string() })
 }
 
 fn document(outcome: &Outcome) -> Document<'_> {

@@ -1,9 +1,11 @@
-//! Prints plans.
+//! Prints plans and answers about single pods.
 
+mod explain;
+mod explain_json;
 mod json;
 mod table;
 
-use crate::{Error, args::OutputFormat, plan::Outcome};
+use crate::{Error, args::OutputFormat, explain::Explanation, plan::Outcome};
 
 /// The text of a plan in this format, with a line break at the end.
 ///
@@ -14,5 +16,17 @@ pub fn render(outcome: &Outcome, format: OutputFormat) -> Result<String, Error> 
         OutputFormat::Json => json::json(outcome),
         OutputFormat::Yaml => json::yaml(outcome),
         OutputFormat::Table => Ok(table::table(outcome)),
+    }
+}
+
+/// The text of answers about single pods in this format, with a line break at the end.
+///
+/// # Errors
+/// The serializer refuses the answers.
+pub fn render_explanation(explanation: &Explanation, format: OutputFormat) -> Result<String, Error> {
+    match format {
+        OutputFormat::Json => json::to_json(&explain_json::document(explanation)),
+        OutputFormat::Yaml => json::to_yaml(&explain_json::document(explanation)),
+        OutputFormat::Table => Ok(explain::text(explanation)),
     }
 }

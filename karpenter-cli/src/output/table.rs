@@ -80,7 +80,7 @@ impl<'o> Group<'o> {
 }
 
 /// The value of a label that a claim is narrowed to, or `any`.
-fn only_value<'o>(claim: &'o PlannedClaim, key: &str) -> &'o str {
+pub(super) fn only_value<'o>(claim: &'o PlannedClaim, key: &str) -> &'o str {
     let requirement = claim.requirements.get(key).filter(|r| r.value_count() == Some(1));
     requirement.and_then(|r| r.values().next()).unwrap_or("any")
 }
@@ -126,7 +126,7 @@ fn new_nodes(outcome: &Outcome) -> String {
     format!("New nodes (CPU and MEMORY: what is requested of the cheapest type)\n{}\n", table.trim_fmt())
 }
 
-fn type_and_others(types: &[String]) -> String {
+pub(super) fn type_and_others(types: &[String]) -> String {
     match types {
         [] => "none".to_owned(),
         [only] => only.clone(),
@@ -199,7 +199,7 @@ fn warnings(outcome: &Outcome) -> String {
 }
 
 /// A text in lines that start with `indent`; all but the first are indented further. Words are not broken.
-fn folded(text: &str, indent: &str) -> String {
+pub(super) fn folded(text: &str, indent: &str) -> String {
     let (mut out, mut line) = (String::new(), indent.to_owned());
     let mut is_fresh = true;
     for word in one_line(text).split_whitespace() {
@@ -215,13 +215,13 @@ fn folded(text: &str, indent: &str) -> String {
 }
 
 /// The first few names, and how many there are beside them.
-fn first_names(names: impl ExactSizeIterator<Item = String>) -> String {
+pub(super) fn first_names(names: impl ExactSizeIterator<Item = String>) -> String {
     let others = names.len().saturating_sub(MAX_NAMES);
     let shown = names.take(MAX_NAMES).collect::<Vec<_>>().join(", ");
     if others > 0 { format!("{shown} and {others} more") } else { shown }
 }
 
-fn count(n: usize, what: &str) -> String {
+pub(super) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 

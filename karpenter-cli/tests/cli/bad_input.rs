@@ -265,6 +265,12 @@ fn wrong_usage_ends_with_status_2() {
         ("plan --cluster cluster.json --catalog types.json --repeat 0", "invalid value '0'"),
         ("plan --cluster cluster.json --colour", "unexpected argument '--colour'"),
         ("plan --cluster - --catalog -", "standard input can be read only once"),
+        ("plan --cluster cluster.json --preferences maybe", "[possible values: respect, ignore]"),
+        ("plan --cluster cluster.json --reservations maybe", "[possible values: fallback, strict]"),
+        ("plan --cluster cluster.json --min-values maybe", "[possible values: strict, best-effort]"),
+        ("explain --cluster cluster.json", "<POD>..."),
+        ("explain web", "--cluster <FILE>..."),
+        ("explain web --cluster - --catalog -", "standard input can be read only once"),
     ] {
         let ran = files.run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments}");

@@ -37,7 +37,10 @@ fn the_json_document_has_the_fields_of_the_contract() {
     assert_eq!(document["hourlyCost"], 0.4);
     assert_eq!(document["solveSeconds"].as_array().unwrap().len(), 1);
     assert_eq!(document["existingNodes"], serde_json::json!({"n": ["default/small"]}));
-    assert!(document["errors"]["default/huge"].as_str().unwrap().contains("cpu: 99 requested"), "{document}");
+    assert!(
+        document["errors"]["default/huge"].as_str().unwrap().contains("cpu short by 95: 99 requested"),
+        "{document}"
+    );
     let claim = &document["newNodeClaims"][0];
     assert_eq!(claim["nodePool"], "general");
     assert_eq!(claim["pods"], serde_json::json!(["default/a"]));

@@ -3,6 +3,8 @@
 
 mod bad_input;
 mod common;
+mod explain;
 mod formats;
 mod older;
+mod policies;
 mod tables;

@@ -174,6 +174,6 @@ impl Reason {
     /// Whether limits of a pool are in the way.
     fn is_of_limits(&self) -> bool {
         let Self::NoPlace { pools, .. } = self else { return false };
-        pools.iter().any(|pool| matches!(pool.obstacle, Obstacle::Limit { .. }))
+        pools.iter().flat_map(|pool| &pool.shut_out).any(|types| matches!(types.obstacle, Obstacle::Limit { .. }))
     }
 }

@@ -15,6 +15,17 @@ pub(super) struct Occupancy {
     attached: Attached,
 }
 
+/// What keeps all units of a lot from a node, resources, labels and taints apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Conflict {
+    /// A port is taken.
+    HostPort,
+    /// Pods that are there, or that belong to the same unit.
+    Neighbours,
+    /// No more volumes can be attached.
+    Volumes,
+}
+
 impl Occupancy {
     pub(super) fn with_ports(host_ports: Vec<HostPort>) -> Self {
         Self { host_ports, ..Self::default() }
@@ -37,6 +48,17 @@ impl Occupancy {
             wanted => i64::from(!HostPort::any_clash(wanted, &self.host_ports)),
         };
         by_ports.min(self.neighbours.most(&lot.manners)).min(self.attached.most(&lot.volumes))
+    }
+
+    /// Why the node can take no unit of a lot, if it cannot.
+    pub(super) fn conflict(&self, lot: &Lot) -> Option<Conflict> {
+        if HostPort::any_clash(&lot.host_ports, &self.host_ports) {
+            Some(Conflict::HostPort)
+        } else if self.neighbours.most(&lot.manners) == 0 {
+            Some(Conflict::Neighbours)
+        } else {
+            (self.attached.most(&lot.volumes) == 0).then_some(Conflict::Volumes)
+        }
     }
 
     /// Adds units of a lot.

@@ -297,6 +297,6 @@ impl PoolObstacle {
 impl Obstacle {
     /// Puts the name of a pool to an obstacle.
     pub(super) fn of(self, pool: &str) -> PoolObstacle {
-        PoolObstacle { pool: pool.to_owned(), obstacle: self }
+        PoolObstacle::whole(pool, self)
     }
 }

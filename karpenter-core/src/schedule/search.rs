@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     amounts::{Amounts, fit_count, take},
     candidate::Candidate,
-    claim, explain,
+    claim,
+    explain::Explainer,
     finish::{Finish, State},
     lot::Lot,
     occupancy::Occupancy,
@@ -27,12 +28,12 @@ pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     /// How many units of each lot are planned already; they are the first of the lot.
     planned: Vec<usize>,
-    place_room: Vec<Amounts>,
-    occupancies: Vec<Occupancy>,
+    pub(super) place_room: Vec<Amounts>,
+    pub(super) occupancies: Vec<Occupancy>,
     /// What the limits of each pool leave.
     pub(super) limits_left: Vec<Vec<i64>>,
     /// What is left of each reservation.
-    reservations_left: Vec<i64>,
+    pub(super) reservations_left: Vec<i64>,
     plan: Plan,
 }
 
@@ -95,17 +96,18 @@ impl<'p, 'a> Search<'p, 'a> {
     /// The pods that are left, and why.
     fn unplaced(&self) -> BTreeMap<ObjectKey, Reason> {
         let mut out = self.problem.base.classes.refused.clone();
+        let mut explainer = Explainer::new(self);
         let mut add = |pods: &[ObjectKey], reason: Reason| {
             out.extend(pods.iter().map(|pod| (pod.clone(), reason.clone())));
         };
         for (lot, &planned) in self.planned.iter().enumerate() {
             let Lot { pods, unit_size, .. } = self.problem.lot(lot);
             if planned * unit_size < pods.len() {
-                add(&pods[planned * unit_size..], explain::no_place(self.problem, lot, &self.limits_left));
+                add(&pods[planned * unit_size..], explainer.no_place(lot));
             }
         }
         for (lot, pods, obstacle) in &self.problem.lots.blocked {
-            let by_nodes = || explain::no_place(self.problem, *lot, &self.limits_left);
+            let by_nodes = || explainer.no_place(*lot);
             add(pods, obstacle.clone().map_or_else(by_nodes, Reason::Topology));
         }
         out

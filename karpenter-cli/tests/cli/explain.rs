@@ -1,0 +1,134 @@
+//! Answers about single pods.
+
+use serde_json::{Value, json};
+
+use crate::common::{CATALOG, Files, POOL, list, node, pod};
+
+/// The usual type, a smaller one and one in another zone.
+fn catalog() -> String {
+    let small = CATALOG.replace("m-4x", "m-2x").replace(r#""cpu":"4""#, r#""cpu":"2""#).replace("0.2", "0.11");
+    let far = CATALOG.replace("m-4x", "m-64x").replace(r#""cpu":"4""#, r#""cpu":"64""#).replace("zone-a", "zone-b");
+    let inner = |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_owned();
+    format!("[{},{},{}]", inner(CATALOG), inner(&small), inner(&far.replace("0.2", "3.2")))
+}
+
+/// Two pools, one of them tainted, and three nodes, one of them tainted and one without room.
+fn files(test: &str) -> Files {
+    let files = Files::new(test);
+    files.write("types.json", &catalog());
+    let tainted = POOL.replace(r#""name":"general""#, r#""name":"tainted""#).replace(
+        r#""requirements":["#,
+        r#""taints":[{"key":"dedicated","value":"db","effect":"NoSchedule"}],"requirements":["#,
+    );
+    let in_zone = r#""spec":{"nodeSelector":{"topology.kubernetes.io/zone":"zone-a"},"#;
+    let huge = pod("huge", "48").replace(r#""spec":{"#, in_zone);
+    let other = pod("small", "1").replace(r#""namespace":"default""#, r#""namespace":"shop""#);
+    let runs = pod("runs", "1500m").replace(r#""spec":{"#, r#""spec":{"nodeName":"full","#);
+    let gated = pod("gated", "1").replace("Unschedulable", "SchedulingGated");
+    let fresh = pod("fresh", "1").replace("Unschedulable", "");
+    let done = pod("done", "1").replace(r#""phase":"Pending""#, r#""phase":"Succeeded""#);
+    let unbound = r#""spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}],"#;
+    let no_claim = pod("no-claim", "1").replace(r#""spec":{"#, unbound);
+    let cordoned = node("cordoned").replace(r#""spec":{"#, r#""spec":{"unschedulable":true,"#);
+    let labelled = node("free").replace(r#""labels":{"#, r#""labels":{"topology.kubernetes.io/zone":"zone-a","#);
+    let objects = [
+        POOL.to_owned(),
+        tainted,
+        labelled,
+        node("full"),
+        cordoned,
+        huge,
+        other,
+        runs,
+        gated,
+        fresh,
+        done,
+        no_claim,
+        pod("a", "3"),
+        pod("b", "500m"),
+        pod("c", "500m"),
+        pod("bad", "1x"),
+    ];
+    files.write("cluster.json", &list(&objects.each_ref().map(String::as_str)));
+    files
+}
+
+const ALL: &str = "a default/b huge shop/small runs gated fresh done no-claim bad";
+
+fn ask(files: &Files, pods: &str) -> Value {
+    files.json(&format!("explain {pods} --cluster cluster.json --catalog types.json -o json"))
+}
+
+#[test]
+fn answers_are_paragraphs() {
+    let files = files("explain");
+    let ran = files.run(&format!("explain {ALL} --cluster cluster.json --catalog types.json"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.out, include_str!("explain.txt"));
+}
+
+#[test]
+fn answers_are_one_json_object_a_pod() {
+    let files = files("explain-json");
+    let answers = ask(&files, ALL);
+    let text = serde_json::to_string_pretty(&answers).unwrap() + "\n";
+    assert_eq!(text, include_str!("explain.json"));
+    let ran = files.run(&format!("explain {ALL} --cluster cluster.json --catalog types.json -o yaml"));
+    assert_eq!(serde_saphyr::from_str::<Value>(&ran.out).unwrap(), answers);
+}
+
+#[test]
+fn a_rule_about_neighbours_is_named_with_its_operands() {
+    let files = Files::new("explain-topology");
+    let near = r#""spec":{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[
+        {"topologyKey":"topology.kubernetes.io/zone","labelSelector":{"matchLabels":{"app":"db"}}}]}},"#;
+    files.write("cluster.json", &list(&[POOL, &pod("lonely", "1").replace(r#""spec":{"#, near)]));
+    let answer = &ask(&files, "lonely")[0];
+    assert_eq!(answer["reason"], json!({"kind": "affinity", "key": "topology.kubernetes.io/zone", "domains": []}));
+    let text = files.run("explain lonely --cluster cluster.json --catalog types.json").out;
+    assert_eq!(
+        text,
+        "default/lonely: without a place: affinity over topology.kubernetes.io/zone: no pod that it must be\n    \
+         near to is there or planned\n"
+    );
+}
+
+#[test]
+fn a_pod_that_is_named_twice_is_answered_once() {
+    let files = files("explain-twice");
+    let answers = ask(&files, "huge default/huge");
+    assert_eq!(answers.as_array().unwrap().len(), 1);
+    assert_eq!(answers[0]["pod"], "default/huge");
+}
+
+#[test]
+fn an_unknown_pod_is_an_error() {
+    let files = files("explain-unknown");
+    for (pods, expected) in [
+        ("a nobody", "karpenter: Pod default/nobody: is not in the cluster\n"),
+        ("small", "karpenter: Pod default/small: is not in the cluster (there is shop/small)\n"),
+        ("shop/bad", "karpenter: Pod shop/bad: is not in the cluster (there is default/bad)\n"),
+    ] {
+        let ran = files.run(&format!("explain {pods} --cluster cluster.json --catalog types.json"));
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(1), "", expected));
+    }
+}
+
+#[test]
+fn a_pod_whose_node_is_on_its_way_out_is_pending() {
+    let files = Files::new("explain-moving");
+    let claim = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"old","uid":"u",
+        "deletionTimestamp":"2026-01-01T00:00:00Z","labels":{"karpenter.sh/nodepool":"general"}},
+        "spec":{"nodeClassRef":{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"},"requirements":[]},
+        "status":{"providerID":"id://n","nodeName":"n"}}"#;
+    let moving = pod("moving", "1").replace(r#""spec":{"#, r#""spec":{"nodeName":"n","#);
+    files.write("cluster.json", &list(&[POOL, claim, &node("n"), &moving]));
+    assert_eq!(
+        ask(&files, "moving"),
+        json!([{
+            "pod": "default/moving", "answer": "newClaim", "nodePool": "general", "instanceTypes": ["m-4x"],
+            "cheapestPrice": 0.2, "zone": null, "capacityType": "on-demand", "otherPods": [],
+            "requirements": ask(&files, "moving")[0]["requirements"],
+        }])
+    );
+}

@@ -1,0 +1,61 @@
+//! The options that say what becomes of wishes, reservations and `minValues`.
+
+use serde_json::{Value, json};
+
+use crate::common::{CATALOG, Files, POOL, list, pod};
+
+/// How many of the pods have no place and how many new nodes there are.
+fn counts(document: &Value) -> (usize, usize) {
+    (document["errors"].as_object().unwrap().len(), document["newNodeClaims"].as_array().unwrap().len())
+}
+
+#[test]
+fn preferences_can_be_ignored() {
+    let files = Files::new("preferences");
+    let alone = r#""spec":{"affinity":{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,
+        "podAffinityTerm":{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}}]}},"#;
+    let web = |name: &str| {
+        pod(name, "1")
+            .replace(r#""spec":{"#, alone)
+            .replace(r#""metadata":{"#, r#""metadata":{"labels":{"app":"web"},"#)
+    };
+    files.write("cluster.json", &list(&[POOL, &web("a"), &web("b")]));
+    let plan = |options| files.json(&format!("plan --cluster cluster.json --catalog types.json -o json {options}"));
+    assert_eq!(counts(&plan("")), (0, 2));
+    assert_eq!(counts(&plan("--preferences respect")), (0, 2));
+    assert_eq!(counts(&plan("--preferences ignore")), (0, 1));
+}
+
+#[test]
+fn pods_may_have_to_wait_for_reservations() {
+    let files = Files::new("reservations");
+    let reserved = r#""offerings":[{"price":0.01,"reservationCapacity":1,"requirements":[
+        {"key":"karpenter.sh/capacity-type","operator":"In","values":["reserved"]},
+        {"key":"example.com/reservation-id","operator":"In","values":["r-1"]},
+        {"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-a"]}]},"#;
+    files.write("types.json", &CATALOG.replace(r#""offerings":["#, reserved));
+    let pool = POOL.replace(r#"["on-demand"]"#, r#"["on-demand","reserved"]"#);
+    files.write("cluster.json", &list(&[&pool, &pod("a", "3"), &pod("b", "3")]));
+    let plan = |options| files.json(&format!("plan --cluster cluster.json --catalog types.json -o json {options}"));
+    assert_eq!(counts(&plan("")), (0, 2));
+    let strict = plan("--reservations strict");
+    assert_eq!(counts(&strict), (1, 1));
+    assert_eq!(strict["errors"], json!({"default/b": "pool general: it waits for reservation r-1, which it may use"}));
+    let answer = files.json("explain b --cluster cluster.json --catalog types.json -o json --reservations strict");
+    assert_eq!(answer[0]["pools"][0]["obstacles"][0]["kind"], "awaitsReservation");
+    assert_eq!(answer[0]["pools"][0]["obstacles"][0]["reservations"], json!(["r-1"]));
+}
+
+#[test]
+fn min_values_may_be_kept_as_well_as_can_be() {
+    let files = Files::new("min-values");
+    let pool = POOL.replace(
+        r#""requirements":["#,
+        r#""requirements":[{"key":"node.kubernetes.io/instance-type","operator":"Exists","minValues":2},"#,
+    );
+    files.write("cluster.json", &list(&[&pool, &pod("a", "3")]));
+    let plan = |options| files.json(&format!("plan --cluster cluster.json --catalog types.json -o json {options}"));
+    assert_eq!(counts(&plan("")), (1, 0));
+    assert_eq!(counts(&plan("--min-values strict")), (1, 0));
+    assert_eq!(counts(&plan("--min-values best-effort")), (0, 1));
+}

@@ -1,0 +1,74 @@
+//! Which labels of a pool's nodes are not as a pod wants them.
+
+use std::collections::BTreeSet;
+
+use fixedbitset::FixedBitSet;
+
+use crate::{
+    NodeAlternatives, Requirement, Requirements,
+    reason::Obstacle,
+    schedule::{lot::Lot, pool::Pool, problem::Problem},
+};
+
+/// A label that a pod asks for, and the offerings of a pool that have it so.
+pub(super) struct Asked<'p> {
+    key: &'p str,
+    wanted: &'p Requirement,
+    rows: FixedBitSet,
+}
+
+impl<'p> Asked<'p> {
+    /// What a lot asks of a pool by the alternative that most offerings meet; what most of them lack comes first.
+    pub(super) fn all(problem: &'p Problem<'_>, lot: &Lot, pool_index: usize) -> Vec<Self> {
+        let pool = &problem.base.pools[pool_index];
+        let met = problem.meets[pool_index][lot.constraint].as_ref().map_or(&[][..], |(_, all)| all);
+        let count = |index: usize| met.get(index).map_or(0, |alternative| alternative.rows.count_ones(..));
+        let alternatives = problem.lots.constraints[lot.constraint].wanted.alternatives().iter().enumerate();
+        // Of equals the first.
+        let Some((_, wanted)) = alternatives.rev().max_by_key(|&(index, _)| count(index)) else { return Vec::new() };
+        let asked = |(key, wanted)| Self { key, wanted, rows: rows_with(pool, key, wanted) };
+        let mut all: Vec<Self> = wanted.iter().map(asked).collect();
+        all.sort_by_key(|asked| asked.rows.count_ones(..));
+        all
+    }
+
+    pub(super) fn is_met_by(&self, row: usize) -> bool {
+        self.rows.contains(row)
+    }
+
+    /// What is wrong with the label on nodes bought by these rows.
+    pub(super) fn obstacle(&self, problem: &Problem<'_>, pool: &Pool<'_>, rows: &[usize]) -> Obstacle {
+        let key = self.key;
+        let offered = if pool.table().is_well_known(key) && !pool.is_fixed(key) {
+            pool.table().states(&rows.iter().copied().collect(), key).into_iter().cloned().collect()
+        } else {
+            pool.offered(key)
+        };
+        let is_unknown = pool.offered(key).iter().all(|state| *state == Requirement::ABSENT);
+        let is_resource = is_unknown && problem.base.pools.iter().any(|p| has_resource(p, key));
+        let similar_key = if is_unknown && !is_resource { similar_key(key, pool.known_keys()) } else { None };
+        Obstacle::Label { key: key.to_owned(), wanted: self.wanted.clone(), offered, similar_key, is_resource }
+    }
+}
+
+/// The rows of a pool that meet one requirement.
+fn rows_with(pool: &Pool<'_>, key: &str, wanted: &Requirement) -> FixedBitSet {
+    let mut alone = Requirements::new();
+    alone.add(key, wanted.clone());
+    pool.alternatives(&NodeAlternatives::any().narrowed(&alone)).pop().map(|met| met.rows).unwrap_or_default()
+}
+
+/// Whether some instance type of the pool's catalog has a resource of this name.
+fn has_resource(pool: &Pool<'_>, name: &str) -> bool {
+    pool.catalog.types().iter().any(|t| t.capacity.get(name).is_some_and(|quantity| !quantity.is_zero()))
+}
+
+/// The first known key that has the same last part, or that contains `key` or is contained in it.
+fn similar_key<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
+    let known: BTreeSet<&str> = known.collect();
+    let last_part = |key: &str| key.rsplit('/').next().unwrap_or(key).to_lowercase();
+    let same_end = known.iter().find(|k| last_part(k) == last_part(key));
+    let overlapping =
+        || known.iter().find(|k| k.contains(last_part(key).as_str()) || key.contains(last_part(k).as_str()));
+    same_end.or_else(overlapping).map(|k| (*k).to_owned())
+}
