@@ -210,10 +210,11 @@ impl SnapshotBuilder {
                 .nominations
                 .get(key)
                 .filter(|name| by_name.contains_key(name.as_str()) || launching.contains(name.as_str()));
-            let there = if is_bound { Some(&pod.spec.node_name) } else { promised };
+            let planned = if is_bound { Some(&pod.spec.node_name) } else { promised };
+            let there = planned.or_else(|| nominated_node(pod));
             let place = there.and_then(|name| by_name.get(name)).map(|&i| (i, &mut places[i]));
             let wants_place = match &place {
-                Some((_, place)) if place.is_deleting => must_move(pod, &self.budgets),
+                Some((_, place)) if place.is_deleting && planned.is_some() => must_move(pod, &self.budgets),
                 _ => there.is_none() && is_provisionable(pod),
             };
             if wants_place {
@@ -276,6 +277,13 @@ fn is_provisionable(pod: &Pod) -> bool {
         && !pod.is_mirror()
         && !pod.is_finished()
         && !pod.is_terminating()
+}
+
+/// The node that the kube-scheduler keeps for a pod until its volume is bound or what it preempts is gone.
+///
+/// The kube-scheduler counts such a pod as there whenever it looks at another one.
+fn nominated_node(pod: &Pod) -> Option<&String> {
+    Some(&pod.status.nominated_node_name).filter(|name| !name.is_empty() && !pod.is_terminating())
 }
 
 /// Whether a pod on a node that is being deleted will need another place.
@@ -441,6 +449,29 @@ mod tests {
         assert_eq!(place.taints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["t:NoSchedule"]);
         assert_eq!(snapshot.places().len(), 1);
         assert_eq!(snapshot.pending(), [ObjectKey::new("default", "c")]);
+    }
+
+    #[test]
+    fn what_the_scheduler_nominates_takes_room_and_is_not_planned() {
+        let nominated = |name: &str, node: &str, more: &str| {
+            read::<Pod>(&format!(
+                r#"{{"metadata":{{"name":"{name}"{more}}},"spec":{{"containers":[{{"resources":{{"requests":{{"cpu":"1"}}}},"ports":[{{"hostPort":80}}]}}]}},"status":{{"nominatedNodeName":"{node}","conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#
+            ))
+        };
+        let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+        for (of_node, of_pod, on, free, pending) in [
+            ("", "", "n", "cpu 7, pods 9", 0),
+            ("", gone, "n", "cpu 8, pods 10", 0),
+            ("", "", "elsewhere", "cpu 8, pods 10", 0),
+            ("", "", "", "cpu 8, pods 10", 1),
+            (gone, "", "n", "cpu 7, pods 9", 0),
+        ] {
+            let pods = vec![nominated("a", on, of_pod)];
+            let snapshot = Snapshot::builder().node(node(of_node)).pods(pods).build().expect("valid");
+            let place = &snapshot.places()[0];
+            let found = (place.free.to_string(), place.host_ports.len() == place.pods.len(), snapshot.pending().len());
+            assert_eq!(found, (free.to_owned(), true, pending), "{of_node} {of_pod} {on}");
+        }
     }
 
     #[test]
