@@ -26,6 +26,7 @@ pub use problem::Problem;
 use std::sync::Arc;
 
 use problem::{Aim, Base};
+use search::Search;
 use topology::Lessons;
 
 use crate::{Catalogs, Reason, Snapshot, reason::Obstacle};
@@ -152,21 +153,23 @@ impl Problem<'_> {
 
     /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
     fn divide_and_search(&self) -> Plan {
-        let (mut plan, mut planned) = search::Search::new(self).run();
+        let search = Search::new(self).run();
         let mut lessons = Lessons::default();
-        let mut learned = self.lots.lessons(&planned, &lessons);
+        let Some(mut learned) = self.lots.lessons(search.planned(), &lessons) else { return search.into_plan() };
         let mut divisions = 1;
-        while let Some(mut next) = learned {
+        loop {
             if divisions >= MAX_DIVISIONS {
-                next.give_up(&lessons);
+                learned.give_up(&lessons);
             }
-            lessons = next;
+            lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.aim);
-            (plan, planned) = search::Search::new(&divided).run();
-            learned = divided.lots.lessons(&planned, &lessons);
+            let search = Search::new(&divided).run();
+            match divided.lots.lessons(search.planned(), &lessons) {
+                Some(next) => learned = next,
+                None => return search.into_plan(),
+            }
             divisions += 1;
         }
-        plan
     }
 }
 

@@ -81,8 +81,8 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Plans what can be planned, and gives back how many units of each lot that is.
-    pub(super) fn run(mut self) -> (Plan, Vec<usize>) {
+    /// Plans what can be planned.
+    pub(super) fn run(mut self) -> Self {
         // Taints that only ask to be avoided are obeyed as long as there is any other way.
         for tolerance in [Tolerance::Full, Tolerance::Reluctant] {
             self.use_places(tolerance);
@@ -93,10 +93,19 @@ impl<'p, 'a> Search<'p, 'a> {
                 break;
             }
         }
-        let mut plan = std::mem::take(&mut self.plan);
-        plan.existing.values_mut().for_each(|pods| pods.sort());
-        plan.unplaced = self.unplaced();
-        (plan, self.planned)
+        self
+    }
+
+    /// How many units of each lot are planned.
+    pub(super) fn planned(&self) -> &[usize] {
+        &self.planned
+    }
+
+    /// The plan, with the reasons for what is left.
+    pub(super) fn into_plan(mut self) -> Plan {
+        let unplaced = self.unplaced();
+        self.plan.existing.values_mut().for_each(|pods| pods.sort());
+        Plan { unplaced, ..self.plan }
     }
 
     /// The pods that are left, and why.
