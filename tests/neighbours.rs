@@ -337,7 +337,9 @@ impl Vocabulary {
 
     fn group(self) -> impl Strategy<Value = Group> {
         select(APPS.to_vec()).prop_flat_map(move |app| {
-            let zone = option::weighted(0.2, select(ZONES.to_vec()));
+            // The engine does not send company to the one zone that a pod which comes later can reach.
+            let may_select = !self.has(Kind::Near);
+            let zone = option::weighted(0.2, select(ZONES.to_vec())).prop_map(move |zone| zone.filter(|_| may_select));
             (1..=MOST_PODS, zone, self.rules(app)).prop_map(move |(count, zone, rules)| Group {
                 app,
                 count,
