@@ -1,0 +1,208 @@
+//! Which wishes of pods are kept, and in which order they are given up.
+
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot, SnapshotBuilder,
+    api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Toleration, Workload},
+    labels,
+    schedule::PreferencePolicy,
+};
+use serde_json::{Value, json};
+
+/// The labels that the wishes are about, one each, in the order in which the wishes must be given up.
+const ORDER: [&str; 9] = [
+    "near-heavy",
+    "near-light",
+    "away-heavy",
+    "away-light",
+    "node-heavy",
+    "node-light",
+    "spread-first",
+    "spread-last",
+    "spread-middle",
+];
+
+fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).expect("a Kubernetes object")
+}
+
+fn machine(price: f64) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
+    let price = Price::per_hour(price).expect("not below zero");
+    InstanceType::named("machine", capacity).offering("on-demand", "a", price).offering("on-demand", "b", price)
+}
+
+fn plan(builder: SnapshotBuilder, preferences: PreferencePolicy) -> Plan {
+    let snapshot = builder.build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine(0.4)], snapshot.pools()).expect("valid");
+    let mut options = PlannerOptions::default();
+    options.preferences = preferences;
+    Planner::new(options).plan(&snapshot, &catalogs)
+}
+
+/// A pod that wishes every label of [`ORDER`] to be `yes`, each in the way that its name says. The terms of each kind
+/// are written lightest first, and a hard spread stands between the others.
+fn pod_of_wishes() -> Pod {
+    let term = |app: &str, key: &str| json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key});
+    let weighted = |weight: i32, app: &str, key: &str| json!({"weight": weight, "podAffinityTerm": term(app, key)});
+    let node = |weight: i32, key: &str| {
+        let expression = json!({"key": key, "operator": "In", "values": ["yes"]});
+        json!({"weight": weight, "preference": {"matchExpressions": [expression]}})
+    };
+    let spread = |key: &str, action: &str| {
+        let selector = json!({"matchLabels": {"app": "foe"}});
+        json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector})
+    };
+    let affinity = json!({
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [weighted(1, "friend", "near-light"), weighted(100, "friend", "near-heavy")]},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [weighted(1, "foe", "away-light"), weighted(100, "foe", "away-heavy")]},
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [node(1, "node-light"), node(100, "node-heavy")]},
+    });
+    let spreads = json!([
+        spread("spread-first", "ScheduleAnyway"),
+        spread(labels::ZONE, "DoNotSchedule"),
+        spread("spread-middle", "ScheduleAnyway"),
+        spread("spread-last", "ScheduleAnyway"),
+    ]);
+    let mut pod =
+        Workload::from(Pod::named("wisher").label("app", "foe").cpu("1")).into_pods().expect("valid").remove(0);
+    pod.spec.affinity = read(affinity);
+    pod.spec.topology_spread_constraints = read(spreads);
+    pod
+}
+
+/// A pool whose nodes have all labels of [`ORDER`], with either value unless they are among `denied`.
+fn pool_without(name: &str, denied: &[&str]) -> NodePool {
+    ORDER.iter().fold(NodePool::named(name), |pool, key| {
+        let values = if denied.contains(key) { vec!["no"] } else { vec!["no", "yes"] };
+        pool.require(NodeSelectorRequirement::new(*key, Operator::In, values))
+    })
+}
+
+/// Two full nodes: one with a friend and `yes` for all labels, one with foes and `no`.
+fn neighbours() -> (Vec<Node>, Vec<Pod>) {
+    let node = |name: &str, value: &str, zone: &str| -> Node {
+        let mut labels: serde_json::Map<String, Value> =
+            ORDER.iter().map(|key| ((*key).to_owned(), json!(value))).collect();
+        labels.insert(labels::ZONE.to_owned(), json!(zone));
+        read(
+            json!({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": "0", "pods": "9"}}}),
+        )
+    };
+    let running = |name: &str, app: &str, node: &str| -> Pod {
+        let metadata = json!({"name": name, "namespace": "default", "labels": {"app": app}});
+        let spec = json!({"nodeName": node, "containers": [{"name": "main"}]});
+        read(json!({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}))
+    };
+    let nodes = vec![node("liked", "yes", "a"), node("disliked", "no", "b")];
+    let pods = vec![
+        running("friend", "friend", "liked"),
+        running("foe-0", "foe", "disliked"),
+        running("foe-1", "foe", "disliked"),
+    ];
+    (nodes, pods)
+}
+
+/// The labels that the only claim of a plan fixes to `yes`, in the order of [`ORDER`].
+fn kept(plan: &Plan) -> Vec<&'static str> {
+    let [claim] = plan.claims() else { panic!("{plan:?}") };
+    let is_kept = |key: &&str| claim.requirements.get(key).is_some_and(|r| r.values().eq(["yes"]));
+    ORDER.into_iter().filter(is_kept).collect()
+}
+
+fn kept_without(denied: &[&str], preferences: PreferencePolicy) -> Vec<&'static str> {
+    let (nodes, pods) = neighbours();
+    let builder = Snapshot::builder().pool(pool_without("general", denied)).nodes(nodes).pods(pods);
+    kept(&plan(builder.pods(pod_of_wishes()), preferences))
+}
+
+#[test]
+fn wishes_are_given_up_in_a_fixed_order() {
+    // A wish that cannot be met costs those before it too. Of the nodes wished for only the heaviest that is left counts.
+    let table: [(&[&str], &str); 12] = [
+        (&[], "near-heavy near-light away-heavy away-light node-heavy spread-first spread-last spread-middle"),
+        (&["near-heavy"], "near-light away-heavy away-light node-heavy spread-first spread-last spread-middle"),
+        (&["near-light"], "away-heavy away-light node-heavy spread-first spread-last spread-middle"),
+        (&["away-heavy"], "away-light node-heavy spread-first spread-last spread-middle"),
+        (&["away-light"], "node-heavy spread-first spread-last spread-middle"),
+        (&["node-heavy"], "node-light spread-first spread-last spread-middle"),
+        (&["node-heavy", "node-light"], "spread-first spread-last spread-middle"),
+        (&["spread-first"], "spread-last spread-middle"),
+        (&["spread-last"], "spread-middle"),
+        (&["spread-middle"], ""),
+        // The lighter wish for a node is not looked at while the heavier one is met.
+        (
+            &["node-light"],
+            "near-heavy near-light away-heavy away-light node-heavy spread-first spread-last spread-middle",
+        ),
+        (&["near-heavy", "spread-last"], "spread-middle"),
+    ];
+    for (denied, expected) in table {
+        assert_eq!(kept_without(denied, PreferencePolicy::Respect).join(" "), expected, "without {denied:?}");
+    }
+}
+
+#[test]
+fn wishes_that_are_ignored_narrow_nothing() {
+    assert_eq!(kept_without(&[], PreferencePolicy::Ignore), [""; 0]);
+}
+
+/// A pool whose taint asks pods to keep off, lighter than others.
+fn pool_to_avoid(denied: &[&str]) -> NodePool {
+    let mut pool = pool_without("avoided", denied);
+    pool.spec.template.spec.taints.push(Taint::new("avoid", "", TaintEffect::PreferNoSchedule));
+    pool
+}
+
+#[test]
+fn taints_that_ask_to_keep_off_are_minded_as_long_as_another_pool_grants_as_much() {
+    let outline = |general: NodePool, denied: &[&str]| {
+        let (nodes, pods) = neighbours();
+        let builder = Snapshot::builder().pool(general).pool(pool_to_avoid(denied)).nodes(nodes).pods(pods);
+        let plan = plan(builder.pods(pod_of_wishes()), PreferencePolicy::Respect);
+        format!("{}: {}", plan.claims()[0].node_pool, kept(&plan).join(" "))
+    };
+    let general = |denied: &[&str]| pool_without("general", denied);
+    assert_eq!(outline(general(&ORDER[..8]), &ORDER[..8]), "general: spread-middle");
+    assert_eq!(outline(general(&ORDER), &ORDER), "general: ");
+    assert_eq!(outline(general(&[]).limit("cpu", Quantity::ZERO), &ORDER[..8]), "avoided: spread-middle");
+    assert_eq!(outline(general(&[]).limit("cpu", Quantity::ZERO), &ORDER), "avoided: ");
+}
+
+#[test]
+fn a_pod_that_tolerates_the_taint_minds_it_not() {
+    let mut pod = pod_of_wishes();
+    pod.spec.tolerations.push(Toleration::of_key("avoid"));
+    let (nodes, pods) = neighbours();
+    let builder = Snapshot::builder().pool(pool_to_avoid(&ORDER[..7])).nodes(nodes).pods(pods).pods(pod);
+    assert_eq!(kept(&plan(builder, PreferencePolicy::Respect)), ["spread-last", "spread-middle"]);
+}
+
+/// Eight pods, each of which wishes to be alone on its node.
+fn loners() -> Vec<Pod> {
+    let mut pods =
+        Workload::from(Pod::named("loner").label("app", "loner").cpu("1").replicas(8)).into_pods().expect("valid");
+    let term = json!({"labelSelector": {"matchLabels": {"app": "loner"}}, "topologyKey": labels::HOSTNAME});
+    for pod in &mut pods {
+        pod.spec.affinity.pod_anti_affinity.preferred = read(json!([{"weight": 1, "podAffinityTerm": term}]));
+    }
+    pods
+}
+
+#[test]
+fn pods_that_wish_to_be_alone_share_a_node_if_wishes_are_ignored() {
+    let sizes = |pool: NodePool, preferences| {
+        let plan = plan(Snapshot::builder().pool(pool).pods(loners()), preferences);
+        plan.claims().iter().map(|c| c.pods.len()).collect::<Vec<_>>()
+    };
+    let pool = || NodePool::named("general");
+    assert_eq!(sizes(pool(), PreferencePolicy::Respect), [1; 8]);
+    assert_eq!(sizes(pool(), PreferencePolicy::Ignore), [8]);
+    // A wish uses up no more nodes than limits allow, and costs no pod its place.
+    let two = || pool().limit("cpu", Quantity::from_units(16));
+    let respected = sizes(two(), PreferencePolicy::Respect);
+    assert_eq!((respected.len(), respected.iter().sum::<usize>()), (2, 8));
+    assert_eq!(sizes(two(), PreferencePolicy::Ignore), [8]);
+}
