@@ -23,12 +23,6 @@ use crate::{Reason, Requirements, api::ObjectKey};
 /// is sometimes a better one, because it has room for others.
 const FRESHNESS: f64 = 0.98;
 
-/// One part in so many of a new node is left free. The kube-scheduler binds pods in an order of its own and spreads
-/// them, so that nodes which are planned to the brim leave pods over, for which further nodes must be made.
-const SLACK_DIVISOR: i64 = 33;
-/// The share of the value of a full node that one with slack must have: large pods would leave more room than is meant.
-const VALUE_OF_SPARED: f64 = 0.96;
-
 /// The state of a search.
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
@@ -248,22 +242,11 @@ impl<'p, 'a> Search<'p, 'a> {
         self.plan.claims.truncate(claim_count);
     }
 
-    /// The pods that a candidate takes: with some room to spare, unless that costs more pods than the room is worth.
+    /// The pods that a candidate takes, the most valuable for their room first.
     pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
-        let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
-        let full = self.fill_room(candidate, tolerance, room.clone());
-        if full.count() <= 1 {
-            return full;
-        }
-        let spared = room.iter().map(|room| room - room / SLACK_DIVISOR).collect();
-        let spared = self.fill_room(candidate, tolerance, spared);
-        if spared.value >= full.value * VALUE_OF_SPARED { spared } else { full }
-    }
-
-    /// The pods that go into so much room of a candidate, the most valuable for their room first.
-    fn fill_room(&self, candidate: &Candidate, tolerance: Tolerance, mut room: Amounts) -> Fill {
         let problem = self.problem;
         let pool = &problem.base.pools[candidate.pool];
+        let mut room = pool.variant(candidate.row).room.clone();
         let mut occupancy = Occupancy::with_ports(pool.variant(candidate.row).host_ports.clone());
         let mut fill = Fill::default();
         let mut settled: Option<Requirements> = None;

@@ -201,7 +201,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
                         return None;
                     }
                     if left > 0 {
-                        obstacle = self.why_left(&step).or(obstacle);
+                        obstacle = self.why_left(&step);
                     }
                 }
                 Err(missing) => obstacle = Some(missing),

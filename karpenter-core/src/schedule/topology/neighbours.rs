@@ -15,6 +15,8 @@ pub(in crate::schedule) struct Manners {
     /// Pods that may not be there before.
     pub(super) shuns: Vec<SelectorId>,
     pub(super) spreads: Vec<HostSpread>,
+    /// Whether some pod of a unit keeps away from another of the same unit.
+    pub(super) clashes: bool,
 }
 
 /// A spread over nodes. There can always be an empty node, so the emptiest one has none of the pods.
@@ -65,6 +67,14 @@ impl Manners {
                 }
             }
         }
+        for member in members {
+            let neighbourhood = classes.neighbourhood(member.class);
+            let rules = neighbourhood.rules_at(member.level);
+            for term in rules.away.iter().chain(&rules.shuns).filter(|t| t.is_by_host()) {
+                let own = i64::from(classes.selectors.selects(term.selector, neighbourhood.selected_by));
+                out.clashes |= selected.get(&term.selector).copied().unwrap_or(0) > own;
+            }
+        }
         out.selected = selected.into_iter().collect();
         for list in [&mut out.away, &mut out.shuns] {
             list.sort_unstable();
@@ -108,7 +118,7 @@ impl Neighbours {
         if manners.is_free() {
             return i64::MAX;
         }
-        if manners.selected.iter().any(|(selector, _)| self.repelled.contains(selector)) {
+        if manners.clashes || manners.selected.iter().any(|(selector, _)| self.repelled.contains(selector)) {
             return 0;
         }
         let mut most = i64::MAX;
