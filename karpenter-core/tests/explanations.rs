@@ -29,12 +29,18 @@ fn without(problem: &RandomProblem, key: &ObjectKey, reason: &Reason) -> Option<
         Reason::Volume(_) => pod(&mut easier, key).spec.volumes.clear(),
         Reason::Topology(obstacle) => remove_rule(&mut easier, key, obstacle),
         Reason::NoPlace { pools, .. } => {
+            let mut is_easier = false;
             for at in pools {
-                let pool = easier.pools.iter_mut().find(|pool| pool.name() == at.pool).expect("a pool of the problem");
-                if let Obstacle::Limit { .. } = at.obstacle {
-                    pool.spec.limits = ResourceList::new();
+                for obstacle in at.shut_out.iter().map(|types| &types.obstacle) {
+                    if let Obstacle::Limit { .. } = obstacle {
+                        let pool = easier.pools.iter_mut().find(|pool| pool.name() == at.pool);
+                        pool.expect("a pool of the problem").spec.limits = ResourceList::new();
+                    }
+                    is_easier |= remove_obstacle(&mut pod(&mut easier, key).spec, obstacle).is_some();
                 }
-                remove_obstacle(&mut pod(&mut easier, key).spec, &at.obstacle)?;
+            }
+            if !is_easier {
+                return None;
             }
         }
         _ => return None,
@@ -47,16 +53,7 @@ fn remove_obstacle(spec: &mut PodSpec, obstacle: &Obstacle) -> Option<()> {
     match obstacle {
         Obstacle::Taint(_) => spec.tolerations.push(tolerates_everything()),
         Obstacle::Label { key, .. } => drop_label(spec, key),
-        Obstacle::TooSmall { resource, .. } => {
-            spec.containers[0].resources.requests = spec.containers[0]
-                .resources
-                .requests
-                .iter()
-                .filter(|(name, _)| *name != resource)
-                .map(|(name, quantity)| (name.clone(), quantity))
-                .collect();
-        }
-        Obstacle::NoSuchShape => spec.containers[0].resources.requests = ResourceList::new(),
+        Obstacle::TooSmall { .. } => spec.containers[0].resources.requests = ResourceList::new(),
         Obstacle::HostPort { .. } => spec.containers[0].ports.clear(),
         Obstacle::Limit { .. } => {}
         _ => return None,
@@ -68,7 +65,8 @@ fn tolerates_everything() -> Toleration {
     serde_json::from_value(serde_json::json!({"operator": "Exists"})).expect("a toleration")
 }
 
-/// Drops all that is required of a label: by the pod itself, by its volumes, and by rules about its neighbours. A term that requires nothing else would admit no node, so it goes with all others.
+/// Drops all that is required of a label: by the pod itself, by its volumes, and by rules about its neighbours. A term
+/// that requires nothing else would admit no node, so it goes with all others.
 fn drop_label(spec: &mut PodSpec, key: &str) {
     spec.node_selector.remove(key);
     spec.volumes.clear();
