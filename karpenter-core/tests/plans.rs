@@ -7,6 +7,7 @@ use karpenter_core::{
     SnapshotBuilder,
     api::{
         DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Taint, TaintEffect, Toleration,
+        Workload,
     },
     labels,
     schedule::ReservationPolicy,
@@ -475,6 +476,21 @@ fn a_host_port_is_one_pods_alone() {
         read(r#"{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"3","memory":"8Gi","pods":"9"}}}"#);
     let plan = solve(with_pool(pool()).node(node).pods(pods()), machines());
     assert_eq!((plan.existing()["n"].len(), plan.claims().len()), (1, 2));
+}
+
+#[test]
+fn pods_that_must_share_a_node_take_no_port_twice() {
+    let mut pods: Vec<Pod> = ["host", "guest"]
+        .into_iter()
+        .flat_map(|name| {
+            let pod = Pod::named(name).label("app", name).cpu("100m").host_port(80);
+            Workload::from(pod).into_pods().expect("valid")
+        })
+        .collect();
+    pods[1].spec.affinity.pod_affinity.required =
+        read(r#"[{"labelSelector":{"matchLabels":{"app":"host"}},"topologyKey":"kubernetes.io/hostname"}]"#);
+    let plan = solve(with_pool(pool()).pods(pods), machines());
+    assert_eq!((plan.claims().len(), plan.unplaced().len()), (1, 1));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Pods as the search packs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -30,6 +30,12 @@ pub(super) struct Lot {
     pub(super) manners: Manners,
     /// The volumes of a unit.
     pub(super) volumes: Volumes,
+    /// The classes of its pods, by index.
+    pub(super) classes: BTreeSet<usize>,
+    /// Whether all units are pods with a wish that they can still give up.
+    pub(super) is_wish: bool,
+    /// How many pods elsewhere need each unit to find a node.
+    pub(super) followers: usize,
     /// The portions that it is made of, with their units, in the order of the pods.
     origins: Origins,
 }
@@ -90,8 +96,23 @@ impl Lots {
             kind.or_default();
             blocked.push((index, pods[..entry.count].to_vec(), entry.obstacle.clone()));
         }
-        let list = kinds.into_iter().map(|(kind, (pods, origins))| kind.lot(base, pods, origins)).collect();
+        let lot = |(kind, (pods, origins)): (Kind, _)| kind.lot(base, pods, origins, &allotment.portions);
+        let list = kinds.into_iter().map(lot).collect();
         Self { list, constraints: constraints.into_iter().collect(), blocked, portions: allotment.portions }
+    }
+
+    /// How many wishes are given up for the units that a search planned.
+    pub(super) fn given_up(&self, planned: &[usize]) -> usize {
+        let of_lot = |(lot, &planned): (&Lot, &usize)| {
+            let mut placed = planned;
+            let of_portion = |&(index, units): &(usize, usize)| {
+                let here = placed.min(units);
+                placed -= here;
+                here * self.portions[index].members.iter().map(|m| m.level * m.count).sum::<usize>()
+            };
+            lot.origins.iter().map(of_portion).sum::<usize>()
+        };
+        self.list.iter().zip(planned).map(of_lot).sum()
     }
 
     /// What a search teaches that planned only so many units of each lot; nothing if no other division would help.
@@ -119,11 +140,24 @@ impl Lots {
 }
 
 impl Kind {
-    fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Origins) -> Lot {
+    fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Origins, portions: &[Portion]) -> Lot {
         let Self { unit_size, requests, constraint, host_ports, manners, volumes } = self;
         let amounts = base.classes.axes.requests(&requests);
-        let request_list = requests;
-        Lot { pods, unit_size, requests: amounts, request_list, constraint, host_ports, manners, volumes, origins }
+        let of_lot = || origins.iter().map(|(index, _)| &portions[*index]);
+        Lot {
+            pods,
+            unit_size,
+            requests: amounts,
+            request_list: requests,
+            constraint,
+            host_ports,
+            manners,
+            volumes,
+            classes: of_lot().flat_map(|portion| &portion.members).map(|member| member.class).collect(),
+            is_wish: of_lot().all(|portion| portion.has_wishes(&base.classes)),
+            followers: of_lot().map(|portion| portion.followers).max().unwrap_or(0),
+            origins,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod problem;
 mod reservation;
 mod screen;
 mod search;
+mod solve;
 mod topology;
 mod volumes;
 
@@ -25,11 +26,10 @@ pub use problem::Problem;
 
 use std::sync::Arc;
 
-use problem::{Aim, Base};
-use search::Search;
+use problem::{Base, Course};
 use topology::Lessons;
 
-use crate::{Catalogs, Reason, Snapshot, reason::Obstacle};
+use crate::{Catalogs, Snapshot};
 
 /// The most instance types in a claim: Karpenter's own limit.
 const MAX_INSTANCE_TYPES: usize = 600;
@@ -132,51 +132,6 @@ impl Planner {
     /// The first half of [`Planner::plan`], for those who solve a problem more than once or time the halves.
     pub fn prepare<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Problem<'a> {
         let base = Base::new(&self.options, snapshot, catalogs);
-        Problem::new(Arc::new(base), &Lessons::default(), Aim::Bill)
-    }
-}
-
-/// The most searches in which the pods of a class may be divided anew. After these, classes whose pods do not all find
-/// nodes are given up one search at a time.
-const MAX_DIVISIONS: usize = 12;
-
-impl Problem<'_> {
-    /// Searches for the cheapest set of nodes; where limits leave pods without one, for the set that leaves the fewest.
-    pub fn solve(&self) -> Plan {
-        let plan = self.divide_and_search();
-        if !plan.unplaced.values().any(Reason::is_of_limits) {
-            return plan;
-        }
-        let for_pods = Problem::new(self.base.clone(), &Lessons::default(), Aim::Pods).divide_and_search();
-        if for_pods.unplaced.len() < plan.unplaced.len() { for_pods } else { plan }
-    }
-
-    /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
-    fn divide_and_search(&self) -> Plan {
-        let search = Search::new(self).run();
-        let mut lessons = Lessons::default();
-        let Some(mut learned) = self.lots.lessons(search.planned(), &lessons) else { return search.into_plan() };
-        let mut divisions = 1;
-        loop {
-            if divisions >= MAX_DIVISIONS {
-                learned.give_up(&lessons);
-            }
-            lessons = learned;
-            let divided = Problem::new(self.base.clone(), &lessons, self.aim);
-            let search = Search::new(&divided).run();
-            match divided.lots.lessons(search.planned(), &lessons) {
-                Some(next) => learned = next,
-                None => return search.into_plan(),
-            }
-            divisions += 1;
-        }
-    }
-}
-
-impl Reason {
-    /// Whether limits of a pool are in the way.
-    fn is_of_limits(&self) -> bool {
-        let Self::NoPlace { pools, .. } = self else { return false };
-        pools.iter().flat_map(|pool| &pool.shut_out).any(|types| matches!(types.obstacle, Obstacle::Limit { .. }))
+        Problem::new(Arc::new(base), &Lessons::default(), Course::default())
     }
 }

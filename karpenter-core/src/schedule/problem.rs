@@ -1,6 +1,10 @@
 //! Everything that the search needs, worked out once.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ordered_float::OrderedFloat;
 
@@ -45,7 +49,7 @@ pub(super) enum Tolerance {
 /// Made by [`Planner::prepare`](super::Planner::prepare), which does the work that grows with the input; solving it
 /// grows with the classes of equal pods.
 pub struct Problem<'a> {
-    pub(super) aim: Aim,
+    pub(super) course: Course,
     pub(super) base: Arc<Base<'a>>,
     /// The pods as they are to be packed.
     pub(super) lots: Lots,
@@ -60,10 +64,30 @@ pub struct Problem<'a> {
     pub(super) values: Vec<f64>,
 }
 
+/// What a search goes for, and who gets the room that there is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Course {
+    pub(super) aim: Aim,
+    pub(super) order: Order,
+    /// Classes that come before all others.
+    pub(super) first: BTreeSet<usize>,
+}
+
+/// Who comes first where nodes exist already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Those that can go nowhere else, then the most valuable.
+    #[default]
+    Need,
+    /// The largest, CPU before all else: the plain order that Karpenter follows.
+    Size,
+}
+
 /// What a search goes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Aim {
     /// The lowest bill.
+    #[default]
     Bill,
     /// As many pods as limits leave room for: what a node takes of them is its price, and all pods are worth the same.
     Pods,
@@ -139,11 +163,11 @@ impl<'a> Base<'a> {
 }
 
 impl<'a> Problem<'a> {
-    pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, aim: Aim) -> Self {
+    pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let mut problem = Self {
-            aim,
+            course,
             base,
             lots,
             meets,
@@ -154,7 +178,7 @@ impl<'a> Problem<'a> {
         problem.candidates = Candidate::all(&problem);
         problem.drop_guests_without_enough_values();
         problem.values = problem.appraise();
-        if aim == Aim::Pods {
+        if problem.course.aim == Aim::Pods {
             problem.price_by_limits();
         }
         for candidate in &mut problem.candidates {
@@ -242,14 +266,20 @@ impl<'a> Problem<'a> {
 
     /// The order in which lots get the room that there is.
     ///
-    /// First come units that no new node takes, then units of which a node takes only a few, because they need many
-    /// nodes; then the most valuable, and of equals the large, which are harder to place.
+    /// First come units that no new node takes: of these, those that can give up a wish come last, and those on which
+    /// most others depend first. Then come units of which a node takes only a few, because they need many nodes; then
+    /// the most valuable, and of equals the large, which are harder to place.
     pub(super) fn rank_for_places(&self, lot: usize) -> impl Ord {
         let (value, lot) = (OrderedFloat(self.values[lot]), self.lot(lot));
-        let has_no_other = value.is_infinite();
-        let small_first = (self.aim == Aim::Pods).then_some(&lot.requests);
-        let is_few_a_node = !has_no_other && lot.manners.is_limited();
-        (!has_no_other, !has_no_other && !is_few_a_node, Reverse(value), small_first, Reverse(&lot.requests))
+        let is_first = lot.classes.iter().any(|class| self.course.first.contains(class));
+        let need = (self.course.order == Order::Need).then(|| {
+            let has_no_other = value.is_infinite();
+            let stake = has_no_other.then_some((lot.is_wish, Reverse(lot.followers)));
+            let is_few_a_node = !has_no_other && lot.manners.is_limited();
+            (!has_no_other, stake, !has_no_other && !is_few_a_node, Reverse(value))
+        });
+        let small_first = (self.course.aim == Aim::Pods).then_some(&lot.requests);
+        (!is_first, need, small_first, Reverse(&lot.requests))
     }
 
     /// Whether some taint only asks to be avoided.

@@ -3,6 +3,7 @@
 use super::{Manners, Member, Neighbours, Portion, Term, allot::Allotter};
 use crate::{
     NodeAlternatives, Requirements,
+    cluster::HostPort,
     schedule::{
         amounts::{Amounts, take},
         class::Constraint,
@@ -97,11 +98,15 @@ impl Allotter<'_, '_> {
     fn fits(&mut self, constraint: &Constraint, pods: &[Member]) -> bool {
         let classes = &self.base.classes;
         let mut requests: Amounts = classes.axes.names().iter().map(|_| 0).collect();
+        let mut ports: Vec<HostPort> = Vec::new();
         for &Member { class, count, .. } in pods {
-            take(&mut requests, &classes.list[class].requests, -i64::try_from(count).unwrap_or(i64::MAX));
-            if count > 1 && !classes.list[class].host_ports.is_empty() {
+            let class = &classes.list[class];
+            take(&mut requests, &class.requests, -i64::try_from(count).unwrap_or(i64::MAX));
+            let own = &class.host_ports;
+            if count > 1 && !own.is_empty() || HostPort::any_clash(&ports, own) {
                 return false;
             }
+            ports.extend_from_slice(own);
         }
         let is_tolerable = Neighbours::default().most(&Manners::of(classes, pods)) > 0;
         is_tolerable && !self.domains.reach(constraint, &requests, &[]).is_empty()

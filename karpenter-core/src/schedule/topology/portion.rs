@@ -14,6 +14,8 @@ pub(in crate::schedule) struct Portion {
     pub(in crate::schedule) wanted: NodeAlternatives,
     /// Whether the pods may go elsewhere if the search finds no node, or others depend on them.
     pub(in crate::schedule) is_tentative: bool,
+    /// How many pods in other domains need each of these units to find a node, because a spread keeps them level.
+    pub(in crate::schedule) followers: usize,
 }
 
 /// Tells a portion from others: a class, how many of its wishes are given up, and the domains that it is given.
@@ -57,13 +59,18 @@ impl Portion {
     /// Single pods.
     pub(super) fn of_pods(key: PortionKey, units: usize, wanted: NodeAlternatives, is_tentative: bool) -> Self {
         let members = vec![Member { class: key.0, level: key.1, count: 1 }];
-        Self { key, members, units, wanted, is_tentative }
+        Self { key, members, units, wanted, is_tentative, followers: 0 }
     }
 
     /// Single pods of a class, wherever they may go.
     pub(in crate::schedule) fn alone(classes: &Classes<'_>, class: usize) -> Self {
         let level = classes.neighbourhood(class).levels() - 1;
         Self::of_pods((class, level, Requirements::new()), 0, classes.node_wanted(class), false)
+    }
+
+    /// Whether it is pods with a wish that they can still give up.
+    pub(in crate::schedule) fn has_wishes(&self, classes: &Classes<'_>) -> bool {
+        self.members.iter().any(|member| member.level + 1 < classes.neighbourhood(member.class).levels())
     }
 
     fn size(&self) -> usize {

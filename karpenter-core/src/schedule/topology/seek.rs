@@ -21,6 +21,13 @@ pub(super) struct Seek {
     pub(super) causes: Vec<TopologyObstacle>,
 }
 
+impl Seek {
+    /// Whether a pod more in one domain may allow one more in another.
+    pub(super) fn is_spread(&self) -> bool {
+        self.counted.iter().any(|(_, rule)| matches!(rule, CountedRule::Spread(_)))
+    }
+}
+
 /// How pods find their nodes.
 pub(super) enum Place {
     /// Each by itself.

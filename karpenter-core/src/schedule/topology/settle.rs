@@ -40,10 +40,14 @@ impl Allotter<'_, '_> {
         }
         let mut has_some = false;
         for chosen in self.choices(step) {
-            for (pins, count) in self.shares(step, &chosen, left) {
+            let shares = self.shares(step, &chosen, left);
+            let total: usize = shares.iter().map(|(_, count)| count).sum();
+            for (pins, count) in shares {
                 let wanted = seek.wanted.narrowed(&pins);
                 self.note(class, &pins, count, rules);
-                self.push(Portion::of_pods((class, level, pins), count, wanted, is_tentative));
+                let portion = Portion::of_pods((class, level, pins), count, wanted, is_tentative);
+                let followers = if seek.is_spread() { (total - count) / count } else { 0 };
+                self.push(Portion { followers, ..portion });
                 left -= count;
                 has_some = true;
             }

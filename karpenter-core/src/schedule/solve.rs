@@ -1,0 +1,109 @@
+//! From a problem to a plan: searches, until nothing more is to be learned, and the best of what they find.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Plan,
+    problem::{Aim, Course, Order, Problem},
+    search::Search,
+    topology::Lessons,
+};
+use crate::{Reason, reason::Obstacle};
+
+/// The most searches in which the pods of a class may be divided anew. After these, classes whose pods do not all find
+/// nodes are given up one search at a time.
+const MAX_DIVISIONS: usize = 12;
+
+/// A plan is sought in a second order if a search looks at no more than so many pairs of lots and candidates, or if
+/// pods are left.
+const SMALL: usize = 100_000;
+
+/// A plan, and what tells whether it is better than another.
+struct Found {
+    plan: Plan,
+    /// How many wishes of the pods that it places are given up.
+    given_up: usize,
+}
+
+impl Found {
+    /// The lower the better: pods are worth more than wishes, and wishes more than money.
+    fn rank(&self) -> impl Ord {
+        (self.plan.unplaced.len(), self.given_up, self.plan.hourly_cost(), self.plan.claims.len())
+    }
+}
+
+impl Problem<'_> {
+    /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
+    /// fewest, in which no class of pods fares worse than in the plain order of size.
+    pub fn solve(&self) -> Plan {
+        let best = self.divide_and_search();
+        let is_limited = best.plan.unplaced.values().any(Reason::is_of_limits);
+        let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..Course::default() }));
+        let by_size =
+            self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..Course::default() }));
+        if let Some(by_size) = by_size.as_ref().filter(|_| !is_limited) {
+            let first = self.faring_worse(&best.plan, &by_size.plan);
+            let fair = (!first.is_empty()).then(|| self.with(Course { first, ..Course::default() }));
+            if let Some(fair) = fair.filter(|fair| self.faring_worse(&fair.plan, &by_size.plan).is_empty()) {
+                return fair.plan;
+            }
+        }
+        let others = for_pods.into_iter().chain(by_size);
+        others.fold(best, |best, other| if other.rank() < best.rank() { other } else { best }).plan
+    }
+
+    /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order.
+    fn has_two_orders(&self, plan: &Plan) -> bool {
+        let is_small = self.lots.list.len() * self.candidates.len() <= SMALL;
+        !self.base.places.is_empty() && (is_small || !plan.unplaced.is_empty())
+    }
+
+    fn with(&self, course: Course) -> Found {
+        Problem::new(self.base.clone(), &Lessons::default(), course).divide_and_search()
+    }
+
+    /// The classes of which a plan leaves more pods than another.
+    fn faring_worse(&self, plan: &Plan, other: &Plan) -> BTreeSet<usize> {
+        let classes = self.base.classes.list.iter().enumerate();
+        let left = |plan: &Plan, pods: &[_]| pods.iter().filter(|pod| plan.unplaced.contains_key(pod)).count();
+        classes
+            .filter(|(_, class)| left(plan, &class.pods) > left(other, &class.pods))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
+    fn divide_and_search(&self) -> Found {
+        let search = Search::new(self).run();
+        let mut lessons = Lessons::default();
+        let Some(mut learned) = self.lots.lessons(search.planned(), &lessons) else { return Found::of(search) };
+        let mut divisions = 1;
+        loop {
+            if divisions >= MAX_DIVISIONS {
+                learned.give_up(&lessons);
+            }
+            lessons = learned;
+            let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
+            let search = Search::new(&divided).run();
+            match divided.lots.lessons(search.planned(), &lessons) {
+                Some(next) => learned = next,
+                None => return Found::of(search),
+            }
+            divisions += 1;
+        }
+    }
+}
+
+impl Found {
+    fn of(search: Search<'_, '_>) -> Self {
+        Self { given_up: search.problem.lots.given_up(search.planned()), plan: search.into_plan() }
+    }
+}
+
+impl Reason {
+    /// Whether limits of a pool are in the way.
+    fn is_of_limits(&self) -> bool {
+        let Self::NoPlace { pools, .. } = self else { return false };
+        pools.iter().flat_map(|pool| &pool.shut_out).any(|types| matches!(types.obstacle, Obstacle::Limit { .. }))
+    }
+}

@@ -1,0 +1,81 @@
+//! Who gets the room for which there are more pods than it holds.
+
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
+    api::{Node, NodePool, Pod, PodBuilder, Workload},
+    labels,
+};
+
+/// Plans for pods beside one node with this much CPU, in a zone of its own: machines can be bought in two others.
+fn solve(cpu: &str, workloads: impl IntoIterator<Item = Vec<Pod>>) -> Plan {
+    let node: Node = read(&format!(
+        r#"{{"metadata":{{"name":"n","labels":{{"topology.kubernetes.io/zone":"c"}}}},
+             "status":{{"allocatable":{{"cpu":"{cpu}","memory":"64Gi","pods":"99"}}}}}}"#
+    ));
+    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
+    let price = Price::per_hour(0.4).expect("not below zero");
+    let machine =
+        InstanceType::named("machine", capacity).offering("on-demand", "a", price).offering("on-demand", "b", price);
+    let builder = Snapshot::builder().pool(NodePool::named("general")).node(node);
+    let snapshot = builder.pods(workloads.into_iter().flatten().collect::<Vec<_>>()).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    Planner::default().plan(&snapshot, &catalogs)
+}
+
+fn pods(pod: PodBuilder) -> Vec<Pod> {
+    Workload::from(pod).into_pods().expect("valid")
+}
+
+/// Pods that only the node can take.
+fn bound(name: &str, cpu: &str, count: u32) -> Vec<Pod> {
+    pods(Pod::named(name).cpu(cpu).node_selector(labels::ZONE, "c").replicas(count))
+}
+
+/// Nine pods that a spread keeps level over all zones.
+fn spread() -> Vec<Pod> {
+    let mut spread = pods(Pod::named("s").label("app", "s").cpu("1").replicas(9));
+    for pod in &mut spread {
+        pod.spec.topology_spread_constraints = read(
+            r#"[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"DoNotSchedule",
+                 "labelSelector":{"matchLabels":{"app":"s"}}}]"#,
+        );
+    }
+    spread
+}
+
+fn on_node(plan: &Plan) -> Vec<&str> {
+    plan.existing()["n"].iter().map(|pod| &*pod.name).collect()
+}
+
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).expect(json)
+}
+
+#[test]
+fn a_pod_that_can_give_up_a_wish_leaves_room_to_those_that_cannot() {
+    let mut wishers = pods(Pod::named("a").cpu("3").replicas(2));
+    for pod in &mut wishers {
+        pod.spec.affinity.node_affinity.preferred = read(
+            r#"[{"weight":1,"preference":{"matchExpressions":
+                 [{"key":"topology.kubernetes.io/zone","operator":"In","values":["c"]}]}}]"#,
+        );
+    }
+    let plan = solve("7", [wishers, bound("z", "2", 2)]);
+    assert_eq!((on_node(&plan), plan.claims().len()), (vec!["a-0", "z-0", "z-1"], 1));
+    assert!(plan.unplaced().is_empty());
+}
+
+#[test]
+fn pods_on_which_others_depend_get_room_first() {
+    let plan = solve("3", [spread(), bound("z", "1", 3)]);
+    let left: Vec<&str> = plan.unplaced().keys().map(|pod| &*pod.name).collect();
+    assert_eq!(left, ["z-0", "z-1", "z-2"]);
+}
+
+#[test]
+fn no_pods_fare_worse_than_in_the_order_of_size() {
+    let plan = solve("3", [spread(), bound("large", "2", 1)]);
+    assert_eq!(on_node(&plan)[0], "large-0");
+    // One more fits beside it, and with it two in each of the other zones.
+    assert_eq!(plan.unplaced().len(), 4);
+}
