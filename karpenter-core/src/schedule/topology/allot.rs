@@ -48,8 +48,8 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) settled: BTreeSet<(Arc<str>, Arc<str>, SelectedBy)>,
     /// Whom pods keep away from which domain, by key and domain.
     pub(super) barred: BTreeSet<(Arc<str>, Arc<str>, SelectorId)>,
-    /// How many pods with a spread over a label are allotted to its domains.
-    pub(super) planned: BTreeMap<Term, Counts>,
+    /// How many pods with a spread over a label are allotted to its domains, by the index of their [`Constraint`].
+    pub(super) planned: BTreeMap<Term, BTreeMap<usize, Counts>>,
     /// The classes that must keep away from pods in whole domains.
     pub(super) keepers: Rc<[usize]>,
     /// How many pods of each class have no domain yet.
@@ -85,7 +85,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
     }
 
     /// The classes in the order in which they are divided: those that keep others out of domains first, those that wish
-    /// to be near others last; of the rest those with the least choice first.
+    /// to be near others last; of the rest those with the least choice first. Pods that ask for certain nodes do not
+    /// count all others, but are counted by them, so that they come before pods that do not.
     fn order(&mut self) -> Vec<usize> {
         let is_shared = |term: &Term| !term.is_by_host();
         let mut keyed: Vec<_> = (0..self.base.classes.list.len())
@@ -100,7 +101,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
                     () if rules.near.is_empty() => 1,
                     () => 2,
                 };
-                (phase, choice, class)
+                let is_anywhere = self.constraint(class).wanted == NodeAlternatives::any();
+                (phase, choice, is_anywhere, class)
             })
             .collect();
         keyed.sort_unstable();

@@ -11,6 +11,8 @@ pub(super) struct Counted {
     /// How many pods each domain has: those that run and those that are allotted.
     pub(super) counts: Rc<Counts>,
     pub(super) planned: Counts,
+    /// Pods that are allotted and perhaps not counted: they fill a domain, but do not raise the emptiest.
+    pub(super) unsure: Counts,
     pub(super) rule: Rule,
 }
 
@@ -24,7 +26,12 @@ pub(super) enum Rule {
 }
 
 impl Counted {
+    /// The most pods that a domain may turn out to have.
     fn count(&self, domain: &Arc<str>) -> i64 {
+        self.sure_count(domain) + self.unsure.get(domain).copied().unwrap_or(0)
+    }
+
+    fn sure_count(&self, domain: &Arc<str>) -> i64 {
         self.counts.get(domain).copied().unwrap_or(0) + self.planned.get(domain).copied().unwrap_or(0)
     }
 
@@ -32,7 +39,7 @@ impl Counted {
     pub(super) fn floor(&self) -> i64 {
         match self.rule {
             Rule::Spread { min_domains, .. } if self.counts.len() >= min_domains => {
-                self.counts.keys().map(|domain| self.count(domain)).min().unwrap_or(0)
+                self.counts.keys().map(|domain| self.sure_count(domain)).min().unwrap_or(0)
             }
             _ => 0,
         }
@@ -111,6 +118,7 @@ fn next(open: &[Open], rules: &[Counted], pods: usize) -> Option<(Vec<usize>, us
     let by_level = next_level.unwrap_or(i64::MAX) - lowest_level;
     let is_rising = |domain: &Arc<str>| lowest.iter().any(|&i| open[i].cell[rule.key_index] == *domain);
     let by_rule = match rule.rule {
+        _ if !rule.unsure.is_empty() => 1,
         Rule::Spread { max_skew, min_domains } if rule.counts.len() >= min_domains => {
             let others = rule.counts.keys().filter(|domain| !is_rising(domain)).map(|domain| rule.count(domain));
             others.min().map_or(i64::MAX, |floor| floor + max_skew - lowest_level)

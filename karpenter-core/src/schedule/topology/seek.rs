@@ -14,7 +14,7 @@ pub(super) struct Seek {
     pub(super) needs_one_domain: bool,
     /// Rules that count the pods themselves, so that they must be divided.
     pub(super) counted: Vec<(Term, CountedRule)>,
-    /// The labels over which the pods are spread.
+    /// The labels over which the pods must be spread: only nodes with all of them are counted.
     pub(super) spread_keys: Vec<Arc<str>>,
     pub(super) place: Place,
     /// The rules that took domains away.
@@ -91,7 +91,9 @@ impl Allotter<'_, '_> {
         };
         self.avoid_barred(class, &mut draft);
         self.keep_away(class, rules, &mut draft);
-        let spread_keys: BTreeSet<Arc<str>> = rules.spreads.iter().map(|s| s.term.key.clone()).collect();
+        // Nodes without the label of a spread that is only wished for are counted all the same.
+        let hard = &self.neighbourhood(class).hard().spreads;
+        let spread_keys: BTreeSet<Arc<str>> = hard.iter().map(|s| s.term.key.clone()).collect();
         let spread_keys: Vec<Arc<str>> = spread_keys.into_iter().collect();
         self.spread(class, rules, &spread_keys, &mut draft);
         if !rules.near.is_empty() {

@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
-    Portion, Rules, Term,
+    Portion, Rules, Spread, Term,
     allot::Allotter,
-    domains::Cell,
+    domains::{Cell, Counts},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek},
 };
-use crate::{Requirement, Requirements, reason::TopologyObstacle};
+use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Constraint};
 
 /// A class at one step of its wishes.
 pub(super) struct Step<'s> {
@@ -129,23 +129,39 @@ impl Allotter<'_, '_> {
         let keys: Vec<Arc<str>> = keys.into_iter().collect();
         let constraint = self.constraint(class);
         let spread_keys = &seek.spread_keys;
-        let rules = seek.counted.iter().map(|(term, rule)| Counted {
-            key_index: keys.iter().position(|key| *key == term.key).expect("the keys are those of the rules"),
-            counts: match rule {
-                CountedRule::Spread(spread) => self.domains.counts(constraint, spread, spread_keys),
-                CountedRule::Alone => Rc::default(),
-            },
-            planned: match rule {
-                CountedRule::Spread(_) => self.planned.get(term).cloned().unwrap_or_default(),
+        let rules = seek.counted.iter().map(|(term, rule)| {
+            let (counts, [planned, unsure]) = match rule {
+                CountedRule::Spread(spread) => {
+                    (self.domains.counts(constraint, spread, spread_keys), self.planned_for(class, spread))
+                }
                 CountedRule::Alone => {
                     let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
-                    taken.into_iter().map(|domain| (domain, 1)).collect()
+                    (Rc::default(), [taken.into_iter().map(|domain| (domain, 1)).collect(), Counts::new()])
                 }
-            },
-            rule: rule.limit(),
+            };
+            let key_index = keys.iter().position(|key| *key == term.key).expect("the keys are those of the rules");
+            Counted { key_index, counts, planned, unsure, rule: rule.limit() }
         });
         let rules = rules.collect();
         (keys, rules)
+    }
+
+    /// How many pods a spread of a class will count in each domain for sure, and how many it may or may not count: pods
+    /// that ask for other nodes may come to nodes on which it does not count.
+    fn planned_for(&self, class: usize, spread: &Spread) -> [Counts; 2] {
+        let own = self.constraint(class);
+        let is_sure = |other: &Constraint| {
+            let admits = !spread.honors_affinity || own.wanted == NodeAlternatives::any() || own.wanted == other.wanted;
+            admits && (!spread.honors_taints || own.tolerations == other.tolerations)
+        };
+        let mut out = [Counts::new(), Counts::new()];
+        for (constraint, counts) in self.planned.get(&spread.term).into_iter().flatten() {
+            let of_kind = &mut out[usize::from(!is_sure(&self.base.classes.constraints[*constraint]))];
+            for (domain, count) in counts {
+                *of_kind.entry(domain.clone()).or_default() += count;
+            }
+        }
+        out
     }
 
     /// Takes down what is known of pods that are pinned: which domains they are in, and whom they keep out of them.
@@ -167,7 +183,8 @@ impl Allotter<'_, '_> {
         for term in spread_terms {
             let is_own = self.base.classes.selectors.selects(term.selector, selected_by);
             if let Some(domain) = domain_of(&term.key).filter(|_| is_own) {
-                let counts = self.planned.entry(term.clone()).or_default();
+                let of_term = self.planned.entry(term.clone()).or_default();
+                let counts = of_term.entry(self.base.classes.list[class].constraint).or_default();
                 *counts.entry(domain).or_default() += i64::try_from(count).unwrap_or(i64::MAX);
             }
         }

@@ -1,0 +1,85 @@
+//! What a spread counts.
+
+use std::collections::BTreeMap;
+
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
+    api::{Node, NodePool, Pod, Workload},
+    labels,
+};
+use serde_json::{Value, json};
+
+fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).expect("a Kubernetes object")
+}
+
+/// Pods of one application; `spec` is added to what they ask for.
+fn pods(name: &str, count: u32, spec: &Value) -> Vec<Pod> {
+    let pod = Pod::named(name).label("app", "web").cpu("100m").replicas(count);
+    let mut out = Workload::from(pod).into_pods().expect("valid");
+    for pod in &mut out {
+        pod.spec.affinity = read(spec.get("affinity").cloned().unwrap_or_else(|| json!({})));
+        pod.spec.topology_spread_constraints = read(spec.get("spreads").cloned().unwrap_or_else(|| json!([])));
+    }
+    out
+}
+
+fn spread(key: &str, action: &str) -> Value {
+    let selector = json!({"matchLabels": {"app": "web"}});
+    json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector})
+}
+
+fn solve(pools: Vec<NodePool>, zones: &[&str], nodes: Vec<Node>, pods: Vec<Pod>) -> Plan {
+    let capacity = [("cpu", Quantity::from_units(2)), ("memory", Quantity::from_bytes(8 << 30))];
+    let mut machine = InstanceType::named("machine", capacity);
+    for (index, zone) in zones.iter().enumerate() {
+        for (capacity_type, price) in [("spot", 0.1), ("on-demand", 0.2)] {
+            let price = Price::per_hour(price + index as f64 / 100.0).expect("not below zero");
+            machine = machine.offering(capacity_type, zone, price);
+        }
+    }
+    let builder = pools.into_iter().fold(Snapshot::builder(), karpenter_core::SnapshotBuilder::pool);
+    let snapshot = builder.nodes(nodes).pods(pods).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    Planner::default().plan(&snapshot, &catalogs)
+}
+
+/// Where each pod of a name goes, as values of a label of its claim.
+fn values_of(plan: &Plan, key: &str, name: &str) -> BTreeMap<String, Vec<String>> {
+    let claims = plan.claims().iter().flat_map(|claim| claim.pods.iter().map(move |pod| (claim, pod)));
+    let of_name = claims.filter(|(_, pod)| pod.name.starts_with(name));
+    let values = of_name.map(|(claim, pod)| {
+        let values = claim.requirements.get(key).into_iter().flat_map(karpenter_core::Requirement::values);
+        (pod.name.clone(), values.map(str::to_owned).collect())
+    });
+    values.collect()
+}
+
+#[test]
+fn pods_on_nodes_that_the_spread_does_not_count_raise_no_domain() {
+    let mut labelled = NodePool::named("labelled");
+    labelled.spec.template.metadata.labels.insert("team".to_owned(), "y".to_owned());
+    let by_type = spread("karpenter.sh/capacity-type", "DoNotSchedule");
+    let of_team = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+        [{"matchExpressions": [{"key": "team", "operator": "In", "values": ["y"]}]}]}}});
+    let anywhere = pods("anywhere", 1, &json!({"spreads": [by_type]}));
+    let bound = pods("bound", 2, &json!({"spreads": [by_type], "affinity": of_team}));
+    let plan = solve(vec![NodePool::named("general"), labelled], &["a"], Vec::new(), [anywhere, bound].concat());
+    assert!(plan.unplaced().is_empty());
+    let types = values_of(&plan, "karpenter.sh/capacity-type", "bound");
+    assert_ne!(types["bound-0"], types["bound-1"]);
+}
+
+#[test]
+fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
+    let node: Node = read(json!({
+        "metadata": {"name": "n", "labels": {labels::ZONE: "a"}},
+        "status": {"allocatable": {"cpu": "1", "memory": "2Gi", "pods": "2"}},
+    }));
+    let mut running = pods("running", 1, &json!({}));
+    running[0].spec.node_name = "n".to_owned();
+    let spreads = [spread("karpenter.sh/capacity-type", "ScheduleAnyway"), spread(labels::ZONE, "DoNotSchedule")];
+    let new = pods("new", 1, &json!({"spreads": spreads}));
+    let plan = solve(vec![NodePool::named("general")], &["a", "b"], vec![node], [running, new].concat());
+    assert_eq!(values_of(&plan, labels::ZONE, "new")["new-0"], ["b"]);
+}
