@@ -1,6 +1,6 @@
 //! The checker finds nothing wrong with the plans of random problems, and finds every pod that is taken out of them.
 
-use karpenter_core::{Plan, Planner, strategies};
+use karpenter_core::{Plan, Planner, PlannerOptions, strategies};
 use karpenter_fake::{Violation, check};
 use proptest::prelude::*;
 
@@ -11,6 +11,15 @@ proptest! {
     fn the_planner_breaks_no_rule(problem in strategies::problem(12)) {
         let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
         let plan = Planner::default().plan(&snapshot, &catalogs);
+        prop_assert_eq!(check(&snapshot, &catalogs, &plan), []);
+    }
+
+    #[test]
+    fn a_plan_with_room_for_all_orders_breaks_no_rule(problem in strategies::problem(12)) {
+        let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
+        let mut options = PlannerOptions::default();
+        options.slack = 100.0;
+        let plan = Planner::new(options).plan(&snapshot, &catalogs);
         prop_assert_eq!(check(&snapshot, &catalogs, &plan), []);
     }
 

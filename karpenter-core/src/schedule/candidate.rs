@@ -10,6 +10,7 @@ use super::{
     amounts::{dominant_share, fits},
     lot::Lot,
     problem::{Problem, Tolerance},
+    search::Seats,
 };
 use crate::FxBuild;
 
@@ -19,6 +20,7 @@ use crate::FxBuild;
 const NODE_COST: f64 = 1e-3;
 
 /// A node that could be made.
+#[derive(Debug)]
 pub(super) struct Candidate {
     /// The index of the pool.
     pub(super) pool: usize,
@@ -33,6 +35,7 @@ pub(super) struct Candidate {
 }
 
 /// A lot of which a candidate can take units.
+#[derive(Debug)]
 pub(super) struct Guest {
     pub(super) lot: usize,
     /// The index of the alternative of its constraint that the candidate meets.
@@ -54,6 +57,12 @@ impl Candidate {
             }
         }
         all
+    }
+
+    /// Seats for units of a lot that is among the guests.
+    pub(super) fn seats(&self, lot: usize, count: i64) -> Seats {
+        let guest = self.guests.iter().find(|guest| guest.lot == lot).expect("the lot is among the guests");
+        Seats { lot, alternative: guest.alternative, count }
     }
 
     /// Orders the guests: first those of which a node takes only a few, because they need many nodes, then by what they

@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) planned: Vec<usize>,
     pub(super) limits_left: Vec<Vec<i64>>,
     pub(super) reservations_left: Vec<i64>,
-    pub(super) claim_count: usize,
+    pub(super) batch_count: usize,
 }
 
 impl<'p> Search<'p, '_> {

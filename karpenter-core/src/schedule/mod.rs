@@ -4,11 +4,13 @@
 //! catalogs; [`Problem::solve`] searches and gives back a [`Plan`].
 
 mod amounts;
+mod brace;
 mod candidate;
 mod claim;
 mod class;
 mod explain;
 mod finish;
+mod landing;
 mod lot;
 mod occupancy;
 mod plan;
@@ -34,6 +36,9 @@ use crate::{Catalogs, Snapshot};
 /// The most instance types in a claim: Karpenter's own limit.
 const MAX_INSTANCE_TYPES: usize = 600;
 
+/// What nodes beyond the tightest plan may cost beside all others.
+const SLACK: f64 = 0.02;
+
 /// How to plan.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -46,6 +51,10 @@ pub struct PlannerOptions {
     pub reservations: ReservationPolicy,
     /// What becomes of pods for which a pool cannot keep its `minValues`. They find no place by default.
     pub min_values: MinValuesPolicy,
+    /// The most that further nodes may cost which let pods find a node in whichever order the kube-scheduler takes them,
+    /// as a share of what all nodes of the cluster cost. 0.02 by default; without such nodes a few pods may have to wait
+    /// for a further plan.
+    pub slack: f64,
 }
 
 /// What becomes of pods that could use a reservation of which nothing is left.
@@ -88,6 +97,7 @@ impl Default for PlannerOptions {
             preferences: PreferencePolicy::Respect,
             reservations: ReservationPolicy::Fallback,
             min_values: MinValuesPolicy::Strict,
+            slack: SLACK,
         }
     }
 }

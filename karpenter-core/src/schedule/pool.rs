@@ -10,8 +10,8 @@ use super::{
     class::Constraint,
 };
 use crate::{
-    Catalog, Catalogs, FxBuild, InstanceType, NodeAlternatives, Quantity, Requirement, Requirements, ResourceList,
-    ResourceName, Snapshot,
+    Catalog, Catalogs, FxBuild, InstanceType, NodeAlternatives, Price, Quantity, Requirement, Requirements,
+    ResourceList, ResourceName, Snapshot,
     api::{NodeClaim, NodePool, Taint, tolerates_all},
     catalog::Table,
     cluster::HostPort,
@@ -320,6 +320,24 @@ impl<'a> Pool<'a> {
 
     pub(super) fn has_min_values(&self) -> bool {
         self.min_values().next().is_some()
+    }
+
+    /// The instance types of the catalog by their names.
+    pub(super) fn types_by_name(&self) -> BTreeMap<&'a str, usize> {
+        self.catalog.types().iter().enumerate().map(|(index, t)| (&*t.name, index)).collect()
+    }
+
+    /// What a node of a type with these labels costs, in dollars an hour, if an offering tells.
+    pub(super) fn price_of(&self, type_index: usize, labels: &BTreeMap<String, String>) -> Option<f64> {
+        let table = self.table();
+        let is_it = |row: &usize| {
+            table.keys().all(|key| match (table.cell(*row, key), labels.get(key)) {
+                (Some(state), Some(value)) => state.admits(Some(value)),
+                _ => true,
+            })
+        };
+        let prices = table.rows_of(type_index).filter(is_it).map(|row| table.rows()[row].price);
+        prices.min().map(Price::dollars_per_hour)
     }
 
     /// Whether no daemon on a node bought by `row` takes one of these ports.

@@ -14,7 +14,7 @@ use super::{
     finish::{Finish, State},
     lot::Lot,
     occupancy::Occupancy,
-    plan::Plan,
+    plan::{Plan, PlannedClaim},
     problem::{Problem, Tolerance},
 };
 use crate::{Reason, Requirements, api::ObjectKey};
@@ -24,6 +24,7 @@ use crate::{Reason, Requirements, api::ObjectKey};
 const FRESHNESS: f64 = 0.98;
 
 /// The state of a search.
+#[derive(Clone)]
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     /// How many units of each lot are planned already; they are the first of the lot.
@@ -34,7 +35,20 @@ pub(super) struct Search<'p, 'a> {
     pub(super) limits_left: Vec<Vec<i64>>,
     /// What is left of each reservation.
     pub(super) reservations_left: Vec<i64>,
-    plan: Plan,
+    /// The lots that get room in each place, and how many units of them.
+    pub(super) on_places: Vec<Vec<(usize, i64)>>,
+    /// The nodes to make.
+    pub(super) batches: Vec<Batch<'p>>,
+}
+
+/// Nodes to make that are all alike.
+#[derive(Clone, Debug)]
+pub(super) struct Batch<'p> {
+    pub(super) candidate: &'p Candidate,
+    /// The pods of each.
+    pub(super) guests: Vec<Seats>,
+    /// How many nodes.
+    pub(super) count: i64,
 }
 
 /// The pods that one node takes.
@@ -52,7 +66,7 @@ impl Fill {
 }
 
 /// Units of one lot on one node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seats {
     pub(super) lot: usize,
     /// The index of the alternative of their constraint that the node meets.
@@ -71,7 +85,8 @@ impl<'p, 'a> Search<'p, 'a> {
             occupancies: base.places.iter().map(|p| p.occupancy.clone()).collect(),
             limits_left: base.pools.iter().map(|p| p.limits.iter().map(|l| l.most - l.used).collect()).collect(),
             reservations_left: base.reservations.left.values().copied().collect(),
-            plan: Plan { warnings: base.warnings.clone(), is_complete: true, ..Plan::default() },
+            on_places: vec![Vec::new(); base.places.len()],
+            batches: Vec::new(),
         }
     }
 
@@ -96,10 +111,44 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// The plan, with the reasons for what is left.
-    pub(super) fn into_plan(mut self) -> Plan {
+    pub(super) fn into_plan(self) -> Plan {
+        let base = &self.problem.base;
+        let mut next = vec![0; self.planned.len()];
+        let mut existing: BTreeMap<String, Vec<ObjectKey>> = BTreeMap::new();
+        for (place, lots) in base.places.iter().zip(&self.on_places).filter(|(_, lots)| !lots.is_empty()) {
+            let pods = existing.entry(place.source.name.clone()).or_default();
+            for &(lot, count) in lots {
+                pods.extend_from_slice(self.pods(&mut next, lot, count));
+            }
+            pods.sort();
+        }
+        let mut claims: Vec<PlannedClaim> = Vec::new();
+        let mut last: Option<(&Batch<'_>, PlannedClaim)> = None;
+        for batch in &self.batches {
+            let Batch { candidate, guests, count } = batch;
+            let like =
+                last.take().filter(|(last, _)| std::ptr::eq(last.candidate, *candidate) && last.guests == *guests);
+            let claim = like.map_or_else(|| claim::make(self.problem, candidate, guests), |(_, claim)| claim);
+            for _ in 0..*count {
+                let mut claim = claim.clone();
+                for seats in guests {
+                    claim.pods.extend_from_slice(self.pods(&mut next, seats.lot, seats.count));
+                }
+                claim.pods.sort();
+                claims.push(claim);
+            }
+            last = Some((batch, claim));
+        }
         let unplaced = self.unplaced();
-        self.plan.existing.values_mut().for_each(|pods| pods.sort());
-        Plan { unplaced, ..self.plan }
+        Plan { claims, existing, unplaced, warnings: base.warnings.clone(), is_complete: true }
+    }
+
+    /// The next pods of a lot, and where those after them begin.
+    fn pods(&self, next: &mut [usize], lot: usize, count: i64) -> &'p [ObjectKey] {
+        let Lot { pods, unit_size, .. } = self.problem.lot(lot);
+        let from = next[lot];
+        next[lot] += number(count);
+        &pods[from * unit_size..next[lot] * unit_size]
     }
 
     /// The pods that are left, and why.
@@ -126,14 +175,6 @@ impl<'p, 'a> Search<'p, 'a> {
         i64::try_from(self.problem.lot(lot).units() - self.planned[lot]).unwrap_or(i64::MAX)
     }
 
-    fn next_pods(&mut self, lot: usize, count: i64) -> &'p [ObjectKey] {
-        let from = self.planned[lot];
-        let to = from + usize::try_from(count).expect("a number of pods is not negative");
-        self.planned[lot] = to;
-        let Lot { pods, unit_size, .. } = self.problem.lot(lot);
-        &pods[from * unit_size..to * unit_size]
-    }
-
     /// Fills the room that there is, with those first that nothing else takes, then with the most valuable.
     fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
@@ -158,14 +199,14 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 take(&mut self.place_room[index], &lot.requests, count);
                 self.occupancies[index].add(lot, count);
-                let pods = self.next_pods(index_of_lot, count);
-                self.plan.existing.entry(place.source.name.clone()).or_default().extend_from_slice(pods);
+                self.planned[index_of_lot] += number(count);
+                self.on_places[index].push((index_of_lot, count));
             }
         }
     }
 
     /// The candidates of each weight, the heaviest first.
-    fn tiers(&self) -> Vec<Vec<&'p Candidate>> {
+    pub(super) fn tiers(&self) -> Vec<Vec<&'p Candidate>> {
         let mut tiers: Vec<(u32, Vec<&Candidate>)> = Vec::new();
         for candidate in &self.problem.candidates {
             let weight = self.problem.base.pools[candidate.pool].source.weight();
@@ -178,9 +219,10 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Makes nodes of some candidates until no node helps.
-    fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
+    pub(super) fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
         let mut fills: Vec<Fill> = tier.iter().map(|candidate| self.fill(candidate, tolerance)).collect();
-        let score = |index: usize, fill: &Fill| fill.value / tier[index].price;
+        let problem = self.problem;
+        let score = |index: usize, fill: &Fill| problem.score(tier[index], fill);
         let mut scores: Vec<f64> = fills.iter().enumerate().map(|(index, fill)| score(index, fill)).collect();
         let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
         let lots: Vec<usize> = guests.map(|guest| guest.lot).collect::<BTreeSet<_>>().into_iter().collect();
@@ -215,6 +257,11 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
+    /// Makes planned units of a lot units that are left.
+    pub(super) fn take_back(&mut self, lot: usize, count: i64) {
+        self.planned[lot] -= number(count);
+    }
+
     /// The most of each resource that any of some candidates leaves to pods.
     fn most_room(&self, tier: &[&'p Candidate]) -> Amounts {
         let mut out: Amounts = self.problem.base.classes.axes.names().iter().map(|_| 0).collect();
@@ -230,16 +277,16 @@ impl<'p, 'a> Search<'p, 'a> {
             planned: self.planned.clone(),
             limits_left: self.limits_left.clone(),
             reservations_left: self.reservations_left.clone(),
-            claim_count: self.plan.claims.len(),
+            batch_count: self.batches.len(),
         }
     }
 
     fn go_back(&mut self, state: State) {
-        let State { planned, limits_left, reservations_left, claim_count } = state;
+        let State { planned, limits_left, reservations_left, batch_count } = state;
         self.planned = planned;
         self.limits_left = limits_left;
         self.reservations_left = reservations_left;
-        self.plan.claims.truncate(claim_count);
+        self.batches.truncate(batch_count);
     }
 
     /// The pods that a candidate takes, the most valuable for their room first.
@@ -309,7 +356,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Makes as many nodes of a candidate as there are pods and limits for, and says how many.
-    fn make(&mut self, candidate: &Candidate, fill: &Fill) -> i64 {
+    fn make(&mut self, candidate: &'p Candidate, fill: &Fill) -> i64 {
         let by_pods = fill.guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0);
         let pool = &self.problem.base.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
@@ -322,15 +369,30 @@ impl<'p, 'a> Search<'p, 'a> {
             self.reservations_left[reservation] -= count;
         }
         take(&mut self.limits_left[candidate.pool], &sizes, count);
-        let claim = claim::make(self.problem, candidate, &fill.guests);
-        for _ in 0..count {
-            let mut claim = claim.clone();
-            for seats in &fill.guests {
-                claim.pods.extend_from_slice(self.next_pods(seats.lot, seats.count));
-            }
-            claim.pods.sort();
-            self.plan.claims.push(claim);
+        for seats in &fill.guests {
+            self.planned[seats.lot] += number(seats.count * count);
         }
+        self.batches.push(Batch { candidate, guests: fill.guests.clone(), count });
         count
     }
+}
+
+impl Problem<'_> {
+    /// What pods are worth for the price of their node. Where rules ask for many nodes anyway, it does not count that
+    /// each strands some room.
+    fn score(&self, candidate: &Candidate, fill: &Fill) -> f64 {
+        let needs_nodes = fill.guests.iter().any(|seats| self.lot(seats.lot).manners.is_limited());
+        let stranded = if needs_nodes { 0.0 } else { self.stranded };
+        fill.value / (candidate.price + stranded)
+    }
+}
+
+impl Batch<'_> {
+    pub(super) fn node_count(&self) -> usize {
+        number(self.count)
+    }
+}
+
+pub(super) fn number(count: i64) -> usize {
+    usize::try_from(count).expect("a count is not negative")
 }

@@ -95,7 +95,8 @@ impl Problem<'_> {
 }
 
 impl Found {
-    fn of(search: Search<'_, '_>) -> Self {
+    fn of(mut search: Search<'_, '_>) -> Self {
+        search.brace();
         Self { given_up: search.problem.lots.given_up(search.planned()), plan: search.into_plan() }
     }
 }

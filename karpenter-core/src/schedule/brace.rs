@@ -1,0 +1,77 @@
+//! Nodes beyond those that would do if pods went where they are planned.
+
+use std::collections::BTreeMap;
+
+use super::{
+    landing::Landing,
+    problem::{Aim, Tolerance},
+    search::Search,
+};
+use crate::{labels, schedule::pool::Pool};
+
+/// In so many orders in a row must all pods find nodes.
+const CALM_TURNS: usize = 4;
+/// How many orders are tried at most.
+const MAX_TURNS: usize = 16;
+/// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
+const MAX_PAIRS: usize = 8_000_000;
+
+impl<'p> Search<'p, '_> {
+    /// Adds nodes until the kube-scheduler is likely to find one for each pod, unless they cost too much: a further plan
+    /// knows better which pods are left.
+    pub(super) fn brace(&mut self) {
+        if self.problem.course.aim != Aim::Bill || self.batches.is_empty() {
+            return;
+        }
+        let max_turns = MAX_TURNS.min(MAX_PAIRS / self.landing_pairs().max(1));
+        if max_turns < CALM_TURNS {
+            return;
+        }
+        let tight = self.clone();
+        let budget = self.problem.base.options.slack * (self.bill() + self.bill_of_places());
+        let mut calm = 0;
+        for turn in 0..max_turns {
+            let landing = self.land(turn as u64);
+            calm = if landing.left.is_empty() { calm + 1 } else { 0 };
+            if calm == CALM_TURNS {
+                break;
+            }
+            if landing.left.is_empty() {
+                continue;
+            }
+            let worth = |(&lot, &count): (&usize, &i64)| self.problem.values[lot] * count as f64;
+            let is_affordable = self.bill() + landing.left.iter().map(worth).sum::<f64>() - tight.bill() <= budget;
+            if !is_affordable || !self.make_nodes_for(landing) || self.bill() - tight.bill() > budget {
+                *self = tight;
+                return;
+            }
+        }
+    }
+
+    /// Plans pods where they land and makes nodes for those that find none. Says whether all have one now.
+    fn make_nodes_for(&mut self, landing: Landing<'p>) -> bool {
+        let before = self.planned().to_vec();
+        self.adopt(landing);
+        for tier in self.tiers() {
+            self.make_nodes(&tier, Tolerance::Full);
+        }
+        self.planned().iter().zip(&before).all(|(now, before)| now >= before)
+    }
+
+    /// What the planned nodes cost, in dollars an hour.
+    fn bill(&self) -> f64 {
+        self.batches.iter().map(|batch| batch.candidate.price * batch.count as f64).sum()
+    }
+
+    /// What the nodes that there are cost, as far as catalogs tell, in dollars an hour.
+    fn bill_of_places(&self) -> f64 {
+        let base = &self.problem.base;
+        let types: Vec<BTreeMap<&str, usize>> = base.pools.iter().map(Pool::types_by_name).collect();
+        let price = |labels: &BTreeMap<String, String>| {
+            let index = base.pools.iter().position(|pool| pool.is_of(labels))?;
+            let type_index = *types[index].get(labels.get(labels::INSTANCE_TYPE)?.as_str())?;
+            base.pools[index].price_of(type_index, labels)
+        };
+        base.snapshot.places().iter().filter_map(|place| price(&place.labels)).sum()
+    }
+}

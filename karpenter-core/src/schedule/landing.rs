@@ -1,0 +1,273 @@
+//! Where the kube-scheduler is likely to bind the pods of a plan.
+//!
+//! A plan shows that there is a place for each pod; the kube-scheduler knows nothing of it. It takes pods as they come and
+//! prefers the emptiest of the nodes that it looks at, so that large pods may find all nodes partly filled. This is a model
+//! of its filters and of the scores that it gives by default, with one order of pods of many: see
+//! <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+
+use super::{
+    amounts::{Amounts, Axes, fits, take},
+    candidate::Candidate,
+    lot::Lot,
+    occupancy::Occupancy,
+    pool::Pool,
+    problem::{Problem, Tolerance},
+    search::{Batch, Search, Seats, number},
+};
+use crate::ResourceName;
+
+/// With fewer nodes the kube-scheduler looks at all; with more at a share of them, the smaller the more there are.
+const FEW_NODES: usize = 100;
+
+/// How units land.
+pub(super) struct Landing<'p> {
+    /// The places that there are, with all units that they get.
+    places: Vec<Node>,
+    /// The nodes to make that get units, and those whose pods are known to stay.
+    batches: Vec<Batch<'p>>,
+    /// Units that find no node, by lot.
+    pub(super) left: Units,
+}
+
+/// Units of some lots.
+type Units = BTreeMap<usize, i64>;
+
+/// The nodes on which pods land.
+struct Ground<'s, 'p, 'a> {
+    problem: &'p Problem<'a>,
+    /// The places, then the nodes to make.
+    nodes: Vec<Node>,
+    /// What the nodes to make are.
+    candidates: Vec<&'p Candidate>,
+    /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
+    admits: Vec<FixedBitSet>,
+    /// The indices of CPU and memory.
+    scored_axes: Vec<usize>,
+    search: &'s Search<'p, 'a>,
+}
+
+struct Node {
+    room: Amounts,
+    /// All that pods and daemons may have.
+    size: Amounts,
+    occupancy: Occupancy,
+    units: Units,
+}
+
+impl<'p> Search<'p, '_> {
+    /// How many pairs of units and nodes are looked at in each turn, at most.
+    pub(super) fn landing_pairs(&self) -> usize {
+        let units: usize = self.planned().iter().sum();
+        let new_nodes: usize = self.batches.iter().map(Batch::node_count).sum();
+        units.saturating_mul(self.on_places.len() + new_nodes)
+    }
+
+    /// Lets all units that are planned come in one order; each turn has another.
+    pub(super) fn land(&self, turn: u64) -> Landing<'p> {
+        let (mut ground, mut units) = Ground::new(self);
+        units.sort_by_cached_key(|&(lot, number)| (scattered(lot, number, turn), lot, number));
+        let left = ground.land(&units);
+        ground.into_landing(left)
+    }
+
+    /// Plans pods where they land, and makes those that find no node units that are left.
+    pub(super) fn adopt(&mut self, landing: Landing<'p>) {
+        for (index, node) in landing.places.into_iter().enumerate() {
+            self.on_places[index] = node.units.into_iter().collect();
+            self.place_room[index] = node.room;
+            self.occupancies[index] = node.occupancy;
+        }
+        self.batches = landing.batches;
+        for (lot, count) in landing.left {
+            self.take_back(lot, count);
+        }
+    }
+}
+
+/// A number that looks like chance: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+fn scattered(lot: usize, number: usize, turn: u64) -> u64 {
+    let mut z = (lot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number as u64).wrapping_add(turn << 32);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Whether pods of a batch are known to stay where they are planned: the model does not choose the label values, types
+/// and reservations of such nodes.
+fn is_settled(problem: &Problem<'_>, batch: &Batch<'_>) -> bool {
+    let pool = batch.candidate.pool;
+    let is_open_ended =
+        |seats: &Seats| problem.alternative(pool, problem.lot(seats.lot).constraint, seats.alternative).is_open_ended;
+    let base = &problem.base;
+    base.pools[pool].has_min_values() || batch.candidate.reservation.is_some() || batch.guests.iter().any(is_open_ended)
+}
+
+impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
+    /// The nodes, and the units that are to land on them with their numbers.
+    fn new(search: &'s Search<'p, 'a>) -> (Self, Vec<(usize, usize)>) {
+        let problem = search.problem;
+        let names = problem.base.classes.axes.names();
+        let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
+        let scored_axes = (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect();
+        let mut ground =
+            Self { problem, nodes: Vec::new(), candidates: Vec::new(), admits: Vec::new(), scored_axes, search };
+        let mut counts = vec![0; problem.lots.list.len()];
+        ground.add_places(&mut counts);
+        let landing: Vec<&Batch<'_>> = search.batches.iter().filter(|batch| !is_settled(problem, batch)).collect();
+        for batch in &landing {
+            let base = &problem.base;
+            let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
+            ground.nodes.extend((0..batch.node_count()).map(|_| node()));
+            ground.candidates.extend((0..batch.count).map(|_| batch.candidate));
+            batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
+        }
+        ground.admits = (0..counts.len())
+            .map(|lot| if counts[lot] > 0 { ground.admitting(lot, &landing) } else { FixedBitSet::new() })
+            .collect();
+        let units =
+            counts.iter().enumerate().flat_map(|(lot, &count)| (0..number(count)).map(move |number| (lot, number)));
+        (ground, units.collect())
+    }
+
+    /// Adds the places; their pods are to land again, unless they were reluctant to come.
+    fn add_places(&mut self, counts: &mut [i64]) {
+        let problem = self.problem;
+        for (place, lots) in problem.base.places.iter().zip(&self.search.on_places) {
+            let mut node = Node {
+                room: place.room.clone(),
+                size: problem.base.classes.axes.room(&place.source.allocatable),
+                occupancy: place.occupancy.clone(),
+                units: Units::new(),
+            };
+            for &(index, count) in lots {
+                let lot = problem.lot(index);
+                if problem.place_tolerance(lot.constraint, place.source) == Some(Tolerance::Full) {
+                    counts[index] += count;
+                } else {
+                    node.add(index, lot, count);
+                }
+            }
+            self.nodes.push(node);
+        }
+    }
+
+    fn admitting(&self, lot: usize, landing: &[&Batch<'_>]) -> FixedBitSet {
+        let constraint = self.problem.lot(lot).constraint;
+        let mut out = FixedBitSet::with_capacity(self.nodes.len());
+        for (index, place) in self.problem.base.places.iter().enumerate() {
+            out.set(index, self.problem.place_tolerance(constraint, place.source) == Some(Tolerance::Full));
+        }
+        let mut first = self.problem.base.places.len();
+        for batch in landing {
+            let next = first + batch.node_count();
+            let Candidate { pool, guests, .. } = batch.candidate;
+            let guest = guests.iter().find(|guest| guest.lot == lot && guest.tolerance == Tolerance::Full);
+            let goes = guest.is_some_and(|g| !self.problem.alternative(*pool, constraint, g.alternative).is_open_ended);
+            if goes {
+                out.insert_range(first..next);
+            }
+            first = next;
+        }
+        out
+    }
+
+    /// Binds units one after the other, each to the best of the first nodes that will do, beginning where the last search
+    /// ended.
+    fn land(&mut self, units: &[(usize, usize)]) -> Units {
+        let mut left = Units::new();
+        let sample = sample_size(self.nodes.len());
+        let mut start = 0;
+        for &(index, _) in units {
+            let lot = self.problem.lot(index);
+            let (mut best, mut seen) = (None, 0);
+            let mut looked_at = 0;
+            while looked_at < self.nodes.len() && seen < sample {
+                let here = (start + looked_at) % self.nodes.len();
+                looked_at += 1;
+                let node = &self.nodes[here];
+                if !self.admits[index].contains(here) || !node.takes(lot) {
+                    continue;
+                }
+                seen += 1;
+                let score = node.score(&lot.requests, &self.scored_axes);
+                if best.is_none_or(|(most, _)| score > most) {
+                    best = Some((score, here));
+                }
+            }
+            start = (start + looked_at) % self.nodes.len().max(1);
+            match best {
+                Some((_, node)) => self.nodes[node].add(index, lot, 1),
+                None => *left.entry(index).or_default() += 1,
+            }
+        }
+        left
+    }
+
+    fn into_landing(mut self, left: Units) -> Landing<'p> {
+        let stay = self.search.batches.iter().filter(|batch| is_settled(self.problem, batch)).cloned();
+        let mut batches: Vec<Batch<'p>> = stay.collect();
+        let new_nodes = self.nodes.split_off(self.problem.base.places.len());
+        for (candidate, node) in self.candidates.into_iter().zip(new_nodes) {
+            let guests: Vec<Seats> = node.units.into_iter().map(|(lot, count)| candidate.seats(lot, count)).collect();
+            if !guests.is_empty() {
+                batches.push(Batch { candidate, guests, count: 1 });
+            }
+        }
+        Landing { places: self.nodes, batches, left }
+    }
+}
+
+fn new_node<'n>(pool: &'n Pool<'_>, candidate: &Candidate, axes: &Axes) -> impl Fn() -> Node + use<'n> {
+    let variant = pool.variant(candidate.row);
+    let mut size = variant.room.clone();
+    let daemons = axes.requests(&variant.daemon_requests);
+    take(&mut size, &daemons, -1);
+    move || Node {
+        room: variant.room.clone(),
+        size: size.clone(),
+        occupancy: Occupancy::with_ports(variant.host_ports.clone()),
+        units: Units::new(),
+    }
+}
+
+impl Node {
+    fn takes(&self, lot: &Lot) -> bool {
+        fits(&lot.requests, &self.room) && self.occupancy.most(lot) > 0
+    }
+
+    fn add(&mut self, index: usize, lot: &Lot, count: i64) {
+        *self.units.entry(index).or_default() += count;
+        take(&mut self.room, &lot.requests, count);
+        self.occupancy.add(lot, count);
+    }
+
+    /// The sum of `NodeResourcesFit` (least allocated) and `NodeResourcesBalancedAllocation`, each up to 100.
+    fn score(&self, requests: &[i64], axes: &[usize]) -> i64 {
+        let (mut free, mut count, mut least, mut most) = (0, 0, 100, 0);
+        for &axis in axes {
+            let size = self.size[axis].max(1);
+            let share = (self.room[axis] - requests[axis]).max(0).saturating_mul(100) / size;
+            free += share;
+            count += 1;
+            least = share.min(least);
+            most = share.max(most);
+        }
+        let balance = 100 - (most - least).max(0) / 2;
+        free / count.max(1) + balance
+    }
+}
+
+/// How many nodes that will do the kube-scheduler compares, of so many that there are.
+const fn sample_size(nodes: usize) -> usize {
+    if nodes <= FEW_NODES {
+        return nodes;
+    }
+    let percent = 50_usize.saturating_sub(nodes / 125);
+    let percent = if percent < 5 { 5 } else { percent };
+    let size = nodes * percent / 100;
+    if size < FEW_NODES { FEW_NODES } else { size }
+}
