@@ -20,6 +20,8 @@ use super::{
 };
 use crate::ResourceName;
 
+/// In how many waves nodes come that are not ready all at once.
+const WAVES: usize = 1000;
 /// With fewer nodes the kube-scheduler looks at all; with more at a share of them, the smaller the more there are.
 const FEW_NODES: usize = 100;
 
@@ -66,11 +68,13 @@ impl<'p> Search<'p, '_> {
         units.saturating_mul(self.on_places.len() + new_nodes)
     }
 
-    /// Lets all units that are planned come in one order; each turn has another.
+    /// Lets all units that are planned come in one order; each turn has another. In every second turn nodes are ready all
+    /// at once, in the others one after the other.
     pub(super) fn land(&self, turn: u64) -> Landing<'p> {
         let (mut ground, mut units) = Ground::new(self);
         units.sort_by_cached_key(|&(lot, number)| (scattered(lot, number, turn), lot, number));
-        let left = ground.land(&units);
+        let waves = if turn.is_multiple_of(2) { 1 } else { WAVES };
+        let left = ground.land(units, turn, waves);
         ground.into_landing(left)
     }
 
@@ -175,18 +179,34 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
         out
     }
 
-    /// Binds units one after the other, each to the best of the first nodes that will do, beginning where the last search
-    /// ended.
-    fn land(&mut self, units: &[(usize, usize)]) -> Units {
+    /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. What finds no
+    /// node in one wave looks only at the nodes of the next, because the others do not get emptier.
+    fn land(&mut self, mut units: Vec<(usize, usize)>, turn: u64, waves: usize) -> Units {
+        let place_count = self.problem.base.places.len();
+        let mut new_nodes: Vec<usize> = (place_count..self.nodes.len()).collect();
+        new_nodes.sort_by_cached_key(|&node| scattered(usize::MAX, node, turn));
+        let places: Vec<usize> = (0..place_count).collect();
+        let size = new_nodes.len().div_ceil(waves).max(1);
+        for nodes in std::iter::once(&*places).chain(new_nodes.chunks(size)) {
+            self.bind(&mut units, nodes);
+        }
         let mut left = Units::new();
-        let sample = sample_size(self.nodes.len());
+        for (lot, _) in units {
+            *left.entry(lot).or_default() += 1;
+        }
+        left
+    }
+
+    /// Binds units one after the other, each to the best of the first nodes that will do, beginning where the last search
+    /// ended. Those that find none remain.
+    fn bind(&mut self, units: &mut Vec<(usize, usize)>, nodes: &[usize]) {
+        let sample = sample_size(nodes.len());
         let mut start = 0;
-        for &(index, _) in units {
+        units.retain(|&(index, _)| {
             let lot = self.problem.lot(index);
-            let (mut best, mut seen) = (None, 0);
-            let mut looked_at = 0;
-            while looked_at < self.nodes.len() && seen < sample {
-                let here = (start + looked_at) % self.nodes.len();
+            let (mut best, mut seen, mut looked_at) = (None, 0, 0);
+            while looked_at < nodes.len() && seen < sample {
+                let here = nodes[(start + looked_at) % nodes.len()];
                 looked_at += 1;
                 let node = &self.nodes[here];
                 if !self.admits[index].contains(here) || !node.takes(lot) {
@@ -198,13 +218,12 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
                     best = Some((score, here));
                 }
             }
-            start = (start + looked_at) % self.nodes.len().max(1);
-            match best {
-                Some((_, node)) => self.nodes[node].add(index, lot, 1),
-                None => *left.entry(index).or_default() += 1,
+            start = (start + looked_at) % nodes.len().max(1);
+            if let Some((_, node)) = best {
+                self.nodes[node].add(index, lot, 1);
             }
-        }
-        left
+            best.is_none()
+        });
     }
 
     fn into_landing(mut self, left: Units) -> Landing<'p> {

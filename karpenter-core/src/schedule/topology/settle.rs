@@ -1,6 +1,6 @@
 //! Gives the pods of a class domains, as its rules mean them now.
 
-use std::{collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
     Portion, Rules, Spread, Term,
@@ -32,14 +32,15 @@ impl Allotter<'_, '_> {
     fn settle_shared(&mut self, step: &Step<'_>, mut left: usize) -> usize {
         let &Step { class, level, rules, seek } = step;
         let is_last = level + 1 == self.neighbourhood(class).levels();
-        let is_tentative = !is_last || !seek.causes.is_empty() || !seek.counted.is_empty();
-        if seek.one_of.is_empty() && !is_tentative {
+        let has_choice = !seek.one_of.is_empty() || !seek.counted.is_empty();
+        let is_tentative = !is_last || !seek.causes.is_empty() || has_choice;
+        if !is_tentative {
             let key = (class, level, Requirements::new());
             self.push(Portion::of_pods(key, left, seek.wanted.clone(), false));
             return 0;
         }
         let mut has_some = false;
-        for chosen in self.choices(step) {
+        for chosen in self.choices(step, left) {
             let shares = self.shares(step, &chosen, left);
             let total: usize = shares.iter().map(|(_, count)| count).sum();
             for (pins, count) in shares {
@@ -89,14 +90,19 @@ impl Allotter<'_, '_> {
         spreads.chain(alone).min().unwrap_or(usize::MAX)
     }
 
-    /// The domains to try for labels of which the pods must all have one value, the cheapest first.
-    fn choices(&mut self, step: &Step<'_>) -> Vec<Requirements> {
-        let &Step { class, seek, .. } = step;
+    /// The domains to try for labels of which the pods must all have one value: the cheapest first, but if all pods must
+    /// be in one, first that which takes most of them.
+    fn choices(&mut self, step: &Step<'_>, left: usize) -> Vec<Requirements> {
+        let &Step { class, level, seek, .. } = step;
         let constraint = self.seeker(class, &seek.wanted);
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &seek.one_of);
         let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, cost)| (cell, *cost)).collect();
         cells.sort_by(|a, b| a.1.total_cmp(&b.1));
-        cells.into_iter().map(|(cell, _)| pins(&seek.one_of, cell)).collect()
+        let mut choices: Vec<Requirements> = cells.into_iter().map(|(cell, _)| pins(&seek.one_of, cell)).collect();
+        if seek.needs_one_domain {
+            choices.sort_by_key(|chosen| Reverse(self.most(class, level, chosen).min(left)));
+        }
+        choices
     }
 
     /// How many pods go to each domain, within what was learned.
