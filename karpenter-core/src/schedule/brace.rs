@@ -27,8 +27,7 @@ impl<'p> Search<'p, '_> {
         if max_turns < CALM_TURNS {
             return;
         }
-        let tight = self.clone();
-        let budget = self.problem.base.options.slack * (self.bill() + self.bill_of_places());
+        let most = self.bill() + self.problem.base.options.slack * (self.bill() + self.bill_of_places());
         let mut calm = 0;
         for turn in 0..max_turns {
             let landing = self.land(turn as u64);
@@ -39,11 +38,11 @@ impl<'p> Search<'p, '_> {
             if landing.left.is_empty() {
                 continue;
             }
-            let worth = |(&lot, &count): (&usize, &i64)| self.problem.values[lot] * count as f64;
-            let is_affordable = self.bill() + landing.left.iter().map(worth).sum::<f64>() - tight.bill() <= budget;
-            if !is_affordable || !self.make_nodes_for(landing) || self.bill() - tight.bill() > budget {
-                *self = tight;
-                return;
+            let before = self.clone();
+            let worth: f64 = landing.left.iter().map(|(&lot, &count)| self.problem.values[lot] * count as f64).sum();
+            if self.bill() + worth > most || !self.make_nodes_for(landing) || self.bill() > most {
+                *self = before;
+                break;
             }
         }
     }

@@ -7,25 +7,17 @@ use std::{
 
 use fixedbitset::FixedBitSet;
 
-use super::{
-    MinValuesPolicy,
-    amounts::{Amounts, take},
-    candidate::Candidate,
-    plan::PlannedClaim,
-    pool::Pool,
-    problem::Problem,
-    search::Seats,
-};
+use super::{MinValuesPolicy, candidate::Candidate, plan::PlannedClaim, pool::Pool, problem::Problem, search::Seats};
 use crate::{Offering, Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
 
-/// The claim of a node with these pods; the pods themselves are still to be written in.
-pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats]) -> PlannedClaim {
+/// The claim of a node with these pods and at least this much room; the pods themselves are still to be written in.
+pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> PlannedClaim {
     let pool = &problem.base.pools[candidate.pool];
     let mut requests = pool.variant(candidate.row).daemon_requests.clone();
     for seats in guests {
         requests.add(&problem.lot(seats.lot).request_list.times(seats.count));
     }
-    let Shape { requirements, types } = Shape::new(problem, candidate, guests);
+    let Shape { requirements, types } = Shape::new(problem, candidate, guests, floor);
     let types = truncated(pool, types, problem.base.options.max_instance_types);
     let requirements = lowered(pool, &requirements, &types);
     let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
@@ -50,7 +42,7 @@ pub(super) fn too_few_values(
     if !pool.has_min_values() || problem.base.options.min_values == MinValuesPolicy::BestEffort {
         return None;
     }
-    let Shape { types, .. } = Shape::new(problem, candidate, guests);
+    let Shape { types, .. } = Shape::new(problem, candidate, guests, &[]);
     pool.min_values().find_map(|(key, min_values)| {
         let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
         (values.len() < min_values as usize).then(|| (key.to_owned(), min_values, values.len()))
@@ -111,14 +103,14 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats]) -> Self {
+    fn new(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> Self {
         let pool = &problem.base.pools[candidate.pool];
-        let mut used: Amounts = problem.base.classes.axes.names().iter().map(|_| 0).collect();
+        let mut used = problem.total(guests);
+        used.iter_mut().zip(floor).for_each(|(used, floor)| *used = *floor.max(used));
         let mut host_ports = Vec::new();
         let mut requirements = pool.requirements.clone();
-        for &Seats { lot, alternative, count } in guests {
+        for &Seats { lot, alternative, .. } in guests {
             let lot = problem.lot(lot);
-            take(&mut used, &lot.requests, -count);
             host_ports.extend_from_slice(&lot.host_ports);
             requirements.add_all(&problem.alternative(candidate.pool, lot.constraint, alternative).narrowing);
         }

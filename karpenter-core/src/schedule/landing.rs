@@ -43,8 +43,8 @@ struct Ground<'s, 'p, 'a> {
     problem: &'p Problem<'a>,
     /// The places, then the nodes to make.
     nodes: Vec<Node>,
-    /// What the nodes to make are.
-    candidates: Vec<&'p Candidate>,
+    /// What the nodes to make are, and the room that they must have.
+    new_nodes: Vec<(&'p Candidate, Amounts)>,
     /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
     admits: Vec<FixedBitSet>,
     /// The indices of CPU and memory.
@@ -118,7 +118,7 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
         let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
         let scored_axes = (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect();
         let mut ground =
-            Self { problem, nodes: Vec::new(), candidates: Vec::new(), admits: Vec::new(), scored_axes, search };
+            Self { problem, nodes: Vec::new(), new_nodes: Vec::new(), admits: Vec::new(), scored_axes, search };
         let mut counts = vec![0; problem.lots.list.len()];
         ground.add_places(&mut counts);
         let landing: Vec<&Batch<'_>> = search.batches.iter().filter(|batch| !is_settled(problem, batch)).collect();
@@ -126,7 +126,7 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
             let base = &problem.base;
             let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
             ground.nodes.extend((0..batch.node_count()).map(|_| node()));
-            ground.candidates.extend((0..batch.count).map(|_| batch.candidate));
+            ground.new_nodes.extend((0..batch.count).map(|_| (batch.candidate, batch.floor.clone())));
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
         ground.admits = (0..counts.len())
@@ -226,14 +226,38 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
         });
     }
 
+    /// Gives each new node without pods one of another that has several: a claim without pods would not be made, and in
+    /// another order the node may be needed.
+    fn fill_empty_nodes(&mut self) {
+        let new_nodes = self.problem.base.places.len()..self.nodes.len();
+        for empty in new_nodes.clone() {
+            if !self.nodes[empty].units.is_empty() {
+                continue;
+            }
+            let goes = |index: &usize| {
+                self.admits[*index].contains(empty) && self.nodes[empty].takes(self.problem.lot(*index))
+            };
+            let gift = |node: usize| {
+                let units = &self.nodes[node].units;
+                let has_several = units.values().sum::<i64>() > 1;
+                units.keys().find(|index| has_several && goes(index)).map(|index| (node, *index))
+            };
+            if let Some((node, index)) = new_nodes.clone().find_map(gift) {
+                self.nodes[node].give_up(index);
+                self.nodes[empty].add(index, self.problem.lot(index), 1);
+            }
+        }
+    }
+
     fn into_landing(mut self, left: Units) -> Landing<'p> {
+        self.fill_empty_nodes();
         let stay = self.search.batches.iter().filter(|batch| is_settled(self.problem, batch)).cloned();
         let mut batches: Vec<Batch<'p>> = stay.collect();
         let new_nodes = self.nodes.split_off(self.problem.base.places.len());
-        for (candidate, node) in self.candidates.into_iter().zip(new_nodes) {
+        for ((candidate, floor), node) in self.new_nodes.into_iter().zip(new_nodes) {
             let guests: Vec<Seats> = node.units.into_iter().map(|(lot, count)| candidate.seats(lot, count)).collect();
             if !guests.is_empty() {
-                batches.push(Batch { candidate, guests, count: 1 });
+                batches.push(Batch { candidate, guests, floor, count: 1 });
             }
         }
         Landing { places: self.nodes, batches, left }
@@ -262,6 +286,13 @@ impl Node {
         *self.units.entry(index).or_default() += count;
         take(&mut self.room, &lot.requests, count);
         self.occupancy.add(lot, count);
+    }
+
+    /// Takes a unit from a node whose room matters no more.
+    fn give_up(&mut self, index: usize) {
+        let count = self.units.get_mut(&index).expect("the node has units of the lot");
+        *count -= 1;
+        self.units.retain(|_, count| *count > 0);
     }
 
     /// The sum of `NodeResourcesFit` (least allocated) and `NodeResourcesBalancedAllocation`, each up to 100.

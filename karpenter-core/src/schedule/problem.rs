@@ -10,7 +10,7 @@ use ordered_float::OrderedFloat;
 
 use super::{
     PlannerOptions, Warning,
-    amounts::Amounts,
+    amounts::{Amounts, take},
     candidate::Candidate,
     claim,
     class::{Classes, Constraint},
@@ -272,6 +272,15 @@ impl<'a> Problem<'a> {
 
     pub(super) fn lot(&self, index: usize) -> &Lot {
         &self.lots.list[index]
+    }
+
+    /// What units ask for together.
+    pub(super) fn total(&self, guests: &[Seats]) -> Amounts {
+        let mut out: Amounts = self.base.classes.axes.names().iter().map(|_| 0).collect();
+        for seats in guests {
+            take(&mut out, &self.lot(seats.lot).requests, -seats.count);
+        }
+        out
     }
 
     pub(super) fn alternative(&self, pool: usize, constraint: usize, alternative: usize) -> &AlternativeRows {

@@ -47,6 +47,8 @@ pub(super) struct Batch<'p> {
     pub(super) candidate: &'p Candidate,
     /// The pods of each.
     pub(super) guests: Vec<Seats>,
+    /// The room that each must have, even where its pods need less: others may come in their place.
+    pub(super) floor: Amounts,
     /// How many nodes.
     pub(super) count: i64,
 }
@@ -125,10 +127,9 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut claims: Vec<PlannedClaim> = Vec::new();
         let mut last: Option<(&Batch<'_>, PlannedClaim)> = None;
         for batch in &self.batches {
-            let Batch { candidate, guests, count } = batch;
-            let like =
-                last.take().filter(|(last, _)| std::ptr::eq(last.candidate, *candidate) && last.guests == *guests);
-            let claim = like.map_or_else(|| claim::make(self.problem, candidate, guests), |(_, claim)| claim);
+            let Batch { candidate, guests, floor, count } = batch;
+            let like = last.take().filter(|(last, _)| last.is_like(batch));
+            let claim = like.map_or_else(|| claim::make(self.problem, candidate, guests, floor), |(_, claim)| claim);
             for _ in 0..*count {
                 let mut claim = claim.clone();
                 for seats in guests {
@@ -372,7 +373,8 @@ impl<'p, 'a> Search<'p, 'a> {
         for seats in &fill.guests {
             self.planned[seats.lot] += number(seats.count * count);
         }
-        self.batches.push(Batch { candidate, guests: fill.guests.clone(), count });
+        let floor = self.problem.total(&fill.guests);
+        self.batches.push(Batch { candidate, guests: fill.guests.clone(), floor, count });
         count
     }
 }
@@ -388,6 +390,11 @@ impl Problem<'_> {
 }
 
 impl Batch<'_> {
+    /// Whether the nodes are no other than those of another batch.
+    fn is_like(&self, other: &Self) -> bool {
+        std::ptr::eq(self.candidate, other.candidate) && self.guests == other.guests && self.floor == other.floor
+    }
+
     pub(super) fn node_count(&self) -> usize {
         number(self.count)
     }
