@@ -82,7 +82,7 @@ pub struct InputArgs {
     pub catalog: Option<PathBuf>,
 }
 
-/// What becomes of wishes, reservations and `minValues`.
+/// What becomes of wishes, reservations and `minValues`, and what certainty may cost.
 #[derive(Debug, clap::Args)]
 pub struct PolicyArgs {
     /// What becomes of what pods only prefer
@@ -96,6 +96,10 @@ pub struct PolicyArgs {
     /// What becomes of pods for which a pool cannot keep its minValues
     #[arg(long, value_enum, default_value_t = MinValues::Strict, value_name = "POLICY")]
     pub min_values: MinValues,
+
+    /// What further nodes may cost that let pods find a node in any order, as a share of what the cluster costs
+    #[arg(long, value_parser = share, default_value_t = PlannerOptions::default().slack, value_name = "SHARE")]
+    pub slack: f64,
 }
 
 /// What becomes of what pods only prefer.
@@ -170,8 +174,15 @@ impl PolicyArgs {
             MinValues::Strict => MinValuesPolicy::Strict,
             MinValues::BestEffort => MinValuesPolicy::BestEffort,
         };
+        options.slack = self.slack;
         options
     }
+}
+
+/// Reads a share: 0 and 0.1 are shares, -1 and NaN are not.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
+    share.ok_or_else(|| "a number of at least 0 is expected, such as 0.04".to_owned())
 }
 
 /// Whether a file name stands for standard input.

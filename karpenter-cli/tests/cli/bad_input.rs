@@ -267,6 +267,8 @@ fn wrong_usage_ends_with_status_2() {
         ("plan --cluster - --catalog -", "standard input can be read only once"),
         ("plan --cluster cluster.json --preferences maybe", "[possible values: respect, ignore]"),
         ("plan --cluster cluster.json --reservations maybe", "[possible values: fallback, strict]"),
+        ("plan --cluster cluster.json --slack=-1", "a number of at least 0 is expected"),
+        ("plan --cluster cluster.json --slack NaN", "a number of at least 0 is expected"),
         ("plan --cluster cluster.json --min-values maybe", "[possible values: strict, best-effort]"),
         ("explain --cluster cluster.json", "<POD>..."),
         ("explain web", "--cluster <FILE>..."),

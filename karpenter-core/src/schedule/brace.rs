@@ -10,9 +10,9 @@ use super::{
 use crate::{labels, schedule::pool::Pool};
 
 /// In so many orders in a row must all pods find nodes.
-const CALM_TURNS: usize = 4;
+const CALM_TURNS: usize = 10;
 /// How many orders are tried at most.
-const MAX_TURNS: usize = 16;
+const MAX_TURNS: usize = 40;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
 const MAX_PAIRS: usize = 8_000_000;
 
@@ -27,7 +27,7 @@ impl<'p> Search<'p, '_> {
         if max_turns < CALM_TURNS {
             return;
         }
-        let most = self.bill() + self.problem.base.options.slack * (self.bill() + self.bill_of_places());
+        let most = self.bill() + self.problem.base.options.slack.max(0.0) * (self.bill() + self.bill_of_places());
         let mut calm = 0;
         for turn in 0..max_turns {
             let landing = self.land(turn as u64);
