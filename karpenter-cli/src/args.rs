@@ -182,7 +182,7 @@ impl PolicyArgs {
 /// Reads a share: 0 and 0.1 are shares, -1 and NaN are not.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
-    share.ok_or_else(|| "a number of at least 0 is expected, such as 0.04".to_owned())
+    share.ok_or_else(|| "a number of at least 0 is expected, such as 0.06".to_owned())
 }
 
 /// Whether a file name stands for standard input.

@@ -135,14 +135,14 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
 fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate {
     let pool = &problem.base.pools[pool_index];
     let room = &pool.variant(row).room;
-    let guest = |(lot, c): (usize, &Lot)| {
-        let (tolerance, alternatives) = problem.meets[pool_index][c.constraint].as_ref()?;
+    let guest = |(index, lot): (usize, &Lot)| {
+        let (tolerance, alternatives) = problem.meets[pool_index][lot.constraint].as_ref()?;
         let met =
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
         let alternative = met(false).or_else(|| met(true))?;
-        let share = dominant_share(&c.requests, room);
-        let goes = fits(&c.requests, room) && pool.has_free_ports(row, &c.host_ports);
-        goes.then_some(Guest { lot, alternative, tolerance: *tolerance, share })
+        let share = dominant_share(&lot.requests, room);
+        let goes = lot.bears(*tolerance) && fits(&lot.requests, room) && pool.has_free_ports(row, &lot.host_ports);
+        goes.then_some(Guest { lot: index, alternative, tolerance: *tolerance, share })
     };
     let guests = problem.lots.list.iter().enumerate().filter_map(guest).collect();
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;

@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::{
     amounts::Amounts,
     class::Constraint,
-    problem::Base,
+    problem::{Base, Tolerance},
     topology::{Allotment, Lessons, Manners, Member, Portion},
     volumes::Volumes,
 };
@@ -52,6 +52,8 @@ struct Kind {
     host_ports: Vec<HostPort>,
     manners: Manners,
     volumes: Volumes,
+    /// Whether it is pods with wishes, where that makes a difference.
+    is_wish: bool,
 }
 
 /// All lots, and the pods that are in none.
@@ -67,6 +69,12 @@ impl Lot {
     /// How many units there are.
     pub(super) const fn units(&self) -> usize {
         self.pods.len() / self.unit_size
+    }
+
+    /// Whether the pods go where they go so willingly. That a taint asks to be avoided is the last of their wishes: they
+    /// give up all others before.
+    pub(super) const fn bears(&self, tolerance: Tolerance) -> bool {
+        matches!(tolerance, Tolerance::Full) || !self.is_wish
     }
 }
 
@@ -141,7 +149,7 @@ impl Lots {
 
 impl Kind {
     fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Origins, portions: &[Portion]) -> Lot {
-        let Self { unit_size, requests, constraint, host_ports, manners, volumes } = self;
+        let Self { unit_size, requests, constraint, host_ports, manners, volumes, .. } = self;
         let amounts = base.classes.axes.requests(&requests);
         let of_lot = || origins.iter().map(|(index, _)| &portions[*index]);
         Lot {
@@ -170,6 +178,7 @@ fn kind(base: &Base<'_>, portion: &Portion, constraints: &mut IndexSet<Constrain
         host_ports: Vec::new(),
         manners: Manners::of(classes, &portion.members),
         volumes: Volumes::default(),
+        is_wish: portion.has_wishes(classes) && base.has_taints_to_avoid(),
     };
     for &Member { class, count, .. } in &portion.members {
         let count = i64::try_from(count).unwrap_or(i64::MAX);

@@ -37,7 +37,7 @@ use crate::{Catalogs, Snapshot};
 const MAX_INSTANCE_TYPES: usize = 600;
 
 /// What nodes beyond the tightest plan may cost beside all others.
-const SLACK: f64 = 0.04;
+const SLACK: f64 = 0.06;
 
 /// How to plan.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub struct PlannerOptions {
     /// What becomes of pods for which a pool cannot keep its `minValues`. They find no place by default.
     pub min_values: MinValuesPolicy,
     /// The most that further nodes may cost which let pods find a node in whichever order the kube-scheduler takes them,
-    /// as a share of what all nodes of the cluster cost. 0.04 by default; without such nodes a few pods may have to wait
+    /// as a share of what all nodes of the cluster cost. 0.06 by default; without such nodes a few pods may have to wait
     /// for a further plan.
     pub slack: f64,
 }

@@ -166,6 +166,12 @@ impl<'a> Base<'a> {
         let sure_nodes = pools.iter().map(Pool::sure_nodes).fold(0, usize::saturating_add);
         Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, sure_nodes, warnings }
     }
+
+    /// Whether some taint only asks to be avoided.
+    pub(super) fn has_taints_to_avoid(&self) -> bool {
+        let avoids = |taints: &[Taint]| taints.iter().any(|t| t.effect == TaintEffect::PreferNoSchedule);
+        self.pools.iter().any(|p| avoids(p.taints())) || self.places.iter().any(|p| avoids(&p.source.taints))
+    }
 }
 
 impl<'a> Problem<'a> {
@@ -307,13 +313,7 @@ impl<'a> Problem<'a> {
         (!is_first, need, small_first, Reverse(&lot.requests))
     }
 
-    /// Whether some taint only asks to be avoided.
-    pub(super) fn has_taints_to_avoid(&self) -> bool {
-        let avoids = |taints: &[Taint]| taints.iter().any(|t| t.effect == TaintEffect::PreferNoSchedule);
-        self.base.pools.iter().any(|p| avoids(p.taints())) || self.base.places.iter().any(|p| avoids(&p.source.taints))
-    }
-
-    /// How willingly the pods of a lot go to a place, or `None` if they cannot.
+    /// How willingly pods with a constraint go to a place, or `None` if they cannot.
     pub(super) fn place_tolerance(&self, constraint: usize, place: &Place) -> Option<Tolerance> {
         let constraint = &self.lots.constraints[constraint];
         if !constraint.wanted.admit_node(&place.name, &place.labels) {

@@ -100,7 +100,7 @@ impl<'p, 'a> Search<'p, 'a> {
             for tier in self.tiers() {
                 self.make_nodes(&tier, tolerance);
             }
-            if !self.problem.has_taints_to_avoid() {
+            if !self.problem.base.has_taints_to_avoid() {
                 break;
             }
         }
@@ -195,7 +195,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 let known = &mut tolerances[lot.constraint];
                 let found = *known.get_or_insert_with(|| problem.place_tolerance(lot.constraint, place.source));
-                if found.is_none_or(|t| t > tolerance) {
+                if found.is_none_or(|found| found > tolerance || !lot.bears(found)) {
                     continue;
                 }
                 take(&mut self.place_room[index], &lot.requests, count);
