@@ -47,6 +47,9 @@ struct Ground<'s, 'p, 'a> {
     new_nodes: Vec<(&'p Candidate, Amounts)>,
     /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
     admits: Vec<FixedBitSet>,
+    /// By lot, the weight of the pools on whose new nodes its units land: others may use free room, but a claim is not made
+    /// for them.
+    weights: Vec<u32>,
     /// The indices of CPU and memory.
     scored_axes: Vec<usize>,
     search: &'s Search<'p, 'a>,
@@ -100,14 +103,28 @@ fn scattered(lot: usize, number: usize, turn: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The weight of the heaviest pool that takes units of each lot.
+fn weights(problem: &Problem<'_>) -> Vec<u32> {
+    let mut out = vec![0; problem.lots.list.len()];
+    for candidate in &problem.candidates {
+        let weight = problem.weight(candidate);
+        for guest in candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
+            out[guest.lot] = weight.max(out[guest.lot]);
+        }
+    }
+    out
+}
+
 /// Whether pods of a batch are known to stay where they are planned: the model does not choose the label values, types
-/// and reservations of such nodes.
-fn is_settled(problem: &Problem<'_>, batch: &Batch<'_>) -> bool {
+/// and reservations of such nodes, and leaves alone what shares the nodes of a lighter pool than its own.
+fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool {
     let pool = batch.candidate.pool;
+    let weight = problem.weight(batch.candidate);
     let is_open_ended =
         |seats: &Seats| problem.alternative(pool, problem.lot(seats.lot).constraint, seats.alternative).is_open_ended;
     let base = &problem.base;
-    base.pools[pool].has_min_values() || batch.candidate.reservation.is_some() || batch.guests.iter().any(is_open_ended)
+    let is_bound = |seats: &Seats| weights[seats.lot] != weight || is_open_ended(seats);
+    base.pools[pool].has_min_values() || batch.candidate.reservation.is_some() || batch.guests.iter().any(is_bound)
 }
 
 impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
@@ -116,12 +133,21 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
         let problem = search.problem;
         let names = problem.base.classes.axes.names();
         let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
+        let weights = weights(problem);
         let scored_axes = (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect();
-        let mut ground =
-            Self { problem, nodes: Vec::new(), new_nodes: Vec::new(), admits: Vec::new(), scored_axes, search };
+        let mut ground = Self {
+            problem,
+            nodes: Vec::new(),
+            new_nodes: Vec::new(),
+            admits: Vec::new(),
+            weights,
+            scored_axes,
+            search,
+        };
         let mut counts = vec![0; problem.lots.list.len()];
         ground.add_places(&mut counts);
-        let landing: Vec<&Batch<'_>> = search.batches.iter().filter(|batch| !is_settled(problem, batch)).collect();
+        let landing: Vec<&Batch<'_>> =
+            search.batches.iter().filter(|b| !is_settled(problem, &ground.weights, b)).collect();
         for batch in &landing {
             let base = &problem.base;
             let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
@@ -170,8 +196,10 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
             let next = first + batch.node_count();
             let Candidate { pool, guests, .. } = batch.candidate;
             let guest = guests.iter().find(|guest| guest.lot == lot && guest.tolerance == Tolerance::Full);
-            let goes = guest.is_some_and(|g| !self.problem.alternative(*pool, constraint, g.alternative).is_open_ended);
-            if goes {
+            let has_weight = self.problem.weight(batch.candidate) == self.weights[lot];
+            let is_plain =
+                guest.is_some_and(|g| !self.problem.alternative(*pool, constraint, g.alternative).is_open_ended);
+            if has_weight && is_plain {
                 out.insert_range(first..next);
             }
             first = next;
@@ -251,7 +279,7 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
 
     fn into_landing(mut self, left: Units) -> Landing<'p> {
         self.fill_empty_nodes();
-        let stay = self.search.batches.iter().filter(|batch| is_settled(self.problem, batch)).cloned();
+        let stay = self.search.batches.iter().filter(|b| is_settled(self.problem, &self.weights, b)).cloned();
         let mut batches: Vec<Batch<'p>> = stay.collect();
         let new_nodes = self.nodes.split_off(self.problem.base.places.len());
         for ((candidate, floor), node) in self.new_nodes.into_iter().zip(new_nodes) {

@@ -276,6 +276,11 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// The weight of the pool of a candidate.
+    pub(super) fn weight(&self, candidate: &Candidate) -> u32 {
+        self.base.pools[candidate.pool].source.weight()
+    }
+
     pub(super) fn lot(&self, index: usize) -> &Lot {
         &self.lots.list[index]
     }

@@ -210,7 +210,7 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn tiers(&self) -> Vec<Vec<&'p Candidate>> {
         let mut tiers: Vec<(u32, Vec<&Candidate>)> = Vec::new();
         for candidate in &self.problem.candidates {
-            let weight = self.problem.base.pools[candidate.pool].source.weight();
+            let weight = self.problem.weight(candidate);
             match tiers.last_mut() {
                 Some((last, tier)) if *last == weight => tier.push(candidate),
                 _ => tiers.push((weight, vec![candidate])),
