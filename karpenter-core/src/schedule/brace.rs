@@ -49,7 +49,7 @@ impl<'p> Search<'p, '_> {
 
     /// Plans pods where they land and makes nodes for those that find none. Says whether all have one now.
     fn make_nodes_for(&mut self, landing: Landing<'p>) -> bool {
-        let before = self.planned().to_vec();
+        let before = self.planned();
         self.adopt(landing);
         for tier in self.tiers() {
             self.make_nodes(&tier, Tolerance::Full);

@@ -1,13 +1,14 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
+use ordered_float::OrderedFloat;
 
 use super::{
     ReservationPolicy,
-    amounts::{dominant_share, fits},
+    amounts::{Amounts, dominant_share, fits},
     lot::Lot,
     occupancy::Occupancy,
     problem::{Problem, Tolerance},
@@ -33,6 +34,8 @@ pub(super) struct Candidate {
     pub(super) price: f64,
     /// The lots that fit, the most valuable for the room that they take first.
     pub(super) guests: Vec<Guest>,
+    /// The least of each resource that a unit of any of them asks for.
+    pub(super) least: Amounts,
 }
 
 /// A lot of which a candidate can take units.
@@ -69,11 +72,10 @@ impl Candidate {
     /// Orders the guests: first those of which a node takes only a few, because they need many nodes, then by what they
     /// are worth for the room that they take.
     pub(super) fn rank(&mut self, values: &[f64], lots: &[Lot]) {
-        let density = |guest: &Guest| values[guest.lot] / guest.share;
-        self.guests.sort_by(|a, b| {
-            let is_limited = |guest: &Guest| lots[guest.lot].manners.is_limited();
-            let by_density = is_limited(b).cmp(&is_limited(a)).then_with(|| density(b).total_cmp(&density(a)));
-            by_density.then_with(|| b.share.total_cmp(&a.share)).then_with(|| a.lot.cmp(&b.lot))
+        let density = |guest: &Guest| OrderedFloat(values[guest.lot] / guest.share);
+        self.guests.sort_by_cached_key(|guest| {
+            let is_limited = lots[guest.lot].manners.is_limited();
+            (!is_limited, Reverse(density(guest)), Reverse(OrderedFloat(guest.share)), guest.lot)
         });
     }
 }
@@ -146,8 +148,12 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate 
         let goes = lot.bears(*tolerance) && fits(&lot.requests, room) && pool.has_free_ports(row, &lot.host_ports);
         goes.then_some(Guest { lot: index, alternative, tolerance: *tolerance, share })
     };
-    let guests = problem.lots.list.iter().enumerate().filter_map(guest).collect();
+    let guests: Vec<Guest> = problem.lots.list.iter().enumerate().filter_map(guest).collect();
+    let mut least: Amounts = room.iter().map(|_| i64::MAX).collect();
+    for guest in &guests {
+        least.iter_mut().zip(problem.requests(guest.lot)).for_each(|(least, &request)| *least = request.min(*least));
+    }
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
     let reservation = problem.base.reservations.of(pool.catalog, row);
-    Candidate { pool: pool_index, row, reservation, price, guests }
+    Candidate { pool: pool_index, row, reservation, price, guests, least }
 }

@@ -22,7 +22,7 @@ pub(super) struct Finish {
 /// What a search has to go back to.
 #[derive(Clone)]
 pub(super) struct State {
-    pub(super) planned: Vec<usize>,
+    pub(super) left: Vec<i64>,
     pub(super) limits_left: Vec<Vec<i64>>,
     pub(super) reservations_left: Vec<i64>,
     pub(super) batch_count: usize,

@@ -57,6 +57,8 @@ pub struct Problem<'a> {
     pub(super) base: Arc<Base<'a>>,
     /// The pods as they are to be packed.
     pub(super) lots: Lots,
+    /// What a unit of each lot asks for, lot after lot.
+    requests: Vec<i64>,
     /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
     pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
@@ -178,9 +180,11 @@ impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
+        let requests = lots.list.iter().flat_map(|lot| lot.requests.iter().copied()).collect();
         let mut problem = Self {
             course,
             base,
+            requests,
             lots,
             meets,
             candidates: Vec::new(),
@@ -279,6 +283,12 @@ impl<'a> Problem<'a> {
     /// The weight of the pool of a candidate.
     pub(super) fn weight(&self, candidate: &Candidate) -> u32 {
         self.base.pools[candidate.pool].source.weight()
+    }
+
+    /// What a unit of a lot asks for.
+    pub(super) fn requests(&self, lot: usize) -> &[i64] {
+        let count = self.base.classes.axes.names().len();
+        &self.requests[lot * count..][..count]
     }
 
     pub(super) fn lot(&self, index: usize) -> &Lot {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    amounts::{Amounts, fit_count, take},
+    amounts::{Amounts, fit_count, fits, take},
     candidate::Candidate,
     claim,
     explain::Explainer,
@@ -27,8 +27,8 @@ const FRESHNESS: f64 = 0.98;
 #[derive(Clone)]
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
-    /// How many units of each lot are planned already; they are the first of the lot.
-    planned: Vec<usize>,
+    /// How many units of each lot have no node yet; those that have one are the first of the lot.
+    left: Vec<i64>,
     pub(super) place_room: Vec<Amounts>,
     pub(super) occupancies: Vec<Occupancy>,
     /// What the limits of each pool leave.
@@ -82,7 +82,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let base = &problem.base;
         Self {
             problem,
-            planned: vec![0; problem.lots.list.len()],
+            left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
             occupancies: base.places.iter().map(|p| p.occupancy.clone()).collect(),
             limits_left: base.pools.iter().map(|p| p.limits.iter().map(|l| l.most - l.used).collect()).collect(),
@@ -108,14 +108,14 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// How many units of each lot are planned.
-    pub(super) fn planned(&self) -> &[usize] {
-        &self.planned
+    pub(super) fn planned(&self) -> Vec<usize> {
+        self.problem.lots.list.iter().zip(&self.left).map(|(lot, &left)| lot.units() - number(left)).collect()
     }
 
     /// The plan, with the reasons for what is left.
     pub(super) fn into_plan(self) -> Plan {
         let base = &self.problem.base;
-        let mut next = vec![0; self.planned.len()];
+        let mut next = vec![0; self.left.len()];
         let mut existing: BTreeMap<String, Vec<ObjectKey>> = BTreeMap::new();
         for (place, lots) in base.places.iter().zip(&self.on_places).filter(|(_, lots)| !lots.is_empty()) {
             let pods = existing.entry(place.source.name.clone()).or_default();
@@ -159,7 +159,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut add = |pods: &[ObjectKey], reason: Reason| {
             out.extend(pods.iter().map(|pod| (pod.clone(), reason.clone())));
         };
-        for (lot, &planned) in self.planned.iter().enumerate() {
+        for (lot, planned) in self.planned().into_iter().enumerate() {
             let Lot { pods, unit_size, .. } = self.problem.lot(lot);
             if planned * unit_size < pods.len() {
                 add(&pods[planned * unit_size..], explainer.no_place(lot));
@@ -173,13 +173,13 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     pub(super) fn remaining(&self, lot: usize) -> i64 {
-        i64::try_from(self.problem.lot(lot).units() - self.planned[lot]).unwrap_or(i64::MAX)
+        self.left[lot]
     }
 
     /// Fills the room that there is, with those first that nothing else takes, then with the most valuable.
     fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
-        let mut order: Vec<usize> = (0..self.planned.len()).collect();
+        let mut order: Vec<usize> = (0..self.left.len()).collect();
         order.sort_by(|&a, &b| problem.rank_for_places(a).cmp(&problem.rank_for_places(b)).then(a.cmp(&b)));
         for (index, place) in problem.base.places.iter().enumerate() {
             let mut tolerances = vec![None; problem.lots.constraints.len()];
@@ -200,7 +200,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 take(&mut self.place_room[index], &lot.requests, count);
                 self.occupancies[index].add(lot, count);
-                self.planned[index_of_lot] += number(count);
+                self.left[index_of_lot] -= count;
                 self.on_places[index].push((index_of_lot, count));
             }
         }
@@ -260,7 +260,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Makes planned units of a lot units that are left.
     pub(super) fn take_back(&mut self, lot: usize, count: i64) {
-        self.planned[lot] -= number(count);
+        self.left[lot] += count;
     }
 
     /// The most of each resource that any of some candidates leaves to pods.
@@ -275,7 +275,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     pub(super) fn state(&self) -> State {
         State {
-            planned: self.planned.clone(),
+            left: self.left.clone(),
             limits_left: self.limits_left.clone(),
             reservations_left: self.reservations_left.clone(),
             batch_count: self.batches.len(),
@@ -283,8 +283,8 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     fn go_back(&mut self, state: State) {
-        let State { planned, limits_left, reservations_left, batch_count } = state;
-        self.planned = planned;
+        let State { left, limits_left, reservations_left, batch_count } = state;
+        self.left = left;
         self.limits_left = limits_left;
         self.reservations_left = reservations_left;
         self.batches.truncate(batch_count);
@@ -303,12 +303,12 @@ impl<'p, 'a> Search<'p, 'a> {
             if remaining == 0 {
                 continue;
             }
-            let lot = problem.lot(guest.lot);
-            let by_room = fit_count(&lot.requests, &room).min(remaining);
-            if by_room == 0 {
+            let requests = problem.requests(guest.lot);
+            if !fits(requests, &room) {
                 continue;
             }
-            let count = by_room.min(occupancy.most(lot));
+            let lot = problem.lot(guest.lot);
+            let count = fit_count(requests, &room).min(remaining).min(occupancy.most(lot));
             if count == 0 {
                 continue;
             }
@@ -323,10 +323,13 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 settled = Some(all);
             }
-            take(&mut room, &lot.requests, seats.count);
+            take(&mut room, requests, seats.count);
             occupancy.add(lot, seats.count);
             fill.guests.push(seats);
             fill.value += problem.values[guest.lot] * seats.count as f64;
+            if !fits(&candidate.least, &room) {
+                break;
+            }
         }
         fill
     }
@@ -371,7 +374,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         take(&mut self.limits_left[candidate.pool], &sizes, count);
         for seats in &fill.guests {
-            self.planned[seats.lot] += number(seats.count * count);
+            self.left[seats.lot] -= seats.count * count;
         }
         let floor = self.problem.total(&fill.guests);
         self.batches.push(Batch { candidate, guests: fill.guests.clone(), floor, count });

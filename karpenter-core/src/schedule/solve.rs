@@ -76,7 +76,7 @@ impl Problem<'_> {
     fn divide_and_search(&self) -> Found {
         let search = Search::new(self).run();
         let mut lessons = Lessons::default();
-        let Some(mut learned) = self.lots.lessons(search.planned(), &lessons) else { return Found::of(search) };
+        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::of(search) };
         let mut divisions = 1;
         loop {
             if divisions >= MAX_DIVISIONS {
@@ -85,7 +85,7 @@ impl Problem<'_> {
             lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
             let search = Search::new(&divided).run();
-            match divided.lots.lessons(search.planned(), &lessons) {
+            match divided.lots.lessons(&search.planned(), &lessons) {
                 Some(next) => learned = next,
                 None => return Found::of(search),
             }
@@ -97,7 +97,7 @@ impl Problem<'_> {
 impl Found {
     fn of(mut search: Search<'_, '_>) -> Self {
         search.brace();
-        Self { given_up: search.problem.lots.given_up(search.planned()), plan: search.into_plan() }
+        Self { given_up: search.problem.lots.given_up(&search.planned()), plan: search.into_plan() }
     }
 }
 
