@@ -21,6 +21,11 @@ impl Axes {
         &self.0
     }
 
+    /// Nothing of any resource.
+    pub(super) fn zero(&self) -> Amounts {
+        self.0.iter().map(|_| 0).collect()
+    }
+
     /// What is asked for, rounded up.
     pub(super) fn requests(&self, list: &ResourceList) -> Amounts {
         self.0.iter().map(|name| list.get(name.as_str()).map_or(0, |q| amount_ceil(name, q))).collect()

@@ -27,17 +27,18 @@ impl<'p> Search<'p, '_> {
         if max_turns < CALM_TURNS {
             return;
         }
-        let most = self.bill() + self.problem.base.options.slack.max(0.0) * (self.bill() + self.bill_of_places());
-        let mut calm = 0;
+        let (mut most, mut calm) = (None, 0);
         for turn in 0..max_turns {
             let landing = self.land(turn as u64);
-            calm = if landing.left.is_empty() { calm + 1 } else { 0 };
-            if calm == CALM_TURNS {
-                break;
-            }
             if landing.left.is_empty() {
+                calm += 1;
+                if calm == CALM_TURNS {
+                    break;
+                }
                 continue;
             }
+            calm = 0;
+            let most = *most.get_or_insert_with(|| self.most_to_spend());
             let before = self.clone();
             let worth: f64 = landing.left.iter().map(|(&lot, &count)| self.problem.values[lot] * count as f64).sum();
             if self.bill() + worth > most || !self.make_nodes_for(landing) || self.bill() > most {
@@ -55,6 +56,12 @@ impl<'p> Search<'p, '_> {
             self.make_nodes(&tier, Tolerance::Full);
         }
         self.planned().iter().zip(&before).all(|(now, before)| now >= before)
+    }
+
+    /// What the planned nodes may cost at most, further ones included.
+    fn most_to_spend(&self) -> f64 {
+        let slack = self.problem.base.options.slack.max(0.0);
+        self.bill() + slack * (self.bill() + self.bill_of_places())
     }
 
     /// What the planned nodes cost, in dollars an hour.

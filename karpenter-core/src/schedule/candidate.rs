@@ -10,7 +10,6 @@ use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
     lot::Lot,
-    occupancy::Occupancy,
     problem::{Problem, Tolerance},
     search::Seats,
 };
@@ -49,6 +48,12 @@ pub(super) struct Guest {
     pub(super) share: f64,
 }
 
+impl Guest {
+    pub(super) const fn seats(&self, count: i64) -> Seats {
+        Seats { lot: self.lot, alternative: self.alternative, count }
+    }
+}
+
 impl Candidate {
     /// All candidates of a problem that are worth looking at.
     pub(super) fn all(problem: &Problem<'_>) -> Vec<Self> {
@@ -63,10 +68,9 @@ impl Candidate {
         all
     }
 
-    /// Seats for units of a lot that is among the guests.
-    pub(super) fn seats(&self, lot: usize, count: i64) -> Seats {
-        let guest = self.guests.iter().find(|guest| guest.lot == lot).expect("the lot is among the guests");
-        Seats { lot, alternative: guest.alternative, count }
+    /// The guest that is of a lot.
+    pub(super) fn guest(&self, lot: usize) -> Option<&Guest> {
+        self.guests.iter().find(|guest| guest.lot == lot)
     }
 
     /// Orders the guests: first those of which a node takes only a few, because they need many nodes, then by what they
@@ -143,8 +147,7 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate 
         let met =
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
         let alternative = met(false).or_else(|| met(true))?;
-        let most = Occupancy::default().most(lot).max(1);
-        let share = dominant_share(&lot.requests, room).max(1.0 / most as f64);
+        let share = dominant_share(&lot.requests, room).max(problem.least_shares[index]);
         let goes = lot.bears(*tolerance) && fits(&lot.requests, room) && pool.has_free_ports(row, &lot.host_ports);
         goes.then_some(Guest { lot: index, alternative, tolerance: *tolerance, share })
     };

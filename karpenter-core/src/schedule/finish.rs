@@ -38,7 +38,7 @@ impl<'p> Search<'p, '_> {
         spent: f64,
         most_room: &Amounts,
     ) -> Option<Finish> {
-        let mut total: Amounts = most_room.iter().map(|_| 0).collect();
+        let mut total = self.problem.base.classes.axes.zero();
         for &lot in lots {
             take(&mut total, &self.problem.lot(lot).requests, -self.remaining(lot));
             if !fits(&total, most_room) {

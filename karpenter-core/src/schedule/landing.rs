@@ -39,20 +39,18 @@ pub(super) struct Landing<'p> {
 type Units = BTreeMap<usize, i64>;
 
 /// The nodes on which pods land.
-struct Ground<'s, 'p, 'a> {
+struct Ground<'p, 'a> {
     problem: &'p Problem<'a>,
     /// The places, then the nodes to make.
     nodes: Vec<Node>,
     /// What the nodes to make are, and the room that they must have.
     new_nodes: Vec<(&'p Candidate, Amounts)>,
+    /// Nodes to make whose pods are known to stay.
+    settled: Vec<Batch<'p>>,
     /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
     admits: Vec<FixedBitSet>,
-    /// By lot, the weight of the pools on whose new nodes its units land: others may use free room, but a claim is not made
-    /// for them.
-    weights: Vec<u32>,
     /// The indices of CPU and memory.
     scored_axes: Vec<usize>,
-    search: &'s Search<'p, 'a>,
 }
 
 struct Node {
@@ -127,27 +125,21 @@ fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool
     base.pools[pool].has_min_values() || batch.candidate.reservation.is_some() || batch.guests.iter().any(is_bound)
 }
 
-impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
+impl<'p, 'a> Ground<'p, 'a> {
     /// The nodes, and the units that are to land on them with their numbers.
-    fn new(search: &'s Search<'p, 'a>) -> (Self, Vec<(usize, usize)>) {
+    fn new(search: &Search<'p, 'a>) -> (Self, Vec<(usize, usize)>) {
         let problem = search.problem;
         let names = problem.base.classes.axes.names();
         let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
         let weights = weights(problem);
         let scored_axes = (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect();
-        let mut ground = Self {
-            problem,
-            nodes: Vec::new(),
-            new_nodes: Vec::new(),
-            admits: Vec::new(),
-            weights,
-            scored_axes,
-            search,
-        };
+        let (settled, landing): (Vec<_>, Vec<_>) =
+            search.batches.iter().partition(|batch| is_settled(problem, &weights, batch));
+        let settled = settled.into_iter().cloned().collect();
+        let mut ground =
+            Self { problem, nodes: Vec::new(), new_nodes: Vec::new(), settled, admits: Vec::new(), scored_axes };
         let mut counts = vec![0; problem.lots.list.len()];
-        ground.add_places(&mut counts);
-        let landing: Vec<&Batch<'_>> =
-            search.batches.iter().filter(|b| !is_settled(problem, &ground.weights, b)).collect();
+        ground.add_places(&search.on_places, &mut counts);
         for batch in &landing {
             let base = &problem.base;
             let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
@@ -155,18 +147,16 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
             ground.new_nodes.extend((0..batch.count).map(|_| (batch.candidate, batch.floor.clone())));
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
-        ground.admits = (0..counts.len())
-            .map(|lot| if counts[lot] > 0 { ground.admitting(lot, &landing) } else { FixedBitSet::new() })
-            .collect();
+        ground.admit(&counts, &weights);
         let units =
             counts.iter().enumerate().flat_map(|(lot, &count)| (0..number(count)).map(move |number| (lot, number)));
         (ground, units.collect())
     }
 
     /// Adds the places; their pods are to land again, unless they were reluctant to come.
-    fn add_places(&mut self, counts: &mut [i64]) {
+    fn add_places(&mut self, on_places: &[Vec<(usize, i64)>], counts: &mut [i64]) {
         let problem = self.problem;
-        for (place, lots) in problem.base.places.iter().zip(&self.search.on_places) {
+        for (place, lots) in problem.base.places.iter().zip(on_places) {
             let mut node = Node {
                 room: place.room.clone(),
                 size: problem.base.classes.axes.room(&place.source.allocatable),
@@ -185,26 +175,30 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
         }
     }
 
-    fn admitting(&self, lot: usize, landing: &[&Batch<'_>]) -> FixedBitSet {
-        let constraint = self.problem.lot(lot).constraint;
-        let mut out = FixedBitSet::with_capacity(self.nodes.len());
-        for (index, place) in self.problem.base.places.iter().enumerate() {
-            out.set(index, self.problem.place_tolerance(constraint, place.source) == Some(Tolerance::Full));
-        }
-        let mut first = self.problem.base.places.len();
-        for batch in landing {
-            let next = first + batch.node_count();
-            let Candidate { pool, guests, .. } = batch.candidate;
-            let guest = guests.iter().find(|guest| guest.lot == lot && guest.tolerance == Tolerance::Full);
-            let has_weight = self.problem.weight(batch.candidate) == self.weights[lot];
-            let is_plain =
-                guest.is_some_and(|g| !self.problem.alternative(*pool, constraint, g.alternative).is_open_ended);
-            if has_weight && is_plain {
-                out.insert_range(first..next);
+    /// Notes which nodes the lots may use of which there are units to land. A lot lands only on new nodes of pools of its own
+    /// weight: it may use free room of others, but a claim is not made for it.
+    fn admit(&mut self, counts: &[i64], weights: &[u32]) {
+        let problem = self.problem;
+        let place_count = problem.base.places.len();
+        self.admits = vec![FixedBitSet::new(); counts.len()];
+        for lot in (0..counts.len()).filter(|&lot| counts[lot] > 0) {
+            self.admits[lot].grow(self.nodes.len());
+            let constraint = problem.lot(lot).constraint;
+            for (index, place) in problem.base.places.iter().enumerate() {
+                let tolerance = problem.place_tolerance(constraint, place.source);
+                self.admits[lot].set(index, tolerance == Some(Tolerance::Full));
             }
-            first = next;
         }
-        out
+        for (index, (candidate, _)) in self.new_nodes.iter().enumerate() {
+            for guest in candidate.guests.iter().filter(|guest| counts[guest.lot] > 0) {
+                let constraint = problem.lot(guest.lot).constraint;
+                let is_plain = !problem.alternative(candidate.pool, constraint, guest.alternative).is_open_ended;
+                let has_weight = problem.weight(candidate) == weights[guest.lot];
+                if has_weight && is_plain && guest.tolerance == Tolerance::Full {
+                    self.admits[guest.lot].insert(place_count + index);
+                }
+            }
+        }
     }
 
     /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. What finds no
@@ -279,11 +273,11 @@ impl<'s, 'p, 'a> Ground<'s, 'p, 'a> {
 
     fn into_landing(mut self, left: Units) -> Landing<'p> {
         self.fill_empty_nodes();
-        let stay = self.search.batches.iter().filter(|b| is_settled(self.problem, &self.weights, b)).cloned();
-        let mut batches: Vec<Batch<'p>> = stay.collect();
+        let mut batches = self.settled;
         let new_nodes = self.nodes.split_off(self.problem.base.places.len());
         for ((candidate, floor), node) in self.new_nodes.into_iter().zip(new_nodes) {
-            let guests: Vec<Seats> = node.units.into_iter().map(|(lot, count)| candidate.seats(lot, count)).collect();
+            let seats = |(lot, count)| candidate.guest(lot).expect("the node admits the lot").seats(count);
+            let guests: Vec<Seats> = node.units.into_iter().map(seats).collect();
             if !guests.is_empty() {
                 batches.push(Batch { candidate, guests, floor, count: 1 });
             }

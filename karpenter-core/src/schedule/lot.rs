@@ -111,31 +111,17 @@ impl Lots {
 
     /// How many wishes are given up for the units that a search planned.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
-        let of_lot = |(lot, &planned): (&Lot, &usize)| {
-            let mut placed = planned;
-            let of_portion = |&(index, units): &(usize, usize)| {
-                let here = placed.min(units);
-                placed -= here;
-                here * self.portions[index].members.iter().map(|m| m.level * m.count).sum::<usize>()
-            };
-            lot.origins.iter().map(of_portion).sum::<usize>()
-        };
-        self.list.iter().zip(planned).map(of_lot).sum()
+        let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();
+        self.planned_portions(planned).map(|(portion, here, _)| here * wishes(portion)).sum()
     }
 
     /// What a search teaches that planned only so many units of each lot; nothing if no other division would help.
     pub(super) fn lessons(&self, planned: &[usize], so_far: &Lessons) -> Option<Lessons> {
         let mut found = BTreeMap::new();
-        for (lot, &planned) in self.list.iter().zip(planned) {
-            let mut placed = planned;
-            for &(index, units) in &lot.origins {
-                let here = placed.min(units);
-                placed -= here;
-                let portion = &self.portions[index];
-                if here < units && portion.is_tentative {
-                    let (key, most) = portion.lesson(here);
-                    found.insert(key, most);
-                }
+        for (portion, here, units) in self.planned_portions(planned) {
+            if here < units && portion.is_tentative {
+                let (key, most) = portion.lesson(here);
+                found.insert(key, most);
             }
         }
         if found.is_empty() {
@@ -144,6 +130,18 @@ impl Lots {
         let mut lessons = so_far.clone();
         lessons.add(found);
         Some(lessons)
+    }
+
+    /// The portions, with how many of their units are planned and how many there are: the first of a lot are planned.
+    fn planned_portions(&self, planned: &[usize]) -> impl Iterator<Item = (&Portion, usize, usize)> {
+        self.list.iter().zip(planned).flat_map(move |(lot, &planned)| {
+            let mut left = planned;
+            lot.origins.iter().map(move |&(index, units)| {
+                let here = left.min(units);
+                left -= here;
+                (&self.portions[index], here, units)
+            })
+        })
     }
 }
 

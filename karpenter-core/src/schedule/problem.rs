@@ -59,6 +59,8 @@ pub struct Problem<'a> {
     pub(super) lots: Lots,
     /// What a unit of each lot asks for, lot after lot.
     requests: Vec<i64>,
+    /// The least share of a node that a unit of each lot takes, because only so many may be there together.
+    pub(super) least_shares: Vec<f64>,
     /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
     pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
@@ -181,10 +183,12 @@ impl<'a> Problem<'a> {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let requests = lots.list.iter().flat_map(|lot| lot.requests.iter().copied()).collect();
+        let least_shares = lots.list.iter().map(|lot| 1.0 / Occupancy::default().most(lot).max(1) as f64).collect();
         let mut problem = Self {
             course,
             base,
             requests,
+            least_shares,
             lots,
             meets,
             candidates: Vec::new(),
@@ -222,11 +226,8 @@ impl<'a> Problem<'a> {
     /// The label of which no node of the pool with one such unit leaves enough values; of several the nearest miss.
     fn lacking_values(&self, pool: usize, lot: usize) -> Option<Obstacle> {
         let of_pool = self.candidates.iter().filter(|c| c.pool == pool);
-        let alone = of_pool.filter_map(|candidate| {
-            let guest = candidate.guests.iter().find(|guest| guest.lot == lot)?;
-            let seats = Seats { lot, alternative: guest.alternative, count: 1 };
-            Some(claim::too_few_values(self, candidate, &[seats]))
-        });
+        let alone = of_pool
+            .filter_map(|candidate| Some(claim::too_few_values(self, candidate, &[candidate.guest(lot)?.seats(1)])));
         // The first node that leaves enough ends the search.
         let misses = alone.collect::<Option<Vec<_>>>()?;
         let (key, min_values, available) = misses.into_iter().max_by_key(|(_, _, available)| *available)?;
@@ -297,7 +298,7 @@ impl<'a> Problem<'a> {
 
     /// What units ask for together.
     pub(super) fn total(&self, guests: &[Seats]) -> Amounts {
-        let mut out: Amounts = self.base.classes.axes.names().iter().map(|_| 0).collect();
+        let mut out = self.base.classes.axes.zero();
         for seats in guests {
             take(&mut out, &self.lot(seats.lot).requests, -seats.count);
         }

@@ -180,7 +180,7 @@ impl<'p, 'a> Search<'p, 'a> {
     fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..self.left.len()).collect();
-        order.sort_by(|&a, &b| problem.rank_for_places(a).cmp(&problem.rank_for_places(b)).then(a.cmp(&b)));
+        order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
         for (index, place) in problem.base.places.iter().enumerate() {
             let mut tolerances = vec![None; problem.lots.constraints.len()];
             for &index_of_lot in &order {
@@ -265,7 +265,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// The most of each resource that any of some candidates leaves to pods.
     fn most_room(&self, tier: &[&'p Candidate]) -> Amounts {
-        let mut out: Amounts = self.problem.base.classes.axes.names().iter().map(|_| 0).collect();
+        let mut out = self.problem.base.classes.axes.zero();
         for candidate in tier {
             let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
             out.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
@@ -312,7 +312,7 @@ impl<'p, 'a> Search<'p, 'a> {
             if count == 0 {
                 continue;
             }
-            let seats = Seats { lot: guest.lot, alternative: guest.alternative, count };
+            let seats = guest.seats(count);
             let Some(seats) = self.within_min_values(candidate, &fill.guests, seats) else { continue };
             let alternative = problem.alternative(candidate.pool, lot.constraint, guest.alternative);
             if alternative.is_open_ended {

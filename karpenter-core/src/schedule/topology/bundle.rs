@@ -4,10 +4,7 @@ use super::{Manners, Member, Neighbours, Portion, Term, allot::Allotter};
 use crate::{
     NodeAlternatives, Requirements,
     cluster::HostPort,
-    schedule::{
-        amounts::{Amounts, take},
-        class::Constraint,
-    },
+    schedule::{amounts::take, class::Constraint},
 };
 
 impl Allotter<'_, '_> {
@@ -97,7 +94,7 @@ impl Allotter<'_, '_> {
     /// Whether some node can take these pods together.
     fn fits(&mut self, constraint: &Constraint, pods: &[Member]) -> bool {
         let classes = &self.base.classes;
-        let mut requests: Amounts = classes.axes.names().iter().map(|_| 0).collect();
+        let mut requests = classes.axes.zero();
         let mut ports: Vec<HostPort> = Vec::new();
         for &Member { class, count, .. } in pods {
             let class = &classes.list[class];
