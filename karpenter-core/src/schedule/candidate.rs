@@ -44,7 +44,7 @@ pub(super) struct Guest {
     /// The index of the alternative of its constraint that the candidate meets.
     pub(super) alternative: usize,
     pub(super) tolerance: Tolerance,
-    /// The largest share that one unit takes of the node: of a resource, or of the units that may be there together.
+    /// The largest share of a resource of the node that one unit takes.
     pub(super) share: f64,
 }
 
@@ -147,7 +147,7 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate 
         let met =
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
         let alternative = met(false).or_else(|| met(true))?;
-        let share = dominant_share(&lot.requests, room).max(problem.least_shares[index]);
+        let share = dominant_share(&lot.requests, room);
         let goes = lot.bears(*tolerance) && fits(&lot.requests, room) && pool.has_free_ports(row, &lot.host_ports);
         goes.then_some(Guest { lot: index, alternative, tolerance: *tolerance, share })
     };

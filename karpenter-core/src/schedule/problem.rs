@@ -59,8 +59,6 @@ pub struct Problem<'a> {
     pub(super) lots: Lots,
     /// What a unit of each lot asks for, lot after lot.
     requests: Vec<i64>,
-    /// The least share of a node that a unit of each lot takes, because only so many may be there together.
-    pub(super) least_shares: Vec<f64>,
     /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
     pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
@@ -183,12 +181,10 @@ impl<'a> Problem<'a> {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let requests = lots.list.iter().flat_map(|lot| lot.requests.iter().copied()).collect();
-        let least_shares = lots.list.iter().map(|lot| 1.0 / Occupancy::default().most(lot).max(1) as f64).collect();
         let mut problem = Self {
             course,
             base,
             requests,
-            least_shares,
             lots,
             meets,
             candidates: Vec::new(),
