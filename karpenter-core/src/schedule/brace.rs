@@ -40,7 +40,7 @@ impl<'p> Search<'p, '_> {
             calm = 0;
             let most = *most.get_or_insert_with(|| self.most_to_spend());
             let before = self.clone();
-            let worth: f64 = landing.left.iter().map(|(&lot, &count)| self.problem.values[lot] * count as f64).sum();
+            let worth: f64 = landing.left.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum();
             if self.bill() + worth > most || !self.make_nodes_for(landing) || self.bill() > most {
                 *self = before;
                 break;

@@ -9,7 +9,7 @@ use ordered_float::OrderedFloat;
 use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
-    lot::Lot,
+    lot::Shape,
     problem::{Problem, Tolerance},
     search::Seats,
 };
@@ -31,16 +31,16 @@ pub(super) struct Candidate {
     pub(super) reservation: Option<usize>,
     /// Dollars an hour.
     pub(super) price: f64,
-    /// The lots that fit, the most valuable for the room that they take first.
+    /// The shapes that fit, the most valuable for the room that they take first.
     pub(super) guests: Vec<Guest>,
     /// The least of each resource that a unit of any of them asks for.
     pub(super) least: Amounts,
 }
 
-/// A lot of which a candidate can take units.
+/// A shape of which a candidate can take units.
 #[derive(Debug)]
 pub(super) struct Guest {
-    pub(super) lot: usize,
+    pub(super) shape: usize,
     /// The index of the alternative of its constraint that the candidate meets.
     pub(super) alternative: usize,
     pub(super) tolerance: Tolerance,
@@ -49,8 +49,9 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) const fn seats(&self, count: i64) -> Seats {
-        Seats { lot: self.lot, alternative: self.alternative, count }
+    /// So many units of a lot of the shape.
+    pub(super) const fn seats(&self, lot: usize, count: i64) -> Seats {
+        Seats { lot, alternative: self.alternative, count }
     }
 }
 
@@ -60,26 +61,26 @@ impl Candidate {
         let mut all: Vec<Self> = (0..problem.base.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect();
         if problem.base.options.reservations == ReservationPolicy::Strict {
             let reserved = all.iter().filter(|candidate| candidate.reservation.is_some());
-            let waiting: BTreeSet<usize> = reserved.flat_map(|c| &c.guests).map(|guest| guest.lot).collect();
+            let waiting: BTreeSet<usize> = reserved.flat_map(|c| &c.guests).map(|guest| guest.shape).collect();
             for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_none()) {
-                candidate.guests.retain(|guest| !waiting.contains(&guest.lot));
+                candidate.guests.retain(|guest| !waiting.contains(&guest.shape));
             }
         }
         all
     }
 
-    /// The guest that is of a lot.
-    pub(super) fn guest(&self, lot: usize) -> Option<&Guest> {
-        self.guests.iter().find(|guest| guest.lot == lot)
+    /// The guest that is of a shape.
+    pub(super) fn guest(&self, shape: usize) -> Option<&Guest> {
+        self.guests.iter().find(|guest| guest.shape == shape)
     }
 
-    /// Orders the guests: first those of which a node takes only a few, because they need many nodes, then by what they
-    /// are worth for the room that they take.
-    pub(super) fn rank(&mut self, values: &[f64], lots: &[Lot]) {
-        let density = |guest: &Guest| OrderedFloat(values[guest.lot] / guest.share);
+    /// Orders the guests: first those of which a node takes only a few, the more nodes they need the earlier, then by what
+    /// they are worth for the room that they take.
+    pub(super) fn rank(&mut self, values: &[f64], shapes: &[Shape]) {
+        let density = |guest: &Guest| OrderedFloat(values[guest.shape] / guest.share);
         self.guests.sort_by_cached_key(|guest| {
-            let is_limited = lots[guest.lot].manners.is_limited();
-            (!is_limited, Reverse(density(guest)), Reverse(OrderedFloat(guest.share)), guest.lot)
+            let needed = shapes[guest.shape].spread_class;
+            (Reverse(needed), Reverse(density(guest)), Reverse(OrderedFloat(guest.share)), guest.shape)
         });
     }
 }
@@ -142,19 +143,23 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
 fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate {
     let pool = &problem.base.pools[pool_index];
     let room = &pool.variant(row).room;
-    let guest = |(index, lot): (usize, &Lot)| {
-        let (tolerance, alternatives) = problem.meets[pool_index][lot.constraint].as_ref()?;
+    let guest = |(index, shape): (usize, &Shape)| {
+        let (tolerance, alternatives) = problem.meets[pool_index][shape.constraint].as_ref()?;
         let met =
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
         let alternative = met(false).or_else(|| met(true))?;
-        let share = dominant_share(&lot.requests, room);
-        let goes = lot.bears(*tolerance) && fits(&lot.requests, room) && pool.has_free_ports(row, &lot.host_ports);
-        goes.then_some(Guest { lot: index, alternative, tolerance: *tolerance, share })
+        let share = dominant_share(&shape.requests, room);
+        let goes =
+            shape.bears(*tolerance) && fits(&shape.requests, room) && pool.has_free_ports(row, &shape.host_ports);
+        goes.then_some(Guest { shape: index, alternative, tolerance: *tolerance, share })
     };
-    let guests: Vec<Guest> = problem.lots.list.iter().enumerate().filter_map(guest).collect();
+    let guests: Vec<Guest> = problem.lots.shapes.iter().enumerate().filter_map(guest).collect();
     let mut least: Amounts = room.iter().map(|_| i64::MAX).collect();
     for guest in &guests {
-        least.iter_mut().zip(problem.requests(guest.lot)).for_each(|(least, &request)| *least = request.min(*least));
+        least
+            .iter_mut()
+            .zip(&problem.lots.shapes[guest.shape].requests)
+            .for_each(|(least, &request)| *least = request.min(*least));
     }
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
     let reservation = problem.base.reservations.of(pool.catalog, row);

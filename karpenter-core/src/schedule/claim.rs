@@ -17,7 +17,7 @@ pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats
     for seats in guests {
         requests.add(&problem.lot(seats.lot).request_list.times(seats.count));
     }
-    let Shape { requirements, types } = Shape::new(problem, candidate, guests, floor);
+    let Choice { requirements, types } = Choice::new(problem, candidate, guests, floor);
     let types = truncated(pool, types, problem.base.options.max_instance_types);
     let requirements = lowered(pool, &requirements, &types);
     let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
@@ -42,7 +42,7 @@ pub(super) fn too_few_values(
     if !pool.has_min_values() || problem.base.options.min_values == MinValuesPolicy::BestEffort {
         return None;
     }
-    let Shape { types, .. } = Shape::new(problem, candidate, guests, &[]);
+    let Choice { types, .. } = Choice::new(problem, candidate, guests, &[]);
     pool.min_values().find_map(|(key, min_values)| {
         let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
         (values.len() < min_values as usize).then(|| (key.to_owned(), min_values, values.len()))
@@ -96,13 +96,13 @@ fn truncated(pool: &Pool<'_>, types: Vec<(Price, usize)>, most: usize) -> Vec<(P
 }
 
 /// What a claim with some pods allows.
-struct Shape {
+struct Choice {
     requirements: Requirements,
     /// The types that will do with what they cost, cheapest first.
     types: Vec<(Price, usize)>,
 }
 
-impl Shape {
+impl Choice {
     fn new(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> Self {
         let pool = &problem.base.pools[candidate.pool];
         let mut used = problem.total(guests);

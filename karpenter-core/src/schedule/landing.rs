@@ -107,7 +107,9 @@ fn weights(problem: &Problem<'_>) -> Vec<u32> {
     for candidate in &problem.candidates {
         let weight = problem.weight(candidate);
         for guest in candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
-            out[guest.lot] = weight.max(out[guest.lot]);
+            for &lot in &problem.lots.of_shapes[guest.shape] {
+                out[lot] = weight.max(out[lot]);
+            }
         }
     }
     out
@@ -190,12 +192,16 @@ impl<'p, 'a> Ground<'p, 'a> {
             }
         }
         for (index, (candidate, _)) in self.new_nodes.iter().enumerate() {
-            for guest in candidate.guests.iter().filter(|guest| counts[guest.lot] > 0) {
-                let constraint = problem.lot(guest.lot).constraint;
+            for guest in &candidate.guests {
+                let constraint = problem.lots.shapes[guest.shape].constraint;
                 let is_plain = !problem.alternative(candidate.pool, constraint, guest.alternative).is_open_ended;
-                let has_weight = problem.weight(candidate) == weights[guest.lot];
-                if has_weight && is_plain && guest.tolerance == Tolerance::Full {
-                    self.admits[guest.lot].insert(place_count + index);
+                if !is_plain || guest.tolerance != Tolerance::Full {
+                    continue;
+                }
+                for &lot in &problem.lots.of_shapes[guest.shape] {
+                    if counts[lot] > 0 && problem.weight(candidate) == weights[lot] {
+                        self.admits[lot].insert(place_count + index);
+                    }
                 }
             }
         }
@@ -276,7 +282,9 @@ impl<'p, 'a> Ground<'p, 'a> {
         let mut batches = self.settled;
         let new_nodes = self.nodes.split_off(self.problem.base.places.len());
         for ((candidate, floor), node) in self.new_nodes.into_iter().zip(new_nodes) {
-            let seats = |(lot, count)| candidate.guest(lot).expect("the node admits the lot").seats(count);
+            let seats = |(lot, count)| {
+                candidate.guest(self.problem.lot(lot).shape).expect("the node admits the lot").seats(lot, count)
+            };
             let guests: Vec<Seats> = node.units.into_iter().map(seats).collect();
             if !guests.is_empty() {
                 batches.push(Batch { candidate, guests, floor, count: 1 });

@@ -8,10 +8,28 @@ use super::{
     amounts::Amounts,
     class::Constraint,
     problem::{Base, Tolerance},
-    topology::{Allotment, Lessons, Manners, Member, Portion},
+    topology::{Allotment, Lessons, Manners, Member, Portion, SelectorId},
     volumes::Volumes,
 };
 use crate::{FxBuild, ResourceList, api::ObjectKey, cluster::HostPort, reason::TopologyObstacle};
+
+/// What lots ask of a node, their neighbours and volumes apart: no node is better for one lot of a shape than for another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    /// What a unit asks for.
+    pub(super) requests: Amounts,
+    /// The index of its [`Constraint`].
+    pub(super) constraint: usize,
+    /// The ports of its node that each unit takes for itself.
+    pub(super) host_ports: Vec<HostPort>,
+    /// How many pods a unit has.
+    pub(super) unit_size: usize,
+    /// How many nodes they need because a node takes only a few of them, whatever room it has, in powers of two; 0 if
+    /// rules do not limit them.
+    pub(super) spread_class: u32,
+    /// Whether all units are pods with a wish that they can still give up.
+    is_wish: bool,
+}
 
 /// Units of pods that ask the same of a node. A unit is one pod, or several that must share a node.
 #[derive(Clone, Debug)]
@@ -27,6 +45,8 @@ pub(super) struct Lot {
     pub(super) constraint: usize,
     /// The ports of its node that each unit takes for itself.
     pub(super) host_ports: Vec<HostPort>,
+    /// The index of its [`Shape`].
+    pub(super) shape: usize,
     pub(super) manners: Manners,
     /// The volumes of a unit.
     pub(super) volumes: Volumes,
@@ -59,6 +79,9 @@ struct Kind {
 /// All lots, and the pods that are in none.
 pub(super) struct Lots {
     pub(super) list: Vec<Lot>,
+    pub(super) shapes: Vec<Shape>,
+    /// The lots of each shape, in their order.
+    pub(super) of_shapes: Vec<Vec<usize>>,
     pub(super) constraints: Vec<Constraint>,
     /// Pods that were given no domain, with the lot without pods that tells what they ask for.
     pub(super) blocked: Vec<(usize, Vec<ObjectKey>, Option<TopologyObstacle>)>,
@@ -71,6 +94,19 @@ impl Lot {
         self.pods.len() / self.unit_size
     }
 
+    fn shape(&self, spread_class: u32) -> Shape {
+        Shape {
+            requests: self.requests.clone(),
+            constraint: self.constraint,
+            host_ports: self.host_ports.clone(),
+            unit_size: self.unit_size,
+            spread_class,
+            is_wish: self.is_wish,
+        }
+    }
+}
+
+impl Shape {
     /// Whether the pods go where they go so willingly. That a taint asks to be avoided is the last of their wishes: they
     /// give up all others before.
     pub(super) const fn bears(&self, tolerance: Tolerance) -> bool {
@@ -105,8 +141,23 @@ impl Lots {
             blocked.push((index, pods[..entry.count].to_vec(), entry.obstacle.clone()));
         }
         let lot = |(kind, (pods, origins)): (Kind, _)| kind.lot(base, pods, origins, &allotment.portions);
-        let list = kinds.into_iter().map(lot).collect();
-        Self { list, constraints: constraints.into_iter().collect(), blocked, portions: allotment.portions }
+        let mut list: Vec<Lot> = kinds.into_iter().map(lot).collect();
+        let needs = NodeNeeds::new(&list);
+        let mut shapes: IndexMap<Shape, Vec<usize>, FxBuild> = IndexMap::default();
+        for (index, lot) in list.iter_mut().enumerate() {
+            let entry = shapes.entry(lot.shape(needs.of(lot)));
+            lot.shape = entry.index();
+            entry.or_default().push(index);
+        }
+        let (shapes, of_shapes) = shapes.into_iter().unzip();
+        Self {
+            list,
+            shapes,
+            of_shapes,
+            constraints: constraints.into_iter().collect(),
+            blocked,
+            portions: allotment.portions,
+        }
     }
 
     /// How many wishes are given up for the units that a search planned.
@@ -145,6 +196,30 @@ impl Lots {
     }
 }
 
+/// How many nodes rules ask for that let a node have only a few of some pods.
+struct NodeNeeds(BTreeMap<SelectorId, i64>);
+
+impl NodeNeeds {
+    fn new(lots: &[Lot]) -> Self {
+        let mut selected: BTreeMap<SelectorId, (i64, i64)> = BTreeMap::new();
+        for lot in lots {
+            let units = i64::try_from(lot.units()).unwrap_or(i64::MAX);
+            for (selector, own, most) in lot.manners.own_limits() {
+                let (count, least) = selected.entry(selector).or_insert((0, most));
+                *count += own.saturating_mul(units);
+                *least = most.min(*least);
+            }
+        }
+        Self(selected.into_iter().map(|(selector, (count, most))| (selector, count / most.max(1))).collect())
+    }
+
+    /// Those of the rules of a lot, in powers of two: one more than the logarithm, and 0 without rules.
+    fn of(&self, lot: &Lot) -> u32 {
+        let needs = lot.manners.own_limits().map(|(selector, ..)| self.0[&selector].max(1).ilog2() + 1);
+        needs.max().unwrap_or(0)
+    }
+}
+
 impl Kind {
     fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Origins, portions: &[Portion]) -> Lot {
         let Self { unit_size, requests, constraint, host_ports, manners, volumes, .. } = self;
@@ -157,6 +232,7 @@ impl Kind {
             request_list: requests,
             constraint,
             host_ports,
+            shape: 0,
             manners,
             volumes,
             classes: of_lot().flat_map(|portion| &portion.members).map(|member| member.class).collect(),

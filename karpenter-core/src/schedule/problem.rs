@@ -14,7 +14,7 @@ use super::{
     candidate::Candidate,
     claim,
     class::{Classes, Constraint},
-    lot::{Lot, Lots},
+    lot::{Lot, Lots, Shape},
     occupancy::Occupancy,
     pool::{AlternativeRows, Daemon, Limit, Pool},
     reservation::Reservations,
@@ -57,15 +57,13 @@ pub struct Problem<'a> {
     pub(super) base: Arc<Base<'a>>,
     /// The pods as they are to be packed.
     pub(super) lots: Lots,
-    /// What a unit of each lot asks for, lot after lot.
-    requests: Vec<i64>,
     /// For each pool and constraint how the alternatives meet the pool, or `None` if its taints are not tolerated.
     pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
     pub(super) candidates: Vec<Candidate>,
-    /// The pools, by index, that cannot keep enough values of a label with even one unit of a lot.
+    /// The pools, by index, that cannot keep enough values of a label with even one unit of a shape.
     pub(super) too_few_values: BTreeMap<(usize, usize), Obstacle>,
-    /// The least that a node with a unit costs, as the share of it that the unit takes, by lot; infinite if none can be
+    /// The least that a node with a unit costs, as the share of it that the unit takes, by shape; infinite if none can be
     /// made.
     pub(super) values: Vec<f64>,
     /// What the room is worth that stays empty on a node because no pod fits in, in dollars an hour.
@@ -180,11 +178,9 @@ impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
-        let requests = lots.list.iter().flat_map(|lot| lot.requests.iter().copied()).collect();
         let mut problem = Self {
             course,
             base,
-            requests,
             lots,
             meets,
             candidates: Vec::new(),
@@ -199,64 +195,67 @@ impl<'a> Problem<'a> {
             problem.price_by_limits();
         }
         for candidate in &mut problem.candidates {
-            candidate.rank(&problem.values, &problem.lots.list);
+            candidate.rank(&problem.values, &problem.lots.shapes);
         }
         problem
     }
 
-    /// Takes lots from the candidates of pools whose `minValues` not even one unit of the lot leaves intact.
+    /// Takes shapes from the candidates of pools whose `minValues` not even one unit of the shape leaves intact.
     fn drop_guests_without_enough_values(&mut self) {
         for pool in (0..self.base.pools.len()).filter(|&pool| self.base.pools[pool].has_min_values()) {
-            for lot in 0..self.lots.list.len() {
-                if let Some(obstacle) = self.lacking_values(pool, lot) {
-                    self.too_few_values.insert((pool, lot), obstacle);
+            for shape in 0..self.lots.shapes.len() {
+                if let Some(obstacle) = self.lacking_values(pool, shape) {
+                    self.too_few_values.insert((pool, shape), obstacle);
                 }
             }
         }
         let too_few = &self.too_few_values;
         for candidate in &mut self.candidates {
-            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.lot)));
+            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.shape)));
         }
     }
 
     /// The label of which no node of the pool with one such unit leaves enough values; of several the nearest miss.
-    fn lacking_values(&self, pool: usize, lot: usize) -> Option<Obstacle> {
+    fn lacking_values(&self, pool: usize, shape: usize) -> Option<Obstacle> {
         let of_pool = self.candidates.iter().filter(|c| c.pool == pool);
-        let alone = of_pool
-            .filter_map(|candidate| Some(claim::too_few_values(self, candidate, &[candidate.guest(lot)?.seats(1)])));
+        let lot = self.lots.of_shapes[shape][0];
+        let alone = of_pool.filter_map(|candidate| {
+            Some(claim::too_few_values(self, candidate, &[candidate.guest(shape)?.seats(lot, 1)]))
+        });
         // The first node that leaves enough ends the search.
         let misses = alone.collect::<Option<Vec<_>>>()?;
         let (key, min_values, available) = misses.into_iter().max_by_key(|(_, _, available)| *available)?;
         Some(Obstacle::MinValues { key, min_values, available })
     }
 
-    /// The value of a unit of each lot: what the cheapest node that takes it charges for the share that it takes.
+    /// The value of a unit of each shape: what the cheapest node that takes it charges for the share that it takes.
     ///
     /// A reservation costs next to nothing but is soon used up, so it says nothing about the value of a unit; units that
     /// nothing else takes come before all others.
     fn appraise(&mut self) {
-        self.values = vec![f64::INFINITY; self.lots.list.len()];
+        self.values = vec![f64::INFINITY; self.lots.shapes.len()];
         let (reserved, unlimited): (Vec<_>, Vec<_>) = self.candidates.iter().partition(|c| c.reservation.is_some());
         for candidate in unlimited {
             for guest in &candidate.guests {
-                let value = &mut self.values[guest.lot];
+                let value = &mut self.values[guest.shape];
                 *value = value.min(candidate.price * guest.share);
             }
         }
         self.stranded = STRANDED_SHARE * self.mean_value();
         let has_no_other: Vec<bool> = self.values.iter().map(|value| value.is_infinite()).collect();
         for guest in reserved.into_iter().flat_map(|candidate| &candidate.guests) {
-            if has_no_other[guest.lot] {
-                self.values[guest.lot] = self.values[guest.lot].min(VALUE_OF_RESERVED * guest.share);
+            if has_no_other[guest.shape] {
+                self.values[guest.shape] = self.values[guest.shape].min(VALUE_OF_RESERVED * guest.share);
             }
         }
     }
 
     /// The value of a unit on average, of those that some node takes.
     fn mean_value(&self) -> f64 {
-        let valued = self.values.iter().zip(&self.lots.list).filter(|(value, _)| value.is_finite());
-        let units = |lot: &Lot| lot.units() as f64;
-        let (value, count) = valued.fold((0.0, 0.0), |(v, n), (value, lot)| (v + value * units(lot), n + units(lot)));
+        let valued = self.lots.list.iter().map(|lot| (self.values[lot.shape], lot.units() as f64));
+        let (value, count) = valued
+            .filter(|(value, _)| value.is_finite())
+            .fold((0.0, 0.0), |(sum, count), (value, units)| (sum + value * units, count + units));
         if count > 0.0 { value / count } else { 0.0 }
     }
 
@@ -272,8 +271,8 @@ impl<'a> Problem<'a> {
             candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
         }
         self.stranded = 0.0;
-        for (value, lot) in self.values.iter_mut().zip(&self.lots.list).filter(|(value, _)| value.is_finite()) {
-            *value = lot.unit_size as f64;
+        for (value, shape) in self.values.iter_mut().zip(&self.lots.shapes).filter(|(value, _)| value.is_finite()) {
+            *value = shape.unit_size as f64;
         }
     }
 
@@ -282,10 +281,14 @@ impl<'a> Problem<'a> {
         self.base.pools[candidate.pool].source.weight()
     }
 
-    /// What a unit of a lot asks for.
-    pub(super) fn requests(&self, lot: usize) -> &[i64] {
-        let count = self.base.classes.axes.names().len();
-        &self.requests[lot * count..][..count]
+    /// What a unit of a lot is worth.
+    pub(super) fn value(&self, lot: usize) -> f64 {
+        self.values[self.lot(lot).shape]
+    }
+
+    /// The shape of a lot.
+    pub(super) fn shape(&self, lot: &Lot) -> &Shape {
+        &self.lots.shapes[lot.shape]
     }
 
     pub(super) fn lot(&self, index: usize) -> &Lot {
@@ -313,7 +316,7 @@ impl<'a> Problem<'a> {
     /// most others depend first. Then come units of which a node takes only a few, because they need many nodes; then
     /// the most valuable, and of equals the large, which are harder to place.
     pub(super) fn rank_for_places(&self, lot: usize) -> impl Ord {
-        let (value, lot) = (OrderedFloat(self.values[lot]), self.lot(lot));
+        let (value, lot) = (OrderedFloat(self.value(lot)), self.lot(lot));
         let is_first = lot.classes.iter().any(|class| self.course.first.contains(class));
         let need = (self.course.order == Order::Need).then(|| {
             let has_no_other = value.is_infinite();

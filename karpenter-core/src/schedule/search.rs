@@ -21,7 +21,10 @@ use crate::{Reason, Requirements, api::ObjectKey};
 
 /// All fills are made anew whenever the best has become worse by this factor. A fill that has to do without some pods
 /// is sometimes a better one, because it has room for others.
-const FRESHNESS: f64 = 0.98;
+const FRESHNESS: f64 = 0.95;
+
+/// How much of the stranded room counts on a node that rules ask for anyway.
+const FORCED_SHARE: f64 = 0.3;
 
 /// The state of a search.
 #[derive(Clone)]
@@ -29,6 +32,8 @@ pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
+    /// The lots of each shape of which units are left.
+    open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,
     pub(super) occupancies: Vec<Occupancy>,
     /// What the limits of each pool leave.
@@ -83,6 +88,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Self {
             problem,
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
+            open: problem.lots.of_shapes.clone(),
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
             occupancies: base.places.iter().map(|p| p.occupancy.clone()).collect(),
             limits_left: base.pools.iter().map(|p| p.limits.iter().map(|l| l.most - l.used).collect()).collect(),
@@ -195,12 +201,12 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 let known = &mut tolerances[lot.constraint];
                 let found = *known.get_or_insert_with(|| problem.place_tolerance(lot.constraint, place.source));
-                if found.is_none_or(|found| found > tolerance || !lot.bears(found)) {
+                if found.is_none_or(|found| found > tolerance || !problem.shape(lot).bears(found)) {
                     continue;
                 }
                 take(&mut self.place_room[index], &lot.requests, count);
                 self.occupancies[index].add(lot, count);
-                self.left[index_of_lot] -= count;
+                self.use_up(index_of_lot, count);
                 self.on_places[index].push((index_of_lot, count));
             }
         }
@@ -226,7 +232,8 @@ impl<'p, 'a> Search<'p, 'a> {
         let score = |index: usize, fill: &Fill| problem.score(tier[index], fill);
         let mut scores: Vec<f64> = fills.iter().enumerate().map(|(index, fill)| score(index, fill)).collect();
         let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
-        let lots: Vec<usize> = guests.map(|guest| guest.lot).collect::<BTreeSet<_>>().into_iter().collect();
+        let shapes: BTreeSet<usize> = guests.map(|guest| guest.shape).collect();
+        let lots: Vec<usize> = shapes.into_iter().flat_map(|shape| &problem.lots.of_shapes[shape]).copied().collect();
         let most_room = self.most_room(tier);
         let (mut fresh_until, mut spent, mut finish) = (f64::INFINITY, 0.0, None::<Finish>);
         loop {
@@ -261,6 +268,21 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Makes planned units of a lot units that are left.
     pub(super) fn take_back(&mut self, lot: usize, count: i64) {
         self.left[lot] += count;
+        let open = &mut self.open[self.problem.lot(lot).shape];
+        if let Err(index) = open.binary_search(&lot) {
+            open.insert(index, lot);
+        }
+    }
+
+    /// Makes units of a lot planned units.
+    fn use_up(&mut self, lot: usize, count: i64) {
+        self.left[lot] -= count;
+        if self.left[lot] == 0 {
+            let open = &mut self.open[self.problem.lot(lot).shape];
+            if let Ok(index) = open.binary_search(&lot) {
+                open.remove(index);
+            }
+        }
     }
 
     /// The most of each resource that any of some candidates leaves to pods.
@@ -284,7 +306,10 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn go_back(&mut self, state: State) {
         let State { left, limits_left, reservations_left, batch_count } = state;
-        self.left = left;
+        for (lot, count) in left.into_iter().enumerate() {
+            self.take_back(lot, count - self.left[lot]);
+        }
+        self.open.iter_mut().for_each(|open| open.retain(|&lot| self.left[lot] > 0));
         self.limits_left = limits_left;
         self.reservations_left = reservations_left;
         self.batches.truncate(batch_count);
@@ -299,34 +324,32 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut fill = Fill::default();
         let mut settled: Option<Requirements> = None;
         for guest in candidate.guests.iter().filter(|g| g.tolerance <= tolerance) {
-            let remaining = self.remaining(guest.lot);
-            if remaining == 0 {
-                continue;
-            }
-            let requests = problem.requests(guest.lot);
-            if !fits(requests, &room) {
-                continue;
-            }
-            let lot = problem.lot(guest.lot);
-            let count = fit_count(requests, &room).min(remaining).min(occupancy.most(lot));
-            if count == 0 {
-                continue;
-            }
-            let seats = guest.seats(count);
-            let Some(seats) = self.within_min_values(candidate, &fill.guests, seats) else { continue };
-            let alternative = problem.alternative(candidate.pool, lot.constraint, guest.alternative);
-            if alternative.is_open_ended {
-                let mut all = settled.clone().unwrap_or_else(|| pool.requirements.clone());
-                all.add_all(&alternative.narrowing);
-                if !pool.can_settle(candidate.row, &all) {
+            let shape = &problem.lots.shapes[guest.shape];
+            let alternative = problem.alternative(candidate.pool, shape.constraint, guest.alternative);
+            for &index in &self.open[guest.shape] {
+                if !fits(&shape.requests, &room) {
+                    break;
+                }
+                let lot = problem.lot(index);
+                let count = fit_count(&shape.requests, &room).min(self.remaining(index)).min(occupancy.most(lot));
+                if count == 0 {
                     continue;
                 }
-                settled = Some(all);
+                let seats = guest.seats(index, count);
+                let Some(seats) = self.within_min_values(candidate, &fill.guests, seats) else { continue };
+                if alternative.is_open_ended {
+                    let mut all = settled.clone().unwrap_or_else(|| pool.requirements.clone());
+                    all.add_all(&alternative.narrowing);
+                    if !pool.can_settle(candidate.row, &all) {
+                        continue;
+                    }
+                    settled = Some(all);
+                }
+                take(&mut room, &shape.requests, seats.count);
+                occupancy.add(lot, seats.count);
+                fill.guests.push(seats);
+                fill.value += problem.values[guest.shape] * seats.count as f64;
             }
-            take(&mut room, requests, seats.count);
-            occupancy.add(lot, seats.count);
-            fill.guests.push(seats);
-            fill.value += problem.values[guest.lot] * seats.count as f64;
             if !fits(&candidate.least, &room) {
                 break;
             }
@@ -374,7 +397,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         take(&mut self.limits_left[candidate.pool], &sizes, count);
         for seats in &fill.guests {
-            self.left[seats.lot] -= seats.count * count;
+            self.use_up(seats.lot, seats.count * count);
         }
         let floor = self.problem.total(&fill.guests);
         self.batches.push(Batch { candidate, guests: fill.guests.clone(), floor, count });
@@ -383,11 +406,11 @@ impl<'p, 'a> Search<'p, 'a> {
 }
 
 impl Problem<'_> {
-    /// What pods are worth for the price of their node. Where rules ask for many nodes anyway, it does not count that
-    /// each strands some room.
+    /// What pods are worth for the price of their node. Where rules ask for many nodes anyway, it counts less that each
+    /// strands some room.
     fn score(&self, candidate: &Candidate, fill: &Fill) -> f64 {
         let needs_nodes = fill.guests.iter().any(|seats| self.lot(seats.lot).manners.is_limited());
-        let stranded = if needs_nodes { 0.0 } else { self.stranded };
+        let stranded = if needs_nodes { self.stranded * FORCED_SHARE } else { self.stranded };
         fill.value / (candidate.price + stranded)
     }
 }

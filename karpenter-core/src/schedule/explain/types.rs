@@ -86,7 +86,7 @@ impl<'l, 's, 'a> Survey<'l, 's, 'a> {
             met,
             limits,
             limits_left,
-            too_few_values: problem.too_few_values.get(&(pool_index, lot_index)),
+            too_few_values: problem.too_few_values.get(&(pool_index, problem.lot(lot_index).shape)),
             awaited: awaited(search, lot_index),
             is_at_odds: Occupancy::default().conflict(lot).is_some(),
         }
@@ -244,7 +244,8 @@ fn awaited(search: &Search<'_, '_>, lot: usize) -> BTreeSet<usize> {
     if problem.base.options.reservations != ReservationPolicy::Strict {
         return BTreeSet::new();
     }
-    let takes_lot = |guests: &[Guest]| guests.iter().any(|guest| guest.lot == lot);
+    let shape = problem.lot(lot).shape;
+    let takes_lot = |guests: &[Guest]| guests.iter().any(|guest| guest.shape == shape);
     problem.candidates.iter().filter(|c| takes_lot(&c.guests)).filter_map(|c| c.reservation).collect()
 }
 

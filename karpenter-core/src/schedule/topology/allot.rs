@@ -10,7 +10,7 @@ use super::{
     Allotment, Blocked, Lessons, Neighbourhood, Portion, PortionKey, Term,
     domains::{Counts, Domains},
     selectors::{SelectedBy, SelectorId},
-    settle::Step,
+    settle::{Step, pins},
 };
 use crate::{
     NodeAlternatives, Requirements,
@@ -109,9 +109,11 @@ impl<'b, 'a> Allotter<'b, 'a> {
         keyed.into_iter().map(|(.., class)| class).collect()
     }
 
+    /// How many domains a class can reach, without those that were learned to be full.
     fn reach_alone(&mut self, class: usize, keys: &[Arc<str>]) -> usize {
         let constraint = Constraint { wanted: self.base.classes.node_wanted(class), ..self.constraint(class).clone() };
-        self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys).len()
+        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
+        reach.keys().filter(|cell| self.most(class, 0, &pins(keys, cell)) > 0).count()
     }
 
     pub(super) fn constraint(&self, class: usize) -> &'b Constraint {

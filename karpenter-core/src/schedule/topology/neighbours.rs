@@ -86,8 +86,15 @@ impl Manners {
 
     /// Whether a node takes only so many units, however large it is.
     pub(in crate::schedule) fn is_limited(&self) -> bool {
-        let keeps_away = |selector: &SelectorId| self.selects(*selector) > 0;
-        self.away.iter().chain(&self.shuns).any(keeps_away) || self.spreads.iter().any(|spread| spread.own > 0)
+        self.own_limits().next().is_some()
+    }
+
+    /// The rules by which units limit their own number on a node: whom a rule selects, how many of them a unit has, and
+    /// how many a node may have.
+    pub(in crate::schedule) fn own_limits(&self) -> impl Iterator<Item = (SelectorId, i64, i64)> {
+        let alone = self.away.iter().chain(&self.shuns).map(|&selector| (selector, self.selects(selector), 1));
+        let spread = self.spreads.iter().map(|spread| (spread.selector, spread.own, spread.max_skew));
+        alone.chain(spread).filter(|(_, own, _)| *own > 0)
     }
 
     fn is_free(&self) -> bool {
