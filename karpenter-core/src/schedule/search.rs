@@ -242,14 +242,16 @@ impl<'p, 'a> Search<'p, 'a> {
             if scores[best] < fresh_until {
                 fresh_until = scores[best] * FRESHNESS;
                 for (index, candidate) in tier.iter().enumerate() {
-                    fills[index] = self.fill(candidate, tolerance);
-                    scores[index] = score(index, &fills[index]);
+                    if !self.has_pods_for(&fills[index]) {
+                        fills[index] = self.fill(candidate, tolerance);
+                        scores[index] = score(index, &fills[index]);
+                    }
                 }
                 continue;
             }
             // A fill stays what it is for as long as there are enough pods for it. Pods only get fewer, so that an old
             // score is seldom lower than a new one would be, and mostly only the best needs to be brought up to date.
-            if fills[best].guests.iter().all(|seats| seats.count <= self.remaining(seats.lot)) {
+            if self.has_pods_for(&fills[best]) {
                 let end = self.finish(tier, &lots, tolerance, spent, &most_room);
                 finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
                 spent += tier[best].price * self.make(tier[best], &fills[best]) as f64;
@@ -263,6 +265,11 @@ impl<'p, 'a> Search<'p, 'a> {
             self.go_back(finish.state);
             self.make(tier[finish.candidate], &finish.fill);
         }
+    }
+
+    /// Whether there are pods for another node with a fill; then a new fill would be no other.
+    fn has_pods_for(&self, fill: &Fill) -> bool {
+        fill.guests.iter().all(|seats| seats.count <= self.remaining(seats.lot))
     }
 
     /// Makes planned units of a lot units that are left.
