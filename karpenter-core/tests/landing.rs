@@ -2,32 +2,47 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
-    api::{Node, NodePool, Pod},
+    api::{Node, NodePool, Pod, PodBuilder, Workload},
     labels,
 };
 use serde_json::json;
 
+/// When the pods were made; the nodes came before or after them.
+const PODS_CREATED: &str = "2026-01-02T00:00:00Z";
+const BEFORE: &str = "2026-01-01T00:00:00Z";
+const AFTER: &str = "2026-01-03T00:00:00Z";
+
 /// A node that runs already and has no room.
-fn full_node(index: usize) -> Node {
+fn full_node(index: usize, created: &str) -> Node {
     let labels = json!({
         labels::NODE_POOL: "general", labels::INSTANCE_TYPE: "machine", labels::ZONE: "a",
         "karpenter.sh/capacity-type": "on-demand",
     });
     let status = json!({"allocatable": {"cpu": "0", "memory": "0", "pods": "0"}});
-    serde_json::from_value(json!({"metadata": {"name": format!("full-{index}"), "labels": labels}, "status": status}))
-        .expect("a node")
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("full-{index}"), "labels": labels, "creationTimestamp": created}, "status": status,
+    }))
+    .expect("a node")
+}
+
+fn pods(template: PodBuilder) -> Vec<Pod> {
+    let mut pods = Workload::from(template).into_pods().expect("valid");
+    for pod in &mut pods {
+        pod.metadata.creation_timestamp = Some(PODS_CREATED.parse().expect("a time"));
+    }
+    pods
 }
 
 /// Plans for a pod that takes a whole machine and for two that take half of one, in a cluster of so many full nodes.
-fn plan(full_nodes: usize) -> Plan {
+fn plan(full_nodes: usize, created: &str) -> Plan {
     let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
     let price = Price::per_hour(0.4).expect("not below zero");
     let machine = InstanceType::named("machine", capacity).offering("on-demand", "a", price);
     let snapshot = Snapshot::builder()
         .pool(NodePool::named("general"))
-        .nodes((0..full_nodes).map(full_node))
-        .pods(Pod::named("whole").cpu("8"))
-        .pods(Pod::named("half").cpu("4").replicas(2))
+        .nodes((0..full_nodes).map(|index| full_node(index, created)))
+        .pods(pods(Pod::named("whole").cpu("8")))
+        .pods(pods(Pod::named("half").cpu("4").replicas(2)))
         .build()
         .expect("valid");
     let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
@@ -35,15 +50,20 @@ fn plan(full_nodes: usize) -> Plan {
 }
 
 #[test]
-fn a_large_cluster_affords_a_node_for_pods_that_may_land_badly() {
+fn pods_that_an_earlier_plan_left_get_a_node_for_whichever_lands_badly() {
     // The halves may come first and take half of each node.
-    let plan = plan(100);
+    let plan = plan(100, AFTER);
     assert!(plan.unplaced().is_empty());
     assert_eq!(plan.claims().len(), 3);
     assert!(plan.claims().iter().all(|claim| !claim.pods.is_empty()));
 }
 
 #[test]
+fn no_slack_makes_a_first_plan_dearer_than_the_plain_order() {
+    assert_eq!(plan(100, BEFORE).claims().len(), 2);
+}
+
+#[test]
 fn where_it_would_cost_much_a_further_plan_is_cheaper() {
-    assert_eq!(plan(0).claims().len(), 2);
+    assert_eq!(plan(0, AFTER).claims().len(), 2);
 }

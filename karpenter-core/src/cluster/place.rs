@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    NodeAlternatives, Quantity, ResourceList,
+    NodeAlternatives, Quantity, ResourceList, Timestamp,
     api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
     cluster::{Attachment, HostPort, Storage, daemon_requests, pod_requests},
     labels,
@@ -30,6 +30,8 @@ pub struct Place {
     pub claim: Option<String>,
     /// The pool that it belongs to.
     pub pool: Option<String>,
+    /// When its node was made, or its claim while it has none.
+    pub created: Option<Timestamp>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The taints that pods must tolerate.
@@ -75,6 +77,8 @@ impl Place {
             name: name.clone(),
             claim: claim.map(|c| c.metadata.name.clone()),
             pool: labels.get(labels::NODE_POOL).cloned(),
+            created: node
+                .map_or_else(|| claim.and_then(|c| c.metadata.creation_timestamp), |n| n.metadata.creation_timestamp),
             labels,
             taints: Vec::new(),
             capacity: claim.map(|c| c.status.capacity.clone()).unwrap_or_default(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    landing::Landing,
+    landing::{Ground, Units},
     problem::{Aim, Tolerance},
-    search::Search,
+    search::{Batch, Search, remove_one},
 };
 use crate::{labels, schedule::pool::Pool};
 
@@ -16,21 +16,26 @@ const MAX_TURNS: usize = 40;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
 const MAX_PAIRS: usize = 8_000_000;
 
-impl<'p> Search<'p, '_> {
+/// What nodes for pods that are left in the end cost, as a share of what the pods are worth: few pods fill nodes badly.
+const LATE_SHARE: f64 = 2.0;
+
+impl Search<'_, '_> {
     /// Adds nodes until the kube-scheduler is likely to find one for each pod, unless they cost too much: a further plan
-    /// knows better which pods are left.
-    pub(super) fn brace(&mut self) {
+    /// knows better which pods are left. Gives back what all nodes are likely to cost in the end, in dollars an hour;
+    /// nothing if there is no telling. They do not cost more than the ceiling only because of that.
+    pub(super) fn brace(&mut self, ceiling: Option<f64>) -> Option<f64> {
         if self.problem.course.aim != Aim::Bill || self.batches.is_empty() {
-            return;
+            return None;
         }
         let max_turns = MAX_TURNS.min(MAX_PAIRS / self.landing_pairs().max(1));
         if max_turns < CALM_TURNS {
-            return;
+            return None;
         }
-        let (mut most, mut calm) = (None, 0);
+        let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
+        let (mut calm, mut ground) = (0, Ground::new(self));
         for turn in 0..max_turns {
-            let landing = self.land(turn as u64);
-            if landing.left.is_empty() {
+            let left = ground.clone().land(turn as u64);
+            if left.is_empty() {
                 calm += 1;
                 if calm == CALM_TURNS {
                     break;
@@ -38,24 +43,71 @@ impl<'p> Search<'p, '_> {
                 continue;
             }
             calm = 0;
-            let most = *most.get_or_insert_with(|| self.most_to_spend());
             let before = self.clone();
-            let worth: f64 = landing.left.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum();
-            if self.bill() + worth > most || !self.make_nodes_for(landing) || self.bill() > most {
+            let worth: f64 = left.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum();
+            if self.bill() + worth > most || !self.make_nodes_for(&left) || self.bill() > most {
                 *self = before;
-                break;
+                return Some(self.bill() + LATE_SHARE * worth);
             }
+            ground = Ground::new(self);
         }
+        Some(self.bill())
     }
 
-    /// Plans pods where they land and makes nodes for those that find none. Says whether all have one now.
-    fn make_nodes_for(&mut self, landing: Landing<'p>) -> bool {
+    /// Makes nodes for units that find none where they are planned. Says whether all have one now.
+    ///
+    /// The units move to the new nodes, and the nodes that they leave keep the room for them. Where a node would be left
+    /// without pods another like it is made.
+    fn make_nodes_for(&mut self, left: &Units) -> bool {
         let before = self.planned();
-        self.adopt(landing);
+        for (&lot, &count) in left {
+            for _ in 0..count {
+                if !self.take_off(lot) && !self.double(lot) {
+                    return false;
+                }
+            }
+        }
         for tier in self.tiers() {
             self.make_nodes(&tier, Tolerance::Full);
         }
         self.planned().iter().zip(&before).all(|(now, before)| now >= before)
+    }
+
+    /// Makes a planned unit of a lot a unit that is left, if its node keeps others.
+    fn take_off(&mut self, lot: usize) -> bool {
+        let keeps_others = |batch: &Batch<'_>| batch.has(lot) && batch.unit_count() > 1;
+        if let Some(index) = self.batches.iter().rposition(keeps_others) {
+            let mut node = Batch { count: 1, ..self.batches[index].clone() };
+            remove_one(&mut node.guests, lot);
+            self.batches[index].count -= 1;
+            self.batches.push(node);
+            self.batches.retain(|batch| batch.count > 0);
+        } else if let Some(lots) = self.on_places.iter_mut().find(|lots| lots.iter().any(|(there, _)| *there == lot)) {
+            lots.iter_mut().filter(|(there, _)| *there == lot).for_each(|(_, count)| *count -= 1);
+            lots.retain(|(_, count)| *count > 0);
+        } else {
+            return false;
+        }
+        self.take_back(lot, 1);
+        true
+    }
+
+    /// Makes a further node of the kind that has nothing but a unit of a lot, with a pod that can be spared elsewhere.
+    fn double(&mut self, lot: usize) -> bool {
+        let Some(batch) = self.batches.iter().rfind(|batch| batch.has(lot)).cloned() else { return false };
+        if !self.is_to_be_had(batch.candidate) {
+            return false;
+        }
+        for guest in batch.candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
+            for &other in &self.problem.lots.of_shapes[guest.shape] {
+                if self.take_off(other) && self.make(batch.candidate, &[guest.seats(other, 1)], 1) > 0 {
+                    let floor = &mut self.batches.last_mut().expect("it was just made").floor;
+                    floor.iter_mut().zip(batch.floor).for_each(|(floor, least)| *floor = least.max(*floor));
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// What the planned nodes may cost at most, further ones included.
@@ -65,7 +117,7 @@ impl<'p> Search<'p, '_> {
     }
 
     /// What the planned nodes cost, in dollars an hour.
-    fn bill(&self) -> f64 {
+    pub(super) fn bill(&self) -> f64 {
         self.batches.iter().map(|batch| batch.candidate.price * batch.count as f64).sum()
     }
 

@@ -5,10 +5,13 @@
 //! of its filters and of the scores that it gives by default, with one order of pods of many: see
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 
-use std::collections::BTreeMap;
+mod family;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 
+use self::family::{Domains, Family};
 use super::{
     amounts::{Amounts, Axes, fits, take},
     candidate::Candidate,
@@ -18,78 +21,54 @@ use super::{
     problem::{Problem, Tolerance},
     search::{Batch, Search, Seats, number},
 };
-use crate::ResourceName;
+use crate::{Requirement, ResourceName};
 
 /// In how many waves nodes come that are not ready all at once.
 const WAVES: usize = 1000;
 /// With fewer nodes the kube-scheduler looks at all; with more at a share of them, the smaller the more there are.
 const FEW_NODES: usize = 100;
 
-/// How units land.
-pub(super) struct Landing<'p> {
-    /// The places that there are, with all units that they get.
-    places: Vec<Node>,
-    /// The nodes to make that get units, and those whose pods are known to stay.
-    batches: Vec<Batch<'p>>,
-    /// Units that find no node, by lot.
-    pub(super) left: Units,
-}
-
 /// Units of some lots.
-type Units = BTreeMap<usize, i64>;
+pub(super) type Units = BTreeMap<usize, i64>;
 
-/// The nodes on which pods land.
-struct Ground<'p, 'a> {
+/// The nodes on which pods land, before any of them does.
+#[derive(Clone)]
+pub(super) struct Ground<'p, 'a> {
     problem: &'p Problem<'a>,
     /// The places, then the nodes to make.
     nodes: Vec<Node>,
-    /// What the nodes to make are, and the room that they must have.
-    new_nodes: Vec<(&'p Candidate, Amounts)>,
-    /// Nodes to make whose pods are known to stay.
-    settled: Vec<Batch<'p>>,
+    /// The units to land.
+    units: Vec<Unit>,
     /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
     admits: Vec<FixedBitSet>,
+    /// Pods that may land in other domains than the plan gives them.
+    families: Vec<Family<'p>>,
     /// The indices of CPU and memory.
     scored_axes: Vec<usize>,
 }
 
+#[derive(Clone, Copy)]
+struct Unit {
+    lot: usize,
+    number: usize,
+    /// The index of its family.
+    family: Option<usize>,
+}
+
+#[derive(Clone)]
 struct Node {
     room: Amounts,
     /// All that pods and daemons may have.
     size: Amounts,
     occupancy: Occupancy,
-    units: Units,
 }
 
-impl<'p> Search<'p, '_> {
+impl Search<'_, '_> {
     /// How many pairs of units and nodes are looked at in each turn, at most.
     pub(super) fn landing_pairs(&self) -> usize {
         let units: usize = self.planned().iter().sum();
         let new_nodes: usize = self.batches.iter().map(Batch::node_count).sum();
         units.saturating_mul(self.on_places.len() + new_nodes)
-    }
-
-    /// Lets all units that are planned come in one order; each turn has another. In every second turn nodes are ready all
-    /// at once, in the others one after the other.
-    pub(super) fn land(&self, turn: u64) -> Landing<'p> {
-        let (mut ground, mut units) = Ground::new(self);
-        units.sort_by_cached_key(|&(lot, number)| (scattered(lot, number, turn), lot, number));
-        let waves = if turn.is_multiple_of(2) { 1 } else { WAVES };
-        let left = ground.land(units, turn, waves);
-        ground.into_landing(left)
-    }
-
-    /// Plans pods where they land, and makes those that find no node units that are left.
-    pub(super) fn adopt(&mut self, landing: Landing<'p>) {
-        for (index, node) in landing.places.into_iter().enumerate() {
-            self.on_places[index] = node.units.into_iter().collect();
-            self.place_room[index] = node.room;
-            self.occupancies[index] = node.occupancy;
-        }
-        self.batches = landing.batches;
-        for (lot, count) in landing.left {
-            self.take_back(lot, count);
-        }
     }
 }
 
@@ -128,31 +107,42 @@ fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool
 }
 
 impl<'p, 'a> Ground<'p, 'a> {
-    /// The nodes, and the units that are to land on them with their numbers.
-    fn new(search: &Search<'p, 'a>) -> (Self, Vec<(usize, usize)>) {
+    /// The nodes of a search, and the units that are to land on them.
+    pub(super) fn new(search: &Search<'p, 'a>) -> Self {
         let problem = search.problem;
         let names = problem.base.classes.axes.names();
         let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
         let weights = weights(problem);
-        let scored_axes = (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect();
-        let (settled, landing): (Vec<_>, Vec<_>) =
-            search.batches.iter().partition(|batch| is_settled(problem, &weights, batch));
-        let settled = settled.into_iter().cloned().collect();
-        let mut ground =
-            Self { problem, nodes: Vec::new(), new_nodes: Vec::new(), settled, admits: Vec::new(), scored_axes };
+        let mut ground = Self {
+            problem,
+            nodes: Vec::new(),
+            units: Vec::new(),
+            admits: Vec::new(),
+            families: Vec::new(),
+            scored_axes: (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect(),
+        };
+        let landing: Vec<&Batch<'p>> =
+            search.batches.iter().filter(|batch| !is_settled(problem, &weights, batch)).collect();
         let mut counts = vec![0; problem.lots.list.len()];
         ground.add_places(&search.on_places, &mut counts);
         for batch in &landing {
             let base = &problem.base;
             let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
-            ground.nodes.extend((0..batch.node_count()).map(|_| node()));
-            ground.new_nodes.extend((0..batch.count).map(|_| (batch.candidate, batch.floor.clone())));
+            ground.nodes.extend(std::iter::repeat_n(node, batch.node_count()));
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
-        ground.admit(&counts, &weights);
-        let units =
-            counts.iter().enumerate().flat_map(|(lot, &count)| (0..number(count)).map(move |number| (lot, number)));
-        (ground, units.collect())
+        ground.admit(&landing, &counts, &weights);
+        ground.add_units(&landing, &counts, &search.planned(), &weights);
+        ground
+    }
+
+    /// Lets all units come in one order and gives back those that find no node; each turn has another order. In every second
+    /// turn nodes are ready all at once, in the others one after the other.
+    pub(super) fn land(mut self, turn: u64) -> Units {
+        let mut units = std::mem::take(&mut self.units);
+        units.sort_by_cached_key(|unit| (scattered(unit.lot, unit.number, turn), unit.lot, unit.number));
+        let waves = if turn.is_multiple_of(2) { 1 } else { WAVES };
+        self.land_all(units, turn, waves)
     }
 
     /// Adds the places; their pods are to land again, unless they were reluctant to come.
@@ -163,14 +153,13 @@ impl<'p, 'a> Ground<'p, 'a> {
                 room: place.room.clone(),
                 size: problem.base.classes.axes.room(&place.source.allocatable),
                 occupancy: place.occupancy.clone(),
-                units: Units::new(),
             };
             for &(index, count) in lots {
                 let lot = problem.lot(index);
                 if problem.place_tolerance(lot.constraint, place.source) == Some(Tolerance::Full) {
                     counts[index] += count;
                 } else {
-                    node.add(index, lot, count);
+                    node.add(lot, count);
                 }
             }
             self.nodes.push(node);
@@ -179,9 +168,8 @@ impl<'p, 'a> Ground<'p, 'a> {
 
     /// Notes which nodes the lots may use of which there are units to land. A lot lands only on new nodes of pools of its own
     /// weight: it may use free room of others, but a claim is not made for it.
-    fn admit(&mut self, counts: &[i64], weights: &[u32]) {
+    fn admit(&mut self, batches: &[&Batch<'p>], counts: &[i64], weights: &[u32]) {
         let problem = self.problem;
-        let place_count = problem.base.places.len();
         self.admits = vec![FixedBitSet::new(); counts.len()];
         for lot in (0..counts.len()).filter(|&lot| counts[lot] > 0) {
             self.admits[lot].grow(self.nodes.len());
@@ -191,7 +179,10 @@ impl<'p, 'a> Ground<'p, 'a> {
                 self.admits[lot].set(index, tolerance == Some(Tolerance::Full));
             }
         }
-        for (index, (candidate, _)) in self.new_nodes.iter().enumerate() {
+        let mut next = problem.base.places.len();
+        for batch in batches {
+            let (candidate, nodes) = (batch.candidate, next..next + batch.node_count());
+            next = nodes.end;
             for guest in &candidate.guests {
                 let constraint = problem.lots.shapes[guest.shape].constraint;
                 let is_plain = !problem.alternative(candidate.pool, constraint, guest.alternative).is_open_ended;
@@ -200,44 +191,91 @@ impl<'p, 'a> Ground<'p, 'a> {
                 }
                 for &lot in &problem.lots.of_shapes[guest.shape] {
                     if counts[lot] > 0 && problem.weight(candidate) == weights[lot] {
-                        self.admits[lot].insert(place_count + index);
+                        self.admits[lot].insert_range(nodes.clone());
                     }
                 }
             }
         }
     }
 
+    /// Adds the units that are to land, so many of each lot. Those that are planned besides stay in their domains.
+    fn add_units(&mut self, batches: &[&Batch<'p>], counts: &[i64], planned: &[usize], weights: &[u32]) {
+        let problem = self.problem;
+        let mut by_class: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        let mut domains: BTreeMap<&str, Arc<Domains>> = BTreeMap::new();
+        for (index, lot) in problem.lots.list.iter().enumerate() {
+            let landing = number(counts[index]);
+            for (number, portion) in problem.lots.portions_of(lot).take(planned[index]).enumerate() {
+                let family = portion.latitude.as_deref().map(|latitude| {
+                    let (class, level, pins) = &portion.key;
+                    let family = *by_class.entry((*class, *level)).or_insert_with(|| {
+                        let domains = domains
+                            .entry(&latitude.key)
+                            .or_insert_with(|| Arc::new(Domains::new(problem, batches, &latitude.key)));
+                        let admits = family::admitted(problem, batches, latitude, weights[index]);
+                        self.families.push(Family::new(latitude, admits, domains.clone()));
+                        self.families.len() - 1
+                    });
+                    if let Some(domain) =
+                        pins.get(&latitude.key).and_then(Requirement::any_value).filter(|_| number >= landing)
+                    {
+                        self.families[family].stay(&domain);
+                    }
+                    family
+                });
+                if number < landing {
+                    self.units.push(Unit { lot: index, number, family });
+                }
+            }
+        }
+    }
+
     /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. What finds no
-    /// node in one wave looks only at the nodes of the next, because the others do not get emptier.
-    fn land(&mut self, mut units: Vec<(usize, usize)>, turn: u64, waves: usize) -> Units {
+    /// node in one wave looks only at the nodes of the next, because the others do not get emptier; in the end it looks at
+    /// all, because a spread may allow domains that it did not allow before.
+    fn land_all(&mut self, mut units: Vec<Unit>, turn: u64, waves: usize) -> Units {
         let place_count = self.problem.base.places.len();
-        let mut new_nodes: Vec<usize> = (place_count..self.nodes.len()).collect();
+        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        let mut new_nodes = all[place_count..].to_vec();
         new_nodes.sort_by_cached_key(|&node| scattered(usize::MAX, node, turn));
-        let places: Vec<usize> = (0..place_count).collect();
         let size = new_nodes.len().div_ceil(waves).max(1);
-        for nodes in std::iter::once(&*places).chain(new_nodes.chunks(size)) {
+        for nodes in std::iter::once(&all[..place_count]).chain(new_nodes.chunks(size)) {
             self.bind(&mut units, nodes);
         }
+        loop {
+            let before = units.len();
+            if units.iter().any(|unit| unit.family.is_some()) {
+                self.bind(&mut units, &all);
+            }
+            if units.len() == before {
+                break;
+            }
+        }
         let mut left = Units::new();
-        for (lot, _) in units {
-            *left.entry(lot).or_default() += 1;
+        for unit in units {
+            *left.entry(unit.lot).or_default() += 1;
         }
         left
     }
 
     /// Binds units one after the other, each to the best of the first nodes that will do, beginning where the last search
     /// ended. Those that find none remain.
-    fn bind(&mut self, units: &mut Vec<(usize, usize)>, nodes: &[usize]) {
+    fn bind(&mut self, units: &mut Vec<Unit>, nodes: &[usize]) {
         let sample = sample_size(nodes.len());
         let mut start = 0;
-        units.retain(|&(index, _)| {
-            let lot = self.problem.lot(index);
+        units.retain(|unit| {
+            let lot = self.problem.lot(unit.lot);
+            let family = unit.family.map(|family| &self.families[family]);
+            let most = family.map_or(i64::MAX, Family::most);
+            let goes_to = |node: usize| {
+                family.map_or_else(|| self.admits[unit.lot].contains(node), |family| family.goes_to(node, most))
+            };
             let (mut best, mut seen, mut looked_at) = (None, 0, 0);
             while looked_at < nodes.len() && seen < sample {
                 let here = nodes[(start + looked_at) % nodes.len()];
                 looked_at += 1;
                 let node = &self.nodes[here];
-                if !self.admits[index].contains(here) || !node.takes(lot) {
+                if !goes_to(here) || !node.takes(lot) {
                     continue;
                 }
                 seen += 1;
@@ -248,63 +286,22 @@ impl<'p, 'a> Ground<'p, 'a> {
             }
             start = (start + looked_at) % nodes.len().max(1);
             if let Some((_, node)) = best {
-                self.nodes[node].add(index, lot, 1);
+                self.nodes[node].add(lot, 1);
+                if let Some(family) = unit.family {
+                    self.families[family].land(node);
+                }
             }
             best.is_none()
         });
     }
-
-    /// Gives each new node without pods one of another that has several: a claim without pods would not be made, and in
-    /// another order the node may be needed.
-    fn fill_empty_nodes(&mut self) {
-        let new_nodes = self.problem.base.places.len()..self.nodes.len();
-        for empty in new_nodes.clone() {
-            if !self.nodes[empty].units.is_empty() {
-                continue;
-            }
-            let goes = |index: &usize| {
-                self.admits[*index].contains(empty) && self.nodes[empty].takes(self.problem.lot(*index))
-            };
-            let gift = |node: usize| {
-                let units = &self.nodes[node].units;
-                let has_several = units.values().sum::<i64>() > 1;
-                units.keys().find(|index| has_several && goes(index)).map(|index| (node, *index))
-            };
-            if let Some((node, index)) = new_nodes.clone().find_map(gift) {
-                self.nodes[node].give_up(index);
-                self.nodes[empty].add(index, self.problem.lot(index), 1);
-            }
-        }
-    }
-
-    fn into_landing(mut self, left: Units) -> Landing<'p> {
-        self.fill_empty_nodes();
-        let mut batches = self.settled;
-        let new_nodes = self.nodes.split_off(self.problem.base.places.len());
-        for ((candidate, floor), node) in self.new_nodes.into_iter().zip(new_nodes) {
-            let seats = |(lot, count)| {
-                candidate.guest(self.problem.lot(lot).shape).expect("the node admits the lot").seats(lot, count)
-            };
-            let guests: Vec<Seats> = node.units.into_iter().map(seats).collect();
-            if !guests.is_empty() {
-                batches.push(Batch { candidate, guests, floor, count: 1 });
-            }
-        }
-        Landing { places: self.nodes, batches, left }
-    }
 }
 
-fn new_node<'n>(pool: &'n Pool<'_>, candidate: &Candidate, axes: &Axes) -> impl Fn() -> Node + use<'n> {
+fn new_node(pool: &Pool<'_>, candidate: &Candidate, axes: &Axes) -> Node {
     let variant = pool.variant(candidate.row);
     let mut size = variant.room.clone();
     let daemons = axes.requests(&variant.daemon_requests);
     take(&mut size, &daemons, -1);
-    move || Node {
-        room: variant.room.clone(),
-        size: size.clone(),
-        occupancy: Occupancy::with_ports(variant.host_ports.clone()),
-        units: Units::new(),
-    }
+    Node { room: variant.room.clone(), size, occupancy: Occupancy::with_ports(variant.host_ports.clone()) }
 }
 
 impl Node {
@@ -312,17 +309,9 @@ impl Node {
         fits(&lot.requests, &self.room) && self.occupancy.most(lot) > 0
     }
 
-    fn add(&mut self, index: usize, lot: &Lot, count: i64) {
-        *self.units.entry(index).or_default() += count;
+    fn add(&mut self, lot: &Lot, count: i64) {
         take(&mut self.room, &lot.requests, count);
         self.occupancy.add(lot, count);
-    }
-
-    /// Takes a unit from a node whose room matters no more.
-    fn give_up(&mut self, index: usize) {
-        let count = self.units.get_mut(&index).expect("the node has units of the lot");
-        *count -= 1;
-        self.units.retain(|_, count| *count > 0);
     }
 
     /// The sum of `NodeResourcesFit` (least allocated) and `NodeResourcesBalancedAllocation`, each up to 100.

@@ -160,6 +160,11 @@ impl Lots {
         }
     }
 
+    /// The portion of each unit of a lot, one after the other.
+    pub(super) fn portions_of(&self, lot: &Lot) -> impl Iterator<Item = &Portion> {
+        lot.origins.iter().flat_map(|&(index, units)| std::iter::repeat_n(&self.portions[index], units))
+    }
+
     /// How many wishes are given up for the units that a search planned.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
         let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();

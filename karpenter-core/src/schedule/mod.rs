@@ -10,6 +10,7 @@ mod claim;
 mod class;
 mod explain;
 mod finish;
+mod first_fit;
 mod landing;
 mod lot;
 mod occupancy;
@@ -53,7 +54,7 @@ pub struct PlannerOptions {
     pub min_values: MinValuesPolicy,
     /// The most that further nodes may cost which let pods find a node in whichever order the kube-scheduler takes them,
     /// as a share of what all nodes of the cluster cost. 0.06 by default; without such nodes a few pods may have to wait
-    /// for a further plan.
+    /// for a further plan. Where no pod is left from an earlier plan, they do not make a plan dearer than Karpenter's.
     pub slack: f64,
 }
 

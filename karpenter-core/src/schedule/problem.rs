@@ -32,10 +32,6 @@ use crate::{
 /// machine costs.
 const VALUE_OF_RESERVED: f64 = 1e6;
 
-/// How much of an average pod's worth stays empty on a node when the kube-scheduler is done. With a smaller share the
-/// search makes many small nodes, which pods fill badly; figures from 0.2 to 0.4 give bills that hardly differ.
-const STRANDED_SHARE: f64 = 0.3;
-
 /// What a dollar an hour counts for beside the share of a limit: little enough that no bill outweighs it.
 const PRICE_BESIDE_LIMITS: f64 = 1e-9;
 
@@ -66,8 +62,8 @@ pub struct Problem<'a> {
     /// The least that a node with a unit costs, as the share of it that the unit takes, by shape; infinite if none can be
     /// made.
     pub(super) values: Vec<f64>,
-    /// What the room is worth that stays empty on a node because no pod fits in, in dollars an hour.
-    pub(super) stranded: f64,
+    /// What a unit is worth on average, in dollars an hour.
+    pub(super) mean_value: f64,
 }
 
 /// What a search goes for, and who gets the room that there is.
@@ -115,6 +111,8 @@ pub(super) struct Base<'a> {
     /// How many nodes limits allow whichever types are bought for them. Wishes for nodes of one's own go no further:
     /// they must not use up limits.
     pub(super) sure_nodes: usize,
+    /// Whether pods are left that the kube-scheduler could not place when the newest node came.
+    pub(super) has_leftovers: bool,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -164,7 +162,19 @@ impl<'a> Base<'a> {
         places.sort_by_key(|p| !p.source.is_initialized);
         let pool_order = order.iter().map(|p| p.name()).collect();
         let sure_nodes = pools.iter().map(Pool::sure_nodes).fold(0, usize::saturating_add);
-        Self { options, snapshot, classes, pools, obstacles, pool_order, places, reservations, sure_nodes, warnings }
+        Self {
+            options,
+            snapshot,
+            classes,
+            pools,
+            obstacles,
+            pool_order,
+            places,
+            reservations,
+            sure_nodes,
+            has_leftovers: has_leftovers(snapshot),
+            warnings,
+        }
     }
 
     /// Whether some taint only asks to be avoided.
@@ -186,7 +196,7 @@ impl<'a> Problem<'a> {
             candidates: Vec::new(),
             too_few_values: BTreeMap::new(),
             values: Vec::new(),
-            stranded: 0.0,
+            mean_value: 0.0,
         };
         problem.candidates = Candidate::all(&problem);
         problem.drop_guests_without_enough_values();
@@ -241,7 +251,7 @@ impl<'a> Problem<'a> {
                 *value = value.min(candidate.price * guest.share);
             }
         }
-        self.stranded = STRANDED_SHARE * self.mean_value();
+        self.mean_value = self.average_value();
         let has_no_other: Vec<bool> = self.values.iter().map(|value| value.is_infinite()).collect();
         for guest in reserved.into_iter().flat_map(|candidate| &candidate.guests) {
             if has_no_other[guest.shape] {
@@ -251,7 +261,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The value of a unit on average, of those that some node takes.
-    fn mean_value(&self) -> f64 {
+    fn average_value(&self) -> f64 {
         let valued = self.lots.list.iter().map(|lot| (self.values[lot.shape], lot.units() as f64));
         let (value, count) = valued
             .filter(|(value, _)| value.is_finite())
@@ -270,7 +280,7 @@ impl<'a> Problem<'a> {
             // Where limits do not tell, the bill does.
             candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
         }
-        self.stranded = 0.0;
+        self.mean_value = 0.0;
         for (value, shape) in self.values.iter_mut().zip(&self.lots.shapes).filter(|(value, _)| value.is_finite()) {
             *value = shape.unit_size as f64;
         }
@@ -330,12 +340,24 @@ impl<'a> Problem<'a> {
 
     /// How willingly pods with a constraint go to a place, or `None` if they cannot.
     pub(super) fn place_tolerance(&self, constraint: usize, place: &Place) -> Option<Tolerance> {
-        let constraint = &self.lots.constraints[constraint];
-        if !constraint.wanted.admit_node(&place.name, &place.labels) {
-            return None;
-        }
-        tolerance(constraint, &place.taints)
+        self.lots.constraints[constraint].tolerance_of(place)
     }
+}
+
+impl Constraint {
+    /// How willingly pods go to a place, or `None` if they cannot.
+    pub(super) fn tolerance_of(&self, place: &Place) -> Option<Tolerance> {
+        if self.wanted.admit_node(&place.name, &place.labels) { tolerance(self, &place.taints) } else { None }
+    }
+}
+
+/// Whether a pod that waits for a node is older than some node.
+fn has_leftovers(snapshot: &Snapshot) -> bool {
+    let newest = snapshot.places().iter().filter_map(|place| place.created).max();
+    let waiting =
+        snapshot.pending().iter().map(|key| &snapshot.pods()[key]).filter(|pod| pod.spec.node_name.is_empty());
+    newest
+        .is_some_and(|newest| waiting.filter_map(|pod| pod.metadata.creation_timestamp).any(|created| created < newest))
 }
 
 fn daemons(snapshot: &Snapshot) -> Vec<Daemon> {
@@ -354,7 +376,8 @@ fn tolerance(constraint: &Constraint, taints: &[Taint]) -> Option<Tolerance> {
     Some(if is_full { Tolerance::Full } else { Tolerance::Reluctant })
 }
 
-fn meet(pool: &Pool<'_>, constraint: &Constraint) -> Option<Meeting> {
+/// How a constraint meets a pool, or `None` if its taints are not tolerated.
+pub(super) fn meet(pool: &Pool<'_>, constraint: &Constraint) -> Option<Meeting> {
     Some((tolerance(constraint, pool.taints())?, pool.alternatives(&constraint.wanted)))
 }
 

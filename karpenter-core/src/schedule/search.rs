@@ -23,13 +23,25 @@ use crate::{Reason, Requirements, api::ObjectKey};
 /// is sometimes a better one, because it has room for others.
 const FRESHNESS: f64 = 0.95;
 
-/// How much of the stranded room counts on a node that rules ask for anyway.
-const FORCED_SHARE: f64 = 0.3;
+/// How much room stays empty on a node when the kube-scheduler is done, as a share of an average pod. With small shares
+/// the search makes many small nodes, which pods fill badly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stranding {
+    pub(super) share: f64,
+    /// How much of that counts on a node that rules ask for anyway.
+    pub(super) forced: f64,
+}
+
+impl Stranding {
+    /// Shares from 0.2 to 0.4 give plans of which the bills hardly differ.
+    pub(super) const USUAL: Self = Self { share: 0.3, forced: 0.3 };
+}
 
 /// The state of a search.
 #[derive(Clone)]
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
+    stranding: Stranding,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
     /// The lots of each shape of which units are left.
@@ -83,10 +95,11 @@ pub(super) struct Seats {
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    pub(super) fn new(problem: &'p Problem<'a>) -> Self {
+    pub(super) fn new(problem: &'p Problem<'a>, stranding: Stranding) -> Self {
         let base = &problem.base;
         Self {
             problem,
+            stranding,
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
             open: problem.lots.of_shapes.clone(),
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
@@ -183,7 +196,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Fills the room that there is, with those first that nothing else takes, then with the most valuable.
-    fn use_places(&mut self, tolerance: Tolerance) {
+    pub(super) fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..self.left.len()).collect();
         order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
@@ -229,7 +242,8 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
         let mut fills: Vec<Fill> = tier.iter().map(|candidate| self.fill(candidate, tolerance)).collect();
         let problem = self.problem;
-        let score = |index: usize, fill: &Fill| problem.score(tier[index], fill);
+        let stranding = self.stranding;
+        let score = |index: usize, fill: &Fill| problem.score(tier[index], fill, stranding);
         let mut scores: Vec<f64> = fills.iter().enumerate().map(|(index, fill)| score(index, fill)).collect();
         let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
         let shapes: BTreeSet<usize> = guests.map(|guest| guest.shape).collect();
@@ -254,7 +268,7 @@ impl<'p, 'a> Search<'p, 'a> {
             if self.has_pods_for(&fills[best]) {
                 let end = self.finish(tier, &lots, tolerance, spent, &most_room);
                 finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
-                spent += tier[best].price * self.make(tier[best], &fills[best]) as f64;
+                spent += tier[best].price * self.make(tier[best], &fills[best].guests, i64::MAX) as f64;
             } else {
                 fills[best] = self.fill(tier[best], tolerance);
                 scores[best] = score(best, &fills[best]);
@@ -263,7 +277,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let has_left = lots.iter().any(|&lot| self.remaining(lot) > 0);
         if let Some(finish) = finish.filter(|finish| has_left || finish.cost < spent) {
             self.go_back(finish.state);
-            self.make(tier[finish.candidate], &finish.fill);
+            self.make(tier[finish.candidate], &finish.fill.guests, i64::MAX);
         }
     }
 
@@ -389,9 +403,9 @@ impl<'p, 'a> Search<'p, 'a> {
         is_reserved && pool.limits.iter().zip(left).all(|(limit, &left)| limit.capacity_by_type[type_index] <= left)
     }
 
-    /// Makes as many nodes of a candidate as there are pods and limits for, and says how many.
-    fn make(&mut self, candidate: &'p Candidate, fill: &Fill) -> i64 {
-        let by_pods = fill.guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0);
+    /// Makes as many nodes of a candidate as there are pods and limits for, but no more than `most`, and says how many.
+    pub(super) fn make(&mut self, candidate: &'p Candidate, guests: &[Seats], most: i64) -> i64 {
+        let by_pods = guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0).min(most);
         let pool = &self.problem.base.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
         let sizes: Vec<i64> = pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect();
@@ -403,11 +417,11 @@ impl<'p, 'a> Search<'p, 'a> {
             self.reservations_left[reservation] -= count;
         }
         take(&mut self.limits_left[candidate.pool], &sizes, count);
-        for seats in &fill.guests {
+        for seats in guests {
             self.use_up(seats.lot, seats.count * count);
         }
-        let floor = self.problem.total(&fill.guests);
-        self.batches.push(Batch { candidate, guests: fill.guests.clone(), floor, count });
+        let floor = self.problem.total(guests);
+        self.batches.push(Batch { candidate, guests: guests.to_vec(), floor, count });
         count
     }
 }
@@ -415,10 +429,10 @@ impl<'p, 'a> Search<'p, 'a> {
 impl Problem<'_> {
     /// What pods are worth for the price of their node. Where rules ask for many nodes anyway, it counts less that each
     /// strands some room.
-    fn score(&self, candidate: &Candidate, fill: &Fill) -> f64 {
+    fn score(&self, candidate: &Candidate, fill: &Fill, Stranding { share, forced }: Stranding) -> f64 {
         let needs_nodes = fill.guests.iter().any(|seats| self.lot(seats.lot).manners.is_limited());
-        let stranded = if needs_nodes { self.stranded * FORCED_SHARE } else { self.stranded };
-        fill.value / (candidate.price + stranded)
+        let stranded = share * if needs_nodes { forced } else { 1.0 };
+        fill.value / (candidate.price + stranded * self.mean_value)
     }
 }
 
@@ -431,6 +445,22 @@ impl Batch<'_> {
     pub(super) fn node_count(&self) -> usize {
         number(self.count)
     }
+
+    /// Whether each node has units of a lot.
+    pub(super) fn has(&self, lot: usize) -> bool {
+        self.guests.iter().any(|seats| seats.lot == lot)
+    }
+
+    /// How many units each node has.
+    pub(super) fn unit_count(&self) -> i64 {
+        self.guests.iter().map(|seats| seats.count).sum()
+    }
+}
+
+/// Takes one unit of a lot from those of a node.
+pub(super) fn remove_one(guests: &mut Vec<Seats>, lot: usize) {
+    guests.iter_mut().filter(|seats| seats.lot == lot).for_each(|seats| seats.count -= 1);
+    guests.retain(|seats| seats.count > 0);
 }
 
 pub(super) fn number(count: i64) -> usize {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Plan,
     problem::{Aim, Course, Order, Problem},
-    search::Search,
+    search::{Search, Stranding},
     topology::Lessons,
 };
 use crate::{Reason, reason::Obstacle};
@@ -17,6 +17,9 @@ const MAX_DIVISIONS: usize = 12;
 /// A plan is sought in a second order if a search looks at no more than so many pairs of lots and candidates, or if
 /// pods are left.
 const SMALL: usize = 100_000;
+
+/// What else is tried than the usual share of stranded room.
+const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.6, forced: 0.3 }, Stranding { share: 0.6, forced: 1.0 }];
 
 /// A plan, and what tells whether it is better than another.
 struct Found {
@@ -74,9 +77,9 @@ impl Problem<'_> {
 
     /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
     fn divide_and_search(&self) -> Found {
-        let search = Search::new(self).run();
+        let search = Search::new(self, Stranding::USUAL).run();
         let mut lessons = Lessons::default();
-        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::of(search) };
+        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
         let mut divisions = 1;
         loop {
             if divisions >= MAX_DIVISIONS {
@@ -84,10 +87,10 @@ impl Problem<'_> {
             }
             lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
-            let search = Search::new(&divided).run();
+            let search = Search::new(&divided, Stranding::USUAL).run();
             match divided.lots.lessons(&search.planned(), &lessons) {
                 Some(next) => learned = next,
-                None => return Found::of(search),
+                None => return Found::best(search),
             }
             divisions += 1;
         }
@@ -95,9 +98,26 @@ impl Problem<'_> {
 }
 
 impl Found {
-    fn of(mut search: Search<'_, '_>) -> Self {
-        search.brace();
-        Self { given_up: search.problem.lots.given_up(&search.planned()), plan: search.into_plan() }
+    /// The best of a search, of others that make larger nodes and of the plain order, as far as the bill goes once the pods
+    /// are bound.
+    fn best(mut search: Search<'_, '_>) -> Self {
+        let (problem, planned) = (search.problem, search.planned());
+        let plain = problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
+        let plain = plain.filter(|plain| plain.planned() == planned);
+        // Pods that were left by an earlier plan are not to wait once more.
+        let ceiling = plain.as_ref().map(Search::bill).filter(|_| !problem.base.has_leftovers);
+        let mut outlook = search.brace(ceiling);
+        let is_told = outlook.is_some();
+        let larger = LARGER_NODES.iter().filter(|_| is_told);
+        let larger = larger.map(|&stranding| Search::new(problem, stranding).run());
+        for mut other in larger.chain(plain) {
+            let prospect = if other.planned() == planned { other.brace(ceiling) } else { None };
+            let (own, others) = (outlook.unwrap_or_else(|| search.bill()), prospect.unwrap_or_else(|| other.bill()));
+            if other.planned() == planned && others < own {
+                (search, outlook) = (other, prospect);
+            }
+        }
+        Self { given_up: problem.lots.given_up(&planned), plan: search.into_plan() }
     }
 }
 

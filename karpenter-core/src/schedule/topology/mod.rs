@@ -19,7 +19,7 @@ mod standing;
 
 pub(super) use allot::allot;
 pub(super) use neighbours::{Manners, Neighbours};
-pub(super) use portion::{Allotment, Lessons, Member, Portion};
+pub(super) use portion::{Allotment, Latitude, Lessons, Member, Portion};
 use portion::{Blocked, PortionKey};
 pub(super) use rules::{Neighbourhood, Rules, Spread, Term};
 pub(super) use selectors::{SelectorId, Selectors};

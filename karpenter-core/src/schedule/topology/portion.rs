@@ -1,8 +1,17 @@
 //! Who goes where, and what searches teach about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use crate::{NodeAlternatives, Requirements, api::Toleration, reason::TopologyObstacle, schedule::class::Classes};
+use super::domains::Counts;
+use crate::{
+    NodeAlternatives, Requirements,
+    api::Toleration,
+    reason::TopologyObstacle,
+    schedule::class::{Classes, Constraint},
+};
 
 /// Pods that ask for the same node.
 #[derive(Clone, Debug)]
@@ -16,6 +25,23 @@ pub(in crate::schedule) struct Portion {
     pub(in crate::schedule) is_tentative: bool,
     /// How many pods in other domains need each of these units to find a node, because a spread keeps them level.
     pub(in crate::schedule) followers: usize,
+    /// Where else the pods might be bound, if one spread divides them.
+    pub(in crate::schedule) latitude: Option<Arc<Latitude>>,
+}
+
+/// A plan gives pods of a spread one of its domains each; the kube-scheduler chooses among those that the spread allows
+/// at the time.
+#[derive(Debug)]
+pub(in crate::schedule) struct Latitude {
+    /// The label whose values are the domains.
+    pub(in crate::schedule) key: Arc<str>,
+    /// What the pods ask of their nodes in any domain.
+    pub(in crate::schedule) constraint: Constraint,
+    /// The pods that run in each domain.
+    pub(in crate::schedule) counts: Counts,
+    /// At most so many more than the emptiest domain, which counts as empty with fewer domains than `min_domains`; a
+    /// spread that is only wished for has no limit.
+    pub(in crate::schedule) limit: Option<(i64, usize)>,
 }
 
 /// Tells a portion from others: a class, how many of its wishes are given up, and the domains that it is given.
@@ -59,7 +85,7 @@ impl Portion {
     /// Single pods.
     pub(super) fn of_pods(key: PortionKey, units: usize, wanted: NodeAlternatives, is_tentative: bool) -> Self {
         let members = vec![Member { class: key.0, level: key.1, count: 1 }];
-        Self { key, members, units, wanted, is_tentative, followers: 0 }
+        Self { key, members, units, wanted, is_tentative, followers: 0, latitude: None }
     }
 
     /// Single pods of a class, wherever they may go.

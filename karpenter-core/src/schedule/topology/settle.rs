@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
-    Portion, Rules, Spread, Term,
+    Latitude, Portion, Rules, Spread, Term,
     allot::Allotter,
     domains::{Cell, Counts},
     quota::{Counted, Open, divide},
@@ -39,6 +39,7 @@ impl Allotter<'_, '_> {
             self.push(Portion::of_pods(key, left, seek.wanted.clone(), false));
             return 0;
         }
+        let latitude = self.latitude(step);
         let mut has_some = false;
         for chosen in self.choices(step, left) {
             let shares = self.shares(step, &chosen, left);
@@ -48,7 +49,7 @@ impl Allotter<'_, '_> {
                 self.note(class, &pins, count, rules);
                 let portion = Portion::of_pods((class, level, pins), count, wanted, is_tentative);
                 let followers = if seek.is_spread() { (total - count) / count } else { 0 };
-                self.push(Portion { followers, ..portion });
+                self.push(Portion { followers, latitude: latitude.clone(), ..portion });
                 left -= count;
                 has_some = true;
             }
@@ -150,6 +151,22 @@ impl Allotter<'_, '_> {
         });
         let rules = rules.collect();
         (keys, rules)
+    }
+
+    /// Where the kube-scheduler may bind the pods, if one spread divides them.
+    fn latitude(&mut self, step: &Step<'_>) -> Option<Arc<Latitude>> {
+        let &Step { class, seek, .. } = step;
+        let [(term, CountedRule::Spread(spread))] = seek.counted.as_slice() else { return None };
+        if !seek.one_of.is_empty() {
+            return None;
+        }
+        let is_hard = self.neighbourhood(class).hard().spreads.contains(spread);
+        Some(Arc::new(Latitude {
+            key: term.key.clone(),
+            constraint: self.seeker(class, &seek.wanted),
+            counts: (*self.domains.counts(self.constraint(class), spread, &seek.spread_keys)).clone(),
+            limit: is_hard.then_some((spread.max_skew, spread.min_domains)),
+        }))
     }
 
     /// How many pods a spread of a class will count in each domain for sure, and how many it may or may not count: pods

@@ -1,0 +1,159 @@
+//! The plan that Karpenter's own order leads to: pod by pod, the largest first, each on the first node that takes it.
+//!
+//! It is mostly dearer than what the search finds. Where it is not, it is the better plan, and where it is, a plan need
+//! not be dearer than it only because of slack.
+
+use std::cmp::Reverse;
+
+use fixedbitset::FixedBitSet;
+
+use super::{
+    amounts::{Amounts, fits, take},
+    candidate::Candidate,
+    lot::Lot,
+    occupancy::Occupancy,
+    problem::{Problem, Tolerance},
+    search::{Search, Seats},
+};
+
+/// The most pairs of units and candidates for which this plan is made: some hundredths of a second.
+const MAX_PAIRS: usize = 200_000;
+
+/// A node in the making: all candidates on which its units fit.
+struct Draft {
+    pool: usize,
+    /// The candidates, by index.
+    candidates: FixedBitSet,
+    used: Amounts,
+    occupancy: Occupancy,
+    /// How many units of which lots.
+    units: Vec<(usize, i64)>,
+    unit_count: usize,
+    /// Whether nothing may be added, because the value of a label is still to be found.
+    is_closed: bool,
+}
+
+impl Problem<'_> {
+    /// Whether the plan is worth its time.
+    pub(super) fn has_first_fit(&self) -> bool {
+        let units: usize = self.lots.list.iter().map(Lot::units).sum();
+        let has_min_values = self.base.pools.iter().any(super::pool::Pool::has_min_values);
+        !has_min_values && units.saturating_mul(self.candidates.len()) <= MAX_PAIRS
+    }
+}
+
+impl Search<'_, '_> {
+    /// Plans what can be planned, in Karpenter's order.
+    pub(super) fn run_first_fit(mut self) -> Self {
+        let problem = self.problem;
+        let admits = admits(problem);
+        let mut order: Vec<usize> = (0..problem.lots.list.len()).collect();
+        order.sort_by_key(|&lot| (Reverse(&problem.lot(lot).requests), lot));
+        for tolerance in [Tolerance::Full, Tolerance::Reluctant] {
+            self.use_places(tolerance);
+            let mut drafts: Vec<Draft> = Vec::new();
+            for &lot in &order {
+                for _ in 0..self.remaining(lot) {
+                    if !self.add(&mut drafts, lot, &admits, tolerance) {
+                        break;
+                    }
+                }
+            }
+            for draft in drafts {
+                self.buy(&draft);
+            }
+            if !problem.base.has_taints_to_avoid() {
+                break;
+            }
+        }
+        self
+    }
+
+    /// Adds a unit to the draft that has the fewest, of those that take it, or to a new one in the heaviest pool.
+    fn add(&self, drafts: &mut Vec<Draft>, lot: usize, admits: &[FixedBitSet], tolerance: Tolerance) -> bool {
+        let problem = self.problem;
+        let mut by_count: Vec<usize> = (0..drafts.len()).collect();
+        by_count.sort_by_key(|&index| (drafts[index].unit_count, index));
+        if by_count.into_iter().any(|index| drafts[index].takes(problem, lot, admits, tolerance)) {
+            return true;
+        }
+        let shape = problem.lot(lot).shape;
+        let is_open = |&index: &usize| self.is_to_be_had(&problem.candidates[index]);
+        let mut open = admits[shape].ones().filter(is_open).peekable();
+        let Some(&first) = open.peek() else { return false };
+        let pool = problem.candidates[first].pool;
+        let mut candidates = FixedBitSet::with_capacity(problem.candidates.len());
+        open.filter(|&index| problem.candidates[index].pool == pool).for_each(|index| candidates.insert(index));
+        let mut draft = Draft {
+            pool,
+            candidates,
+            used: problem.base.classes.axes.zero(),
+            occupancy: Occupancy::default(),
+            units: Vec::new(),
+            unit_count: 0,
+            is_closed: false,
+        };
+        let is_taken = draft.takes(problem, lot, admits, tolerance);
+        drafts.push(draft);
+        is_taken
+    }
+
+    /// Makes the cheapest node on which all units of a draft fit.
+    fn buy(&mut self, draft: &Draft) {
+        let problem = self.problem;
+        let open = draft.candidates.ones().map(|index| &problem.candidates[index]).filter(|c| self.is_to_be_had(c));
+        let Some(candidate) = open.min_by(|a, b| a.price.total_cmp(&b.price)) else { return };
+        let seats = |&(lot, count): &(usize, i64)| candidate.guest(problem.lot(lot).shape).map(|g| g.seats(lot, count));
+        let guests: Option<Vec<Seats>> = draft.units.iter().map(seats).collect();
+        if let Some(guests) = guests {
+            self.make(candidate, &guests, 1);
+        }
+    }
+}
+
+impl Draft {
+    /// Adds a unit, if it may be there.
+    fn takes(&mut self, problem: &Problem<'_>, index: usize, admits: &[FixedBitSet], tolerance: Tolerance) -> bool {
+        let lot = problem.lot(index);
+        if self.is_closed || self.occupancy.most(lot) == 0 {
+            return false;
+        }
+        let mut used = self.used.clone();
+        take(&mut used, &lot.requests, -1);
+        let goes = |candidate: &Candidate| {
+            let guest = candidate.guest(lot.shape).filter(|guest| guest.tolerance <= tolerance);
+            guest.is_some() && fits(&used, &problem.base.pools[self.pool].variant(candidate.row).room)
+        };
+        let mut candidates = self.candidates.clone();
+        candidates.intersect_with(&admits[lot.shape]);
+        let too_small: Vec<usize> = candidates.ones().filter(|&index| !goes(&problem.candidates[index])).collect();
+        for index in too_small {
+            candidates.set(index, false);
+        }
+        let is_open_ended = |index: usize| {
+            let guest = problem.candidates[index].guest(lot.shape).expect("the candidate admits the shape");
+            problem.alternative(self.pool, lot.constraint, guest.alternative).is_open_ended
+        };
+        let closes = candidates.ones().any(is_open_ended);
+        if candidates.is_clear() || closes && self.unit_count > 0 {
+            return false;
+        }
+        (self.candidates, self.used, self.is_closed) = (candidates, used, closes);
+        self.occupancy.add(lot, 1);
+        self.unit_count += 1;
+        match self.units.iter_mut().find(|(there, _)| *there == index) {
+            Some((_, count)) => *count += 1,
+            None => self.units.push((index, 1)),
+        }
+        true
+    }
+}
+
+/// The candidates that take each shape.
+fn admits(problem: &Problem<'_>) -> Vec<FixedBitSet> {
+    let mut out = vec![FixedBitSet::with_capacity(problem.candidates.len()); problem.lots.shapes.len()];
+    for (index, candidate) in problem.candidates.iter().enumerate() {
+        candidate.guests.iter().for_each(|guest| out[guest.shape].insert(index));
+    }
+    out
+}
