@@ -9,7 +9,7 @@ use std::{
 use fixedbitset::FixedBitSet;
 use indexmap::IndexMap;
 
-use super::{Spread, selectors::Selectors};
+use super::Spread;
 use crate::{
     FxBuild, NodeAlternatives, Requirement, Requirements,
     api::tolerates_all,
@@ -36,21 +36,25 @@ pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
     reaches: IndexMap<(Constraint, Amounts, Keys), Rc<Reach>, FxBuild>,
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
+    likenesses: Likenesses,
 }
+
+/// For the pools by index and some labels: a number for each offering, the same for those that agree in all of the labels.
+type Likenesses = IndexMap<(usize, Keys), Rc<Vec<usize>>, FxBuild>;
 
 /// The labels whose values make a cell.
 type Keys = Vec<Arc<str>>;
 
 impl<'b, 'a> Domains<'b, 'a> {
     pub(super) fn new(base: &'b Base<'a>) -> Self {
-        Self { base, reaches: IndexMap::default(), counts: IndexMap::default() }
+        Self { base, reaches: IndexMap::default(), counts: IndexMap::default(), likenesses: IndexMap::default() }
     }
 
     /// The cells of `keys` that pods can reach which together ask for `requests`.
     pub(super) fn reach(&mut self, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Rc<Reach> {
-        let base = self.base;
+        let (base, likenesses) = (self.base, &mut self.likenesses);
         let entry = self.reaches.entry((constraint.clone(), requests.clone(), keys.to_vec()));
-        entry.or_insert_with(|| Rc::new(reach(base, constraint, requests, keys))).clone()
+        entry.or_insert_with(|| Rc::new(reach(base, likenesses, constraint, requests, keys))).clone()
     }
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
@@ -58,25 +62,36 @@ impl<'b, 'a> Domains<'b, 'a> {
     /// A domain counts if a node of it exists, or if some pool could make one: it may have one by the time that the
     /// kube-scheduler counts.
     pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Rc<Counts> {
-        let base = self.base;
+        let (base, likenesses) = (self.base, &mut self.likenesses);
         let entry = self.counts.entry((constraint.clone(), spread.clone(), keys.to_vec()));
-        entry.or_insert_with(|| Rc::new(counts(base, &base.classes.selectors, constraint, spread, keys))).clone()
+        entry.or_insert_with(|| Rc::new(counts(base, likenesses, constraint, spread, keys))).clone()
     }
 }
 
-fn reach(base: &Base<'_>, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Reach {
+fn reach(
+    base: &Base<'_>,
+    likenesses: &mut Likenesses,
+    constraint: &Constraint,
+    requests: &Amounts,
+    keys: &[Arc<str>],
+) -> Reach {
     let mut out = Reach::new();
-    for pool in &base.pools {
+    for (index, pool) in base.pools.iter().enumerate() {
         if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }
-        for (wanted, mut rows) in open_rows(pool, &constraint.wanted) {
-            let too_small: Vec<usize> = rows.ones().filter(|&row| !fits(requests, &pool.variant(row).room)).collect();
-            for row in too_small {
-                rows.set(row, false);
-            }
-            for (cell, row) in cells(pool, wanted, &rows, keys, requests) {
-                let cost = pool.table().rows()[row].price.dollars_per_hour() * share(pool, row, requests);
+        let likeness = likeness(likenesses, index, pool, keys);
+        let shares: Vec<Option<f64>> = pool
+            .variants
+            .iter()
+            .map(|variant| fits(requests, &variant.room).then(|| dominant_share(requests, &variant.room)))
+            .collect();
+        let cost = |row: usize| {
+            let share = shares[pool.variant_of_row[row] as usize]?;
+            Some(pool.table().rows()[row].price.dollars_per_hour() * share)
+        };
+        for (wanted, rows) in open_rows(pool, &constraint.wanted) {
+            for (cell, cost) in cells(pool, wanted, &rows, keys, &likeness, cost) {
                 let known = out.entry(cell).or_insert(f64::INFINITY);
                 *known = known.min(cost);
             }
@@ -95,10 +110,6 @@ fn reach(base: &Base<'_>, constraint: &Constraint, requests: &Amounts, keys: &[A
     out
 }
 
-fn share(pool: &Pool<'_>, row: usize, requests: &Amounts) -> f64 {
-    dominant_share(requests, &pool.variant(row).room)
-}
-
 /// The offerings that can be bought now and meet each alternative.
 fn open_rows<'w>(pool: &Pool<'_>, wanted: &'w NodeAlternatives) -> Vec<(&'w Requirements, FixedBitSet)> {
     let rows = pool.alternatives(wanted).into_iter().map(|mut alternative| {
@@ -108,25 +119,37 @@ fn open_rows<'w>(pool: &Pool<'_>, wanted: &'w NodeAlternatives) -> Vec<(&'w Requ
     wanted.alternatives().iter().zip(rows).collect()
 }
 
-/// The cells of some offerings, each with the offering that charges least for the requests.
+/// The numbers that tell offerings of a pool apart by some labels.
+fn likeness(likenesses: &mut Likenesses, index: usize, pool: &Pool<'_>, keys: &[Arc<str>]) -> Rc<Vec<usize>> {
+    let entry = likenesses.entry((index, keys.to_vec()));
+    let number = || {
+        let mut numbers: IndexMap<Vec<Option<&Requirement>>, (), FxBuild> = IndexMap::default();
+        let labels = |row: usize| keys.iter().map(|key| pool.label(row, key)).collect();
+        Rc::new((0..pool.table().rows().len()).map(|row| numbers.insert_full(labels(row), ()).0).collect())
+    };
+    entry.or_insert_with(number).clone()
+}
+
+/// The cells of some offerings, each with the least that one of them costs; those without a cost are left out.
 fn cells(
     pool: &Pool<'_>,
     wanted: &Requirements,
     rows: &FixedBitSet,
     keys: &[Arc<str>],
-    requests: &Amounts,
-) -> BTreeMap<Cell, usize> {
-    let cost = |row: usize| pool.table().rows()[row].price.dollars_per_hour() * share(pool, row, requests);
+    likeness: &[usize],
+    cost: impl Fn(usize) -> Option<f64>,
+) -> BTreeMap<Cell, f64> {
     // Offerings that agree in the labels need be looked at once.
-    let mut by_states: IndexMap<Vec<Option<&Requirement>>, usize, FxBuild> = IndexMap::default();
+    let mut best: IndexMap<usize, (f64, usize), FxBuild> = IndexMap::default();
     for row in rows.ones() {
-        let best = by_states.entry(keys.iter().map(|key| pool.label(row, key)).collect()).or_insert(row);
-        if cost(row) < cost(*best) {
-            *best = row;
+        let Some(cost) = cost(row) else { continue };
+        let least = best.entry(likeness[row]).or_insert((cost, row));
+        if cost < least.0 {
+            *least = (cost, row);
         }
     }
     let mut out = BTreeMap::new();
-    for (_, row) in by_states {
+    for (_, (cost, row)) in best {
         let mut products: Vec<Cell> = vec![Vec::new()];
         for key in keys {
             let values = pool.values(row, key, wanted.get(key));
@@ -137,10 +160,8 @@ fn cells(
             products = products.iter().flat_map(|cell| extended(cell).collect::<Vec<Cell>>()).collect();
         }
         for cell in products {
-            let best = out.entry(cell).or_insert(row);
-            if cost(row) < cost(*best) {
-                *best = row;
-            }
+            let least = out.entry(cell).or_insert(cost);
+            *least = cost.min(*least);
         }
     }
     out
@@ -148,7 +169,7 @@ fn cells(
 
 fn counts(
     base: &Base<'_>,
-    selectors: &Selectors<'_>,
+    likenesses: &mut Likenesses,
     constraint: &Constraint,
     spread: &Spread,
     keys: &[Arc<str>],
@@ -160,12 +181,12 @@ fn counts(
             && (!spread.honors_affinity || constraint.wanted.admit_node(&place.name, &place.labels))
             && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
-            let selected = base.classes.standing.selected(selectors, index, spread.term.selector);
+            let selected = base.classes.standing.selected(&base.classes.selectors, index, spread.term.selector);
             *out.entry(Arc::from(domain.as_str())).or_default() += selected;
         }
     }
     if !spread.term.is_by_host() {
-        for domain in creatable(base, constraint, spread) {
+        for domain in creatable(base, likenesses, constraint, spread) {
             out.entry(domain).or_default();
         }
     }
@@ -173,22 +194,24 @@ fn counts(
 }
 
 /// The domains in which some pool could make a node that counts.
-fn creatable(base: &Base<'_>, constraint: &Constraint, spread: &Spread) -> BTreeSet<Arc<str>> {
+fn creatable(
+    base: &Base<'_>,
+    likenesses: &mut Likenesses,
+    constraint: &Constraint,
+    spread: &Spread,
+) -> BTreeSet<Arc<str>> {
     let anything = NodeAlternatives::any();
     let wanted = if spread.honors_affinity { &constraint.wanted } else { &anything };
     let mut out = BTreeSet::new();
-    for pool in &base.pools {
+    let keys = std::slice::from_ref(&spread.term.key);
+    for (index, pool) in base.pools.iter().enumerate() {
         if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }
-        for (wanted, mut rows) in open_rows(pool, wanted) {
-            let too_large: Vec<usize> = rows.ones().filter(|&row| !pool.has_limits_left(row)).collect();
-            for row in too_large {
-                rows.set(row, false);
-            }
-            let nothing = Amounts::new();
-            let cells = cells(pool, wanted, &rows, std::slice::from_ref(&spread.term.key), &nothing);
-            out.extend(cells.into_keys().flatten());
+        let likeness = likeness(likenesses, index, pool, keys);
+        for (wanted, rows) in open_rows(pool, wanted) {
+            let is_open = |row: usize| pool.has_limits_left(row).then_some(0.0);
+            out.extend(cells(pool, wanted, &rows, keys, &likeness, is_open).into_keys().flatten());
         }
     }
     out
