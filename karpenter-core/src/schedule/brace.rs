@@ -11,8 +11,10 @@ use crate::{labels, schedule::pool::Pool};
 
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
-/// How many orders are tried at most.
-const MAX_TURNS: usize = 40;
+/// The same for pods that an earlier plan left: they are not to wait for a third one.
+const CALM_TURNS_OF_LEFTOVERS: usize = 50;
+/// How many orders are tried at most for each of these.
+const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
 const MAX_PAIRS: usize = 8_000_000;
 
@@ -27,17 +29,20 @@ impl Search<'_, '_> {
         if self.problem.course.aim != Aim::Bill || self.batches.is_empty() {
             return None;
         }
-        let max_turns = MAX_TURNS.min(MAX_PAIRS / self.landing_pairs().max(1));
-        if max_turns < CALM_TURNS {
+        let affordable_turns = MAX_PAIRS / self.landing_pairs().max(1);
+        if affordable_turns < CALM_TURNS {
             return None;
         }
+        let wanted = if self.problem.base.has_leftovers { CALM_TURNS_OF_LEFTOVERS } else { CALM_TURNS };
+        let calm_turns = wanted.min(affordable_turns);
+        let max_turns = affordable_turns.min(TRIES * wanted);
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
         let (mut calm, mut ground) = (0, Ground::new(self));
         for turn in 0..max_turns {
             let left = ground.clone().land(turn as u64);
             if left.is_empty() {
                 calm += 1;
-                if calm == CALM_TURNS {
+                if calm == calm_turns {
                     break;
                 }
                 continue;
