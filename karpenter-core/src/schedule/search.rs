@@ -4,7 +4,12 @@
 //! node whose pods are worth most for its price, as many times as there are pods for it, until no pod is left or no
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use indexmap::IndexMap;
 
 use super::{
     amounts::{Amounts, fit_count, fits, take},
@@ -17,7 +22,7 @@ use super::{
     plan::{Plan, PlannedClaim},
     problem::{Problem, Tolerance},
 };
-use crate::{Reason, Requirements, api::ObjectKey};
+use crate::{FxBuild, Reason, Requirements, api::ObjectKey};
 
 /// All fills are made anew whenever the best has become worse by this factor. A fill that has to do without some pods
 /// is sometimes a better one, because it has room for others.
@@ -44,6 +49,8 @@ pub(super) struct Search<'p, 'a> {
     stranding: Stranding,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
+    /// Whether pods with such requests and constraints leave a claim enough values of the labels with `minValues`.
+    enough_values: RefCell<IndexMap<(usize, usize, Amounts, BTreeSet<(usize, usize)>), bool, FxBuild>>,
     /// The lots of each shape of which units are left.
     open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,
@@ -100,6 +107,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Self {
             problem,
             stranding,
+            enough_values: RefCell::default(),
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
             open: problem.lots.of_shapes.clone(),
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
@@ -383,16 +391,34 @@ impl<'p, 'a> Search<'p, 'a> {
         if !self.problem.base.pools[candidate.pool].has_min_values() {
             return Some(seats);
         }
+        let is_enough = |count: i64| {
+            let all: Vec<Seats> = guests.iter().copied().chain([Seats { count, ..seats }]).collect();
+            self.leaves_enough_values(candidate, &all)
+        };
+        if is_enough(seats.count) {
+            return Some(seats);
+        }
         // The more pods, the fewer types are large enough for them.
-        let (mut fits, mut too_many) = (0, seats.count + 1);
+        let (mut fits, mut too_many) = (0, seats.count);
         while too_many - fits > 1 {
-            seats.count = fits + (too_many - fits) / 2;
-            let all: Vec<Seats> = guests.iter().copied().chain([seats]).collect();
-            let is_enough = claim::too_few_values(self.problem, candidate, &all).is_none();
-            *(if is_enough { &mut fits } else { &mut too_many }) = seats.count;
+            let middle = fits + (too_many - fits) / 2;
+            *(if is_enough(middle) { &mut fits } else { &mut too_many }) = middle;
         }
         seats.count = fits;
         (fits > 0).then_some(seats)
+    }
+
+    /// Whether a claim with these pods keeps enough values of each label; each answer is worked out once.
+    fn leaves_enough_values(&self, candidate: &Candidate, guests: &[Seats]) -> bool {
+        let asked: BTreeSet<(usize, usize)> =
+            guests.iter().map(|seats| (self.problem.lot(seats.lot).constraint, seats.alternative)).collect();
+        let has_ports = guests.iter().any(|seats| !self.problem.lot(seats.lot).host_ports.is_empty());
+        let find = || claim::too_few_values(self.problem, candidate, guests).is_none();
+        if has_ports {
+            return find();
+        }
+        let key = (candidate.pool, candidate.row, self.problem.total(guests), asked);
+        *self.enough_values.borrow_mut().entry(key).or_insert_with(find)
     }
 
     pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {
