@@ -22,20 +22,25 @@ const MAX_PAIRS: usize = 8_000_000;
 const LATE_SHARE: f64 = 2.0;
 
 impl Search<'_, '_> {
+    /// Whether the model of binding tells anything, in the time that it may take.
+    pub(super) fn can_land(&self) -> bool {
+        self.problem.course.aim == Aim::Bill && !self.batches.is_empty() && self.affordable_turns() >= CALM_TURNS
+    }
+
+    fn affordable_turns(&self) -> usize {
+        MAX_PAIRS / self.landing_pairs().max(1)
+    }
+
     /// Adds nodes until the kube-scheduler is likely to find one for each pod, unless they cost too much: a further plan
-    /// knows better which pods are left. Gives back what all nodes are likely to cost in the end, in dollars an hour;
-    /// nothing if there is no telling. They do not cost more than the ceiling only because of that.
-    pub(super) fn brace(&mut self, ceiling: Option<f64>) -> Option<f64> {
-        if self.problem.course.aim != Aim::Bill || self.batches.is_empty() {
-            return None;
-        }
-        let affordable_turns = MAX_PAIRS / self.landing_pairs().max(1);
-        if affordable_turns < CALM_TURNS {
-            return None;
+    /// knows better which pods are left. Gives back what all nodes are likely to cost in the end, in dollars an hour.
+    /// What is added does not make them dearer than the ceiling.
+    pub(super) fn brace(&mut self, ceiling: Option<f64>) -> f64 {
+        if !self.can_land() {
+            return self.bill();
         }
         let wanted = if self.problem.base.has_leftovers { CALM_TURNS_OF_LEFTOVERS } else { CALM_TURNS };
-        let calm_turns = wanted.min(affordable_turns);
-        let max_turns = affordable_turns.min(TRIES * wanted);
+        let calm_turns = wanted.min(self.affordable_turns());
+        let max_turns = self.affordable_turns().min(TRIES * wanted);
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
         let (mut calm, mut ground) = (0, Ground::new(self));
         for turn in 0..max_turns {
@@ -52,11 +57,11 @@ impl Search<'_, '_> {
             let worth: f64 = left.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum();
             if self.bill() + worth > most || !self.make_nodes_for(&left) || self.bill() > most {
                 *self = before;
-                return Some(self.bill() + LATE_SHARE * worth);
+                return self.bill() + LATE_SHARE * worth;
             }
             ground = Ground::new(self);
         }
-        Some(self.bill())
+        self.bill()
     }
 
     /// Makes nodes for units that find none where they are planned. Says whether all have one now.

@@ -142,14 +142,7 @@ impl Lots {
         }
         let lot = |(kind, (pods, origins)): (Kind, _)| kind.lot(base, pods, origins, &allotment.portions);
         let mut list: Vec<Lot> = kinds.into_iter().map(lot).collect();
-        let needs = NodeNeeds::new(&list);
-        let mut shapes: IndexMap<Shape, Vec<usize>, FxBuild> = IndexMap::default();
-        for (index, lot) in list.iter_mut().enumerate() {
-            let entry = shapes.entry(lot.shape(needs.of(lot)));
-            lot.shape = entry.index();
-            entry.or_default().push(index);
-        }
-        let (shapes, of_shapes) = shapes.into_iter().unzip();
+        let (shapes, of_shapes) = shapes(&mut list);
         Self {
             list,
             shapes,
@@ -199,6 +192,18 @@ impl Lots {
             })
         })
     }
+}
+
+/// Finds the shapes of lots, and the lots of each.
+fn shapes(lots: &mut [Lot]) -> (Vec<Shape>, Vec<Vec<usize>>) {
+    let needs = NodeNeeds::new(lots);
+    let mut shapes: IndexMap<Shape, Vec<usize>, FxBuild> = IndexMap::default();
+    for (index, lot) in lots.iter_mut().enumerate() {
+        let entry = shapes.entry(lot.shape(needs.of(lot)));
+        lot.shape = entry.index();
+        entry.or_default().push(index);
+    }
+    shapes.into_iter().unzip()
 }
 
 /// How many nodes rules ask for that let a node have only a few of some pods.

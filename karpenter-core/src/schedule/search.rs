@@ -50,7 +50,7 @@ pub(super) struct Search<'p, 'a> {
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
     /// Whether pods with such requests and constraints leave a claim enough values of the labels with `minValues`.
-    enough_values: RefCell<IndexMap<(usize, usize, Amounts, BTreeSet<(usize, usize)>), bool, FxBuild>>,
+    enough_values: RefCell<IndexMap<ClaimKey, bool, FxBuild>>,
     /// The lots of each shape of which units are left.
     open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,
@@ -64,6 +64,10 @@ pub(super) struct Search<'p, 'a> {
     /// The nodes to make.
     pub(super) batches: Vec<Batch<'p>>,
 }
+
+/// What the types of a claim depend on: its pool, the row that was chosen, what its pods ask for together, and which
+/// alternatives of which constraints they have.
+type ClaimKey = (usize, usize, Amounts, BTreeSet<(usize, usize)>);
 
 /// Nodes to make that are all alike.
 #[derive(Clone, Debug)]

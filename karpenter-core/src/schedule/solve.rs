@@ -103,18 +103,17 @@ impl Found {
     fn best(mut search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         let plain = problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
-        let plain = plain.filter(|plain| plain.planned() == planned);
         // Pods that were left by an earlier plan are not to wait once more.
-        let ceiling = plain.as_ref().map(Search::bill).filter(|_| !problem.base.has_leftovers);
-        let mut outlook = search.brace(ceiling);
-        let is_told = outlook.is_some();
-        let larger = LARGER_NODES.iter().filter(|_| is_told);
+        let is_ceiling = |plain: &&Search<'_, '_>| plain.planned() == planned && !problem.base.has_leftovers;
+        let ceiling = plain.as_ref().filter(is_ceiling).map(Search::bill);
+        let has_model = search.can_land();
+        let mut least = search.brace(ceiling);
+        let larger = LARGER_NODES.iter().filter(|_| has_model);
         let larger = larger.map(|&stranding| Search::new(problem, stranding).run());
-        for mut other in larger.chain(plain) {
-            let prospect = if other.planned() == planned { other.brace(ceiling) } else { None };
-            let (own, others) = (outlook.unwrap_or_else(|| search.bill()), prospect.unwrap_or_else(|| other.bill()));
-            if other.planned() == planned && others < own {
-                (search, outlook) = (other, prospect);
+        for mut other in larger.chain(plain).filter(|other| other.planned() == planned) {
+            let bill = other.brace(ceiling);
+            if bill < least {
+                (search, least) = (other, bill);
             }
         }
         Self { given_up: problem.lots.given_up(&planned), plan: search.into_plan() }
