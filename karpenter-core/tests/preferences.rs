@@ -173,6 +173,25 @@ fn that_a_taint_asks_to_keep_off_is_the_last_wish_to_be_given_up() {
 }
 
 #[test]
+fn pods_keep_off_a_pool_that_is_heavier_and_cheaper() {
+    let of_zone = |name: &str, zone: &str| {
+        NodePool::named(name).require(NodeSelectorRequirement::new(labels::ZONE, Operator::In, vec![zone]))
+    };
+    let mut avoided = of_zone("avoided", "a");
+    avoided.spec.weight = Some(10);
+    avoided.spec.template.spec.taints.push(Taint::new("avoid", "", TaintEffect::PreferNoSchedule));
+    let builder = Snapshot::builder().pool(avoided).pool(of_zone("general", "b")).pods(Pod::named("pod").cpu("1"));
+    let snapshot = builder.build().expect("valid");
+    let price = |dollars| Price::per_hour(dollars).expect("not below zero");
+    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
+    let machine = InstanceType::named("machine", capacity);
+    let machine = machine.offering("on-demand", "a", price(0.1)).offering("on-demand", "b", price(0.4));
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert_eq!(plan.claims()[0].node_pool, "general");
+}
+
+#[test]
 fn a_pod_that_tolerates_the_taint_minds_it_not() {
     let mut pod = pod_of_wishes();
     pod.spec.tolerations.push(Toleration::of_key("avoid"));

@@ -12,6 +12,7 @@ use super::{
     candidate::Candidate,
     lot::Lot,
     occupancy::Occupancy,
+    pool::Pool,
     problem::{Problem, Tolerance},
     search::{Search, Seats},
 };
@@ -37,44 +38,39 @@ impl Problem<'_> {
     /// Whether the plan is worth its time.
     pub(super) fn has_first_fit(&self) -> bool {
         let units: usize = self.lots.list.iter().map(Lot::units).sum();
-        let has_min_values = self.base.pools.iter().any(super::pool::Pool::has_min_values);
+        let has_min_values = self.base.pools.iter().any(Pool::has_min_values);
         !has_min_values && units.saturating_mul(self.candidates.len()) <= MAX_PAIRS
     }
 }
 
 impl Search<'_, '_> {
     /// Plans what can be planned, in Karpenter's order.
-    pub(super) fn run_first_fit(mut self) -> Self {
+    pub(super) fn run_first_fit(self) -> Self {
         let problem = self.problem;
-        let admits = admits(problem);
         let mut order: Vec<usize> = (0..problem.lots.list.len()).collect();
         order.sort_by_key(|&lot| (Reverse(&problem.lot(lot).requests), lot));
-        for tolerance in [Tolerance::Full, Tolerance::Reluctant] {
-            self.use_places(tolerance);
+        self.run_with(|search, tolerance| {
+            let admits = admits(problem, tolerance);
             let mut drafts: Vec<Draft> = Vec::new();
             for &lot in &order {
-                for _ in 0..self.remaining(lot) {
-                    if !self.add(&mut drafts, lot, &admits, tolerance) {
+                for _ in 0..search.remaining(lot) {
+                    if !search.add(&mut drafts, lot, &admits) {
                         break;
                     }
                 }
             }
             for draft in drafts {
-                self.buy(&draft);
+                search.buy(&draft);
             }
-            if !problem.base.has_taints_to_avoid() {
-                break;
-            }
-        }
-        self
+        })
     }
 
     /// Adds a unit to the draft that has the fewest, of those that take it, or to a new one in the heaviest pool.
-    fn add(&self, drafts: &mut Vec<Draft>, lot: usize, admits: &[FixedBitSet], tolerance: Tolerance) -> bool {
+    fn add(&self, drafts: &mut Vec<Draft>, lot: usize, admits: &[FixedBitSet]) -> bool {
         let problem = self.problem;
         let mut by_count: Vec<usize> = (0..drafts.len()).collect();
         by_count.sort_by_key(|&index| (drafts[index].unit_count, index));
-        if by_count.into_iter().any(|index| drafts[index].takes(problem, lot, admits, tolerance)) {
+        if by_count.into_iter().any(|index| drafts[index].takes(problem, lot, admits)) {
             return true;
         }
         let shape = problem.lot(lot).shape;
@@ -93,7 +89,7 @@ impl Search<'_, '_> {
             unit_count: 0,
             is_closed: false,
         };
-        let is_taken = draft.takes(problem, lot, admits, tolerance);
+        let is_taken = draft.takes(problem, lot, admits);
         drafts.push(draft);
         is_taken
     }
@@ -113,17 +109,14 @@ impl Search<'_, '_> {
 
 impl Draft {
     /// Adds a unit, if it may be there.
-    fn takes(&mut self, problem: &Problem<'_>, index: usize, admits: &[FixedBitSet], tolerance: Tolerance) -> bool {
+    fn takes(&mut self, problem: &Problem<'_>, index: usize, admits: &[FixedBitSet]) -> bool {
         let lot = problem.lot(index);
         if self.is_closed || self.occupancy.most(lot) == 0 {
             return false;
         }
         let mut used = self.used.clone();
         take(&mut used, &lot.requests, -1);
-        let goes = |candidate: &Candidate| {
-            let guest = candidate.guest(lot.shape).filter(|guest| guest.tolerance <= tolerance);
-            guest.is_some() && fits(&used, &problem.base.pools[self.pool].variant(candidate.row).room)
-        };
+        let goes = |candidate: &Candidate| fits(&used, &problem.base.pools[self.pool].variant(candidate.row).room);
         let mut candidates = self.candidates.clone();
         candidates.intersect_with(&admits[lot.shape]);
         let too_small: Vec<usize> = candidates.ones().filter(|&index| !goes(&problem.candidates[index])).collect();
@@ -149,11 +142,13 @@ impl Draft {
     }
 }
 
-/// The candidates that take each shape.
-fn admits(problem: &Problem<'_>) -> Vec<FixedBitSet> {
+/// The candidates that take each shape so willingly.
+fn admits(problem: &Problem<'_>, tolerance: Tolerance) -> Vec<FixedBitSet> {
     let mut out = vec![FixedBitSet::with_capacity(problem.candidates.len()); problem.lots.shapes.len()];
     for (index, candidate) in problem.candidates.iter().enumerate() {
-        candidate.guests.iter().for_each(|guest| out[guest.shape].insert(index));
+        for guest in candidate.guests.iter().filter(|guest| guest.tolerance <= tolerance) {
+            out[guest.shape].insert(index);
+        }
     }
     out
 }

@@ -7,7 +7,7 @@
 
 mod family;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 
@@ -179,10 +179,7 @@ impl<'p, 'a> Ground<'p, 'a> {
                 self.admits[lot].set(index, tolerance == Some(Tolerance::Full));
             }
         }
-        let mut next = problem.base.places.len();
-        for batch in batches {
-            let (candidate, nodes) = (batch.candidate, next..next + batch.node_count());
-            next = nodes.end;
+        for (candidate, nodes) in numbered(problem, batches) {
             for guest in &candidate.guests {
                 let constraint = problem.lots.shapes[guest.shape].constraint;
                 let is_plain = !problem.alternative(candidate.pool, constraint, guest.alternative).is_open_ended;
@@ -294,6 +291,19 @@ impl<'p, 'a> Ground<'p, 'a> {
             best.is_none()
         });
     }
+}
+
+/// The candidates of batches, with the numbers of their nodes: those of the places come before.
+fn numbered<'b, 'p>(
+    problem: &Problem<'_>,
+    batches: &'b [&Batch<'p>],
+) -> impl Iterator<Item = (&'p Candidate, Range<usize>)> + use<'b, 'p> {
+    let mut next = problem.base.places.len();
+    batches.iter().map(move |batch| {
+        let nodes = next..next + batch.node_count();
+        next = nodes.end;
+        (batch.candidate, nodes)
+    })
 }
 
 fn new_node(pool: &Pool<'_>, candidate: &Candidate, axes: &Axes) -> Node {

@@ -91,7 +91,7 @@ pub(super) struct Fill {
 impl Fill {
     /// How many units there are in all.
     pub(super) fn count(&self) -> i64 {
-        self.guests.iter().map(|seats| seats.count).sum()
+        unit_count(&self.guests)
     }
 }
 
@@ -124,13 +124,20 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Plans what can be planned.
-    pub(super) fn run(mut self) -> Self {
+    pub(super) fn run(self) -> Self {
+        self.run_with(|search, tolerance| {
+            for tier in search.tiers() {
+                search.make_nodes(&tier, tolerance);
+            }
+        })
+    }
+
+    /// Uses the room that there is, then makes nodes in this way.
+    pub(super) fn run_with(mut self, mut make_nodes: impl FnMut(&mut Self, Tolerance)) -> Self {
         // Taints that only ask to be avoided are obeyed as long as there is any other way.
         for tolerance in [Tolerance::Full, Tolerance::Reluctant] {
             self.use_places(tolerance);
-            for tier in self.tiers() {
-                self.make_nodes(&tier, tolerance);
-            }
+            make_nodes(&mut self, tolerance);
             if !self.problem.base.has_taints_to_avoid() {
                 break;
             }
@@ -208,7 +215,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Fills the room that there is, with those first that nothing else takes, then with the most valuable.
-    pub(super) fn use_places(&mut self, tolerance: Tolerance) {
+    fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..self.left.len()).collect();
         order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
@@ -483,8 +490,12 @@ impl Batch<'_> {
 
     /// How many units each node has.
     pub(super) fn unit_count(&self) -> i64 {
-        self.guests.iter().map(|seats| seats.count).sum()
+        unit_count(&self.guests)
     }
+}
+
+fn unit_count(guests: &[Seats]) -> i64 {
+    guests.iter().map(|seats| seats.count).sum()
 }
 
 /// Takes one unit of a lot from those of a node.

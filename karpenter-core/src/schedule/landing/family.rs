@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 
+use super::numbered;
 use crate::schedule::{
     problem::{Problem, Tolerance, meet},
     search::Batch,
@@ -102,11 +103,7 @@ pub(super) fn admitted(problem: &Problem<'_>, batches: &[&Batch<'_>], latitude: 
         out.set(index, constraint.tolerance_of(place.source) == Some(Tolerance::Full));
     }
     let mut meetings = BTreeMap::new();
-    let mut next = problem.base.places.len();
-    for batch in batches {
-        let nodes = next..next + batch.node_count();
-        next = nodes.end;
-        let candidate = batch.candidate;
+    for (candidate, nodes) in numbered(problem, batches) {
         if problem.weight(candidate) != weight {
             continue;
         }
