@@ -49,8 +49,9 @@ impl fmt::Display for FieldError {
 
 type Check = Result<(), FieldError>;
 
-fn check(holds: bool, field: impl Into<String>, message: impl FnOnce() -> String) -> Check {
-    if holds { Ok(()) } else { Err(FieldError::new(field, message())) }
+/// The path of the field is put together only for a rule that is broken: most hold, and there are very many pods.
+fn check(holds: bool, field: impl fmt::Display, message: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(FieldError::new(field.to_string(), message())) }
 }
 
 impl NodePool {
@@ -65,7 +66,7 @@ impl NodePool {
             format!("{} is not from 1 to 100", self.weight())
         })?;
         for (name, quantity) in self.spec.limits.iter() {
-            check(!quantity.is_negative(), format!("spec.limits.{name}"), || format!("{quantity} is below zero"))?;
+            check(!quantity.is_negative(), format_args!("spec.limits.{name}"), || format!("{quantity} is below zero"))?;
         }
         self.validate_static()?;
         self.validate_labels()?;
@@ -103,9 +104,9 @@ impl TemplateSpec {
     fn validate(&self, path: &str) -> Check {
         let class = &self.node_class_ref;
         for (part, text) in [("group", &class.group), ("kind", &class.kind), ("name", &class.name)] {
-            check(!text.is_empty(), format!("{path}.nodeClassRef.{part}"), || "must not be empty".to_owned())?;
+            check(!text.is_empty(), format_args!("{path}.nodeClassRef.{part}"), || "must not be empty".to_owned())?;
         }
-        check(!class.group.contains('/'), format!("{path}.nodeClassRef.group"), || {
+        check(!class.group.contains('/'), format_args!("{path}.nodeClassRef.group"), || {
             format!("{:?} names a version; write the group alone", class.group)
         })?;
         let field = format!("{path}.requirements");
@@ -114,7 +115,7 @@ impl TemplateSpec {
             let field = format!("{path}.requirements[{i}]");
             requirement.validate(&field)?;
             let key = labels::normalized(&requirement.key);
-            check(!labels::is_restricted(key), format!("{field}.key"), || format!("{key:?} is reserved"))?;
+            check(!labels::is_restricted(key), format_args!("{field}.key"), || format!("{key:?} is reserved"))?;
         }
         validate_taints(&self.taints, &self.startup_taints, path)
     }
@@ -125,10 +126,10 @@ fn validate_taints(taints: &[Taint], startup_taints: &[Taint], path: &str) -> Ch
     for (list, taints) in [("taints", taints), ("startupTaints", startup_taints)] {
         for (i, taint) in taints.iter().enumerate() {
             let field = format!("{path}.{list}[{i}]");
-            check(labels::is_qualified_name(&taint.key), format!("{field}.key"), || {
+            check(labels::is_qualified_name(&taint.key), format_args!("{field}.key"), || {
                 format!("{:?} is not a qualified name", taint.key)
             })?;
-            check(labels::is_value(&taint.value), format!("{field}.value"), || {
+            check(labels::is_value(&taint.value), format_args!("{field}.value"), || {
                 format!("{:?} is not a label value", taint.value)
             })?;
             let identity = (&taint.key, taint.effect);
@@ -141,7 +142,7 @@ fn validate_taints(taints: &[Taint], startup_taints: &[Taint], path: &str) -> Ch
 
 fn validate_budget(budget: &Budget, path: &str) -> Check {
     let percent_is_sane = !matches!(budget.nodes, IntOrPercent::Percent(p) if p > 100);
-    check(percent_is_sane, format!("{path}.nodes"), || "more than 100%".to_owned())?;
+    check(percent_is_sane, format_args!("{path}.nodes"), || "more than 100%".to_owned())?;
     check(budget.schedule.is_some() == budget.duration.is_some(), path, || {
         "schedule and duration go together".to_owned()
     })
@@ -154,7 +155,7 @@ impl NodeSelectorRequirement {
     /// The first broken rule; `path` is the path of this requirement.
     pub fn validate(&self, path: &str) -> Result<(), FieldError> {
         let key = labels::is_qualified_name(&self.key);
-        check(key, format!("{path}.key"), || format!("{:?} is not a qualified name", self.key))?;
+        check(key, format_args!("{path}.key"), || format!("{:?} is not a qualified name", self.key))?;
         let field = format!("{path}.values");
         match self.operator {
             Operator::In | Operator::NotIn => {
@@ -172,7 +173,7 @@ impl NodeSelectorRequirement {
             }
         }
         for (i, value) in self.values.iter().enumerate() {
-            check(labels::is_value(value), format!("{field}[{i}]"), || format!("{value:?} is not a label value"))?;
+            check(labels::is_value(value), format_args!("{field}[{i}]"), || format!("{value:?} is not a label value"))?;
         }
         let Some(min_values) = self.min_values else { return Ok(()) };
         let field = format!("{path}.minValues");
@@ -192,15 +193,15 @@ impl Pod {
     pub fn validate(&self) -> Result<(), FieldError> {
         check(!self.metadata.name.is_empty(), "metadata.name", || "must not be empty".to_owned())?;
         for (key, value) in &self.spec.node_selector {
-            let field = format!("spec.nodeSelector.{key}");
-            check(labels::is_qualified_name(key), &field, || "the key is not a qualified name".to_owned())?;
-            check(labels::is_value(value), &field, || format!("{value:?} is not a label value"))?;
+            let field = format_args!("spec.nodeSelector.{key}");
+            check(labels::is_qualified_name(key), field, || "the key is not a qualified name".to_owned())?;
+            check(labels::is_value(value), field, || format!("{value:?} is not a label value"))?;
         }
         let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
         if let Some(required) = &self.spec.affinity.node_affinity.required {
             check(!required.node_selector_terms.is_empty(), path, || "needs at least one term".to_owned())?;
             for (i, term) in required.node_selector_terms.iter().enumerate() {
-                validate_term(term, &format!("{path}[{i}]"))?;
+                validate_term(term, format_args!("{path}[{i}]"))?;
             }
         }
         for (list, containers) in
@@ -208,7 +209,7 @@ impl Pod {
         {
             for (i, container) in containers.iter().enumerate() {
                 for (name, quantity) in container.resources.requests.iter() {
-                    let field = format!("spec.{list}[{i}].resources.requests.{name}");
+                    let field = format_args!("spec.{list}[{i}].resources.requests.{name}");
                     check(!quantity.is_negative(), field, || format!("{quantity} is below zero"))?;
                 }
             }
@@ -217,11 +218,13 @@ impl Pod {
     }
 }
 
-fn validate_term(term: &NodeSelectorTerm, path: &str) -> Check {
+fn validate_term(term: &NodeSelectorTerm, path: fmt::Arguments<'_>) -> Check {
     for (i, expression) in term.match_expressions.iter().enumerate() {
-        let field = format!("{path}.matchExpressions[{i}]");
+        let field = format_args!("{path}.matchExpressions[{i}]");
         let (key, operator, values) = (&expression.key, expression.operator, &expression.values);
-        check(labels::is_qualified_name(key), format!("{field}.key"), || format!("{key:?} is not a qualified name"))?;
+        check(labels::is_qualified_name(key), format_args!("{field}.key"), || {
+            format!("{key:?} is not a qualified name")
+        })?;
         let (fits, rule) = match operator {
             Operator::In | Operator::NotIn => (!values.is_empty(), "needs at least one value"),
             Operator::Exists | Operator::DoesNotExist => (values.is_empty(), "takes no values"),
@@ -230,12 +233,12 @@ fn validate_term(term: &NodeSelectorTerm, path: &str) -> Check {
             }
             Operator::Gte | Operator::Lte => (false, "is not an operator of pods"),
         };
-        check(fits, format!("{field}.values"), || format!("{operator:?} {rule}, not {values:?}"))?;
+        check(fits, format_args!("{field}.values"), || format!("{operator:?} {rule}, not {values:?}"))?;
     }
     for (i, expression) in term.match_fields.iter().enumerate() {
-        let field = format!("{path}.matchFields[{i}]");
+        let field = format_args!("{path}.matchFields[{i}]");
         let known = expression.key == "metadata.name";
-        check(known, format!("{field}.key"), || format!("{:?} is not metadata.name", expression.key))?;
+        check(known, format_args!("{field}.key"), || format!("{:?} is not metadata.name", expression.key))?;
         let fits = matches!(expression.operator, Operator::In | Operator::NotIn) && expression.values.len() == 1;
         check(fits, field, || "takes In or NotIn and one name".to_owned())?;
     }
