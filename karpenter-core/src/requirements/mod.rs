@@ -11,16 +11,12 @@
 mod alternatives;
 mod value_set;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 pub use alternatives::NodeAlternatives;
 pub(crate) use alternatives::is_unique_to_node;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use value_set::{Bounds, ValueSet};
+use value_set::{Bounds, ValueSet, Values};
 
 use crate::{
     api::{NodeSelectorRequirement, Operator},
@@ -148,7 +144,7 @@ impl Requirement {
     ///
     /// [`Requirement::NONE`] has no such expression; it is written as an `In` without values, which matches no node.
     pub fn to_expressions(&self, key: &str) -> Vec<NodeSelectorRequirement> {
-        let texts = |set: &BTreeSet<Arc<str>>| set.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |set: &Values| set.iter().map(ToString::to_string).collect::<Vec<_>>();
         let expression = |operator, values: Vec<String>| NodeSelectorRequirement::new(key, operator, values);
         let mut out = Vec::new();
         match &self.values {
@@ -232,12 +228,12 @@ impl fmt::Display for Requirement {
 /// assert_eq!(node.to_string(), "zone In [b]");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Requirements(BTreeMap<Arc<str>, Requirement>);
+pub struct Requirements(Vec<(Arc<str>, Requirement)>);
 
 impl Requirements {
     /// No requirements.
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self(Vec::new())
     }
 
     /// The requirement of a node with exactly these labels on these keys; other keys are not named.
@@ -251,27 +247,31 @@ impl Requirements {
 
     /// Requires `requirement` of `key` too. A beta name of a key is taken for its stable name.
     pub fn add(&mut self, key: &str, requirement: Requirement) {
-        match self.0.entry(Arc::from(labels::normalized(key))) {
-            Entry::Vacant(entry) => {
-                entry.insert(requirement);
-            }
-            Entry::Occupied(mut entry) => {
-                let both = entry.get().intersection(&requirement);
-                entry.insert(both);
-            }
+        let key = labels::normalized(key);
+        match self.find(key) {
+            Ok(at) => self.0[at].1 = self.0[at].1.intersection(&requirement),
+            Err(at) => self.0.insert(at, (Arc::from(key), requirement)),
         }
     }
 
     /// Requires all of `other` too.
     pub fn add_all(&mut self, other: &Self) {
-        for (key, requirement) in other.iter() {
-            self.add(key, requirement.clone());
+        for (key, requirement) in &other.0 {
+            match self.find(key) {
+                Ok(at) => self.0[at].1 = self.0[at].1.intersection(requirement),
+                Err(at) => self.0.insert(at, (key.clone(), requirement.clone())),
+            }
         }
     }
 
     /// The requirement of a key, if the key is named.
     pub fn get(&self, key: &str) -> Option<&Requirement> {
-        self.0.get(labels::normalized(key))
+        self.find(labels::normalized(key)).ok().map(|at| &self.0[at].1)
+    }
+
+    /// The position of a key, or where it would be.
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(own, _)| (**own).cmp(key))
     }
 
     /// Keys and requirements in the order of the keys.

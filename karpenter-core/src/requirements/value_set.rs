@@ -1,4 +1,6 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 /// A set of label values: a few named ones, or all but a few, within bounds if there are any.
 ///
@@ -6,8 +8,41 @@ use std::{collections::BTreeSet, sync::Arc};
 /// sign, so numbers begin at zero.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ValueSet {
-    Only(BTreeSet<Arc<str>>),
-    AllBut { excluded: BTreeSet<Arc<str>>, bounds: Option<Bounds> },
+    Only(Values),
+    AllBut { excluded: Values, bounds: Option<Bounds> },
+}
+
+/// Label values in their order, each once. Most sets have one, which needs no room of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Values(SmallVec<[Arc<str>; 1]>);
+
+impl Values {
+    const EMPTY: Self = Self(SmallVec::new_const());
+
+    fn contains(&self, value: &str) -> bool {
+        self.0.binary_search_by(|own| (**own).cmp(value)).is_ok()
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.0.iter()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl FromIterator<Arc<str>> for Values {
+    fn from_iter<I: IntoIterator<Item = Arc<str>>>(values: I) -> Self {
+        let mut values: SmallVec<_> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        Self(values)
+    }
 }
 
 /// An inclusive range of whole numbers, never empty.
@@ -31,8 +66,8 @@ impl Bounds {
 }
 
 impl ValueSet {
-    pub(super) const EMPTY: Self = Self::Only(BTreeSet::new());
-    pub(super) const ALL: Self = Self::AllBut { excluded: BTreeSet::new(), bounds: None };
+    pub(super) const EMPTY: Self = Self::Only(Values::EMPTY);
+    pub(super) const ALL: Self = Self::AllBut { excluded: Values::EMPTY, bounds: None };
 
     /// The whole numbers from `min` to `max`.
     pub(super) fn range(min: i64, max: i64) -> Self {
@@ -40,7 +75,7 @@ impl ValueSet {
         if min > max {
             return Self::EMPTY;
         }
-        Self::AllBut { excluded: BTreeSet::new(), bounds: Some(Bounds { min, max }) }
+        Self::AllBut { excluded: Values::EMPTY, bounds: Some(Bounds { min, max }) }
     }
 
     pub(super) fn contains(&self, value: &str) -> bool {
@@ -69,7 +104,7 @@ impl ValueSet {
                     (bounds, None) | (None, bounds) => *bounds,
                 };
                 let outside = |v: &&Arc<str>| bounds.is_none_or(|b| b.contains(v));
-                Self::AllBut { excluded: a.union(b).filter(outside).cloned().collect(), bounds }
+                Self::AllBut { excluded: a.iter().chain(b.iter()).filter(outside).cloned().collect(), bounds }
             }
         }
     }
@@ -87,7 +122,7 @@ impl ValueSet {
     /// The first value in a fixed order, if there is one.
     pub(super) fn any(&self) -> Option<Arc<str>> {
         match self {
-            Self::Only(values) => values.first().cloned(),
+            Self::Only(values) => values.iter().next().cloned(),
             Self::AllBut { excluded, bounds } => {
                 let Bounds { min, max } = bounds.unwrap_or(Bounds { min: 0, max: i64::MAX });
                 // One number more than there are exclusions, first as usual, then with zeros before it.
