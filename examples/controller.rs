@@ -96,7 +96,7 @@ impl Controller {
     async fn provision(&mut self) -> Result<(), Box<dyn Error>> {
         let now = self.cloud.now();
         let snapshot = self.cluster.snapshot()?;
-        if snapshot.pending().is_empty() {
+        if snapshot.pending().len() == 0 {
             return Ok(());
         }
         let catalogs = self.driver.catalogs(snapshot.pools(), now).await.catalogs;

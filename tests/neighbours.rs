@@ -195,9 +195,9 @@ impl Attempt {
 /// A valid plan with places for all pods that `plan` has places for, and for more.
 fn better_plan(problem: &Problem, snapshot: &Snapshot, catalogs: &Catalogs, plan: &Plan) -> Option<Plan> {
     let mut attempts = vec![Attempt::default()];
-    for pod in snapshot.pending() {
-        let may_stay = plan.unplaced().contains_key(pod);
-        attempts = attempts.iter().flat_map(|attempt| attempt.with(pod, problem, may_stay)).collect();
+    for pod in snapshot.pending().map(Pod::key) {
+        let may_stay = plan.unplaced().contains_key(&pod);
+        attempts = attempts.iter().flat_map(|attempt| attempt.with(&pod, problem, may_stay)).collect();
     }
     attempts.retain(|attempt| attempt.nowhere.len() < plan.unplaced().len());
     attempts

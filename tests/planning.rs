@@ -38,21 +38,21 @@ proptest! {
     #[test]
     fn every_pod_comes_out_once(problem in strategies::problem(12)) {
         let plan = plan(&problem);
-        let mut out: Vec<&ObjectKey> = plan.claims().iter().flat_map(|c| &c.pods).collect();
-        out.extend(plan.existing().values().flatten());
-        out.extend(plan.unplaced().keys());
+        let mut out: Vec<ObjectKey> = plan.claims().iter().flat_map(|c| &c.pods).cloned().collect();
+        out.extend(plan.existing().values().flatten().cloned());
+        out.extend(plan.unplaced().keys().cloned());
         out.sort();
         let snapshot = problem.snapshot();
-        prop_assert_eq!(out, snapshot.pending().iter().collect::<Vec<_>>());
+        prop_assert_eq!(out, snapshot.pending().map(Pod::key).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_pod_is_refused_only_if_nothing_would_take_it(problem in strategies::plain_problem(10)) {
         let plan = plan(&problem);
         let snapshot = problem.snapshot();
-        for key in snapshot.pending() {
-            let pod = &snapshot.pods()[key];
-            let is_placed = !plan.unplaced().contains_key(key);
+        for pod in snapshot.pending() {
+            let key = pod.key();
+            let is_placed = !plan.unplaced().contains_key(&key);
             // A placed pod has taken its room already; only for one that is refused must there be none left.
             let room = if is_placed { Room::before(&snapshot, &problem) } else { Room::after(&snapshot, &plan, &problem) };
             // This oracle looks at one type at a time, so it cannot say that a pool has too few of them.
@@ -129,14 +129,15 @@ impl Room {
 
     fn after(snapshot: &Snapshot, plan: &Plan, problem: &RandomProblem) -> Self {
         let mut room = Self::before(snapshot, problem);
+        let pod_of = |key| snapshot.pod(key).expect("a known pod");
         for (node, pods) in plan.existing() {
-            for (name, quantity) in pods.iter().flat_map(|key| requests(&snapshot.pods()[key].spec)) {
+            for (name, quantity) in pods.iter().flat_map(|key| requests(&pod_of(key).spec)) {
                 let free = room.places.get_mut(node).expect("a known node").entry(name).or_default();
                 *free = free.saturating_sub(quantity);
             }
         }
         for (node, pods) in plan.existing() {
-            let wanted = pods.iter().flat_map(|key| ports(&snapshot.pods()[key].spec));
+            let wanted = pods.iter().flat_map(|key| ports(&pod_of(key).spec));
             room.ports.entry(node.clone()).or_default().extend(wanted);
         }
         for ((pool, resource), left) in &mut room.limits {

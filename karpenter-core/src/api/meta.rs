@@ -50,6 +50,11 @@ impl ObjectMeta {
         Self { name: name.into(), ..Self::default() }
     }
 
+    /// The namespace and the name, by which objects of a kind are sorted.
+    pub(crate) fn sort_key(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+
     /// Whether an owner of this kind is among the owners.
     pub fn is_owned_by(&self, api_version: &str, kind: &str) -> bool {
         self.owner_references.iter().any(|o| o.api_version == api_version && o.kind == kind)

@@ -34,6 +34,11 @@ impl Pod {
         ObjectKey::new(self.namespace(), &self.metadata.name)
     }
 
+    /// The parts of the key.
+    pub(crate) fn sort_key(&self) -> (&str, &str) {
+        (self.namespace(), &self.metadata.name)
+    }
+
     /// The namespace, `default` if none is written.
     pub fn namespace(&self) -> &str {
         if self.metadata.namespace.is_empty() { "default" } else { &self.metadata.namespace }

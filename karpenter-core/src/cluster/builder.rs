@@ -18,7 +18,7 @@ use crate::{
 ///     .pool(NodePool::named("general"))
 ///     .pods(Pod::named("web").cpu("500m").replicas(3))
 ///     .build()?;
-/// assert_eq!(snapshot.pending()[0].to_string(), "default/web-0");
+/// assert_eq!(snapshot.pods()[0].key().to_string(), "default/web-0");
 /// # Ok::<(), karpenter_core::SnapshotError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -83,8 +83,13 @@ impl SnapshotBuilder {
 
     /// Adds pods: a [`Pod`], a list of them, or what [`Pod::named`] starts.
     pub fn pods(mut self, pods: impl Into<Workload>) -> Self {
-        let Workload { pods, error } = pods.into();
-        self.pods.extend(pods);
+        let Workload { mut pods, error } = pods.into();
+        // The first of several lists, which may be large, is kept as it is.
+        if self.pods.is_empty() {
+            self.pods = pods;
+        } else {
+            self.pods.append(&mut pods);
+        }
         self.error = self.error.or(error);
         self
     }
@@ -171,15 +176,15 @@ impl SnapshotBuilder {
         if let Some(error) = self.error.take() {
             return Err(error.into());
         }
-        sort_unique("NodePool", &mut self.pools, |p| &p.metadata)?;
-        sort_unique("DaemonSet", &mut self.daemonsets, |d| &d.metadata)?;
-        sort_unique("Node", &mut self.nodes, |n| &n.metadata)?;
-        sort_unique("NodeClaim", &mut self.claims, |c| &c.metadata)?;
-        let pods = by_key("Pod", std::mem::take(&mut self.pods), Pod::key)?;
+        sort_unique("NodePool", &mut self.pools, |p| p.metadata.sort_key())?;
+        sort_unique("DaemonSet", &mut self.daemonsets, |d| d.metadata.sort_key())?;
+        sort_unique("Node", &mut self.nodes, |n| n.metadata.sort_key())?;
+        sort_unique("NodeClaim", &mut self.claims, |c| c.metadata.sort_key())?;
+        sort_unique("Pod", &mut self.pods, Pod::sort_key)?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
         let storage = self.take_storage()?;
         let namespaces = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
-        Ok(self.assemble(pods, namespaces, storage))
+        Ok(self.assemble(namespaces, storage))
     }
 
     fn take_storage(&mut self) -> Result<Storage, SnapshotError> {
@@ -192,25 +197,17 @@ impl SnapshotBuilder {
         })
     }
 
-    fn assemble(
-        self,
-        pods: BTreeMap<ObjectKey, Pod>,
-        namespaces: BTreeMap<String, BTreeMap<String, String>>,
-        storage: Storage,
-    ) -> Snapshot {
+    fn assemble(self, namespaces: BTreeMap<String, BTreeMap<String, String>>, storage: Storage) -> Snapshot {
         let mut places = join(&self.nodes, &self.claims, &storage);
         places.sort_by(|a, b| a.name.cmp(&b.name));
         let by_name = index_of(&places);
         let launching: BTreeSet<&str> = self.claims.iter().map(NodeClaim::name).collect();
         let mut running_daemons = vec![BTreeSet::new(); places.len()];
         let mut pending = Vec::new();
-        for (key, pod) in &pods {
+        for (index, pod) in self.pods.iter().enumerate() {
             let is_bound = !pod.spec.node_name.is_empty();
-            let promised = self
-                .nominations
-                .get(key)
-                .filter(|name| by_name.contains_key(name.as_str()) || launching.contains(name.as_str()));
-            let planned = if is_bound { Some(&pod.spec.node_name) } else { promised };
+            let is_known = |name: &&String| by_name.contains_key(*name) || launching.contains(name.as_str());
+            let planned = if is_bound { Some(&pod.spec.node_name) } else { self.promised(pod).filter(is_known) };
             let there = planned.or_else(|| nominated_node(pod));
             let place = there.and_then(|name| by_name.get(name)).map(|&i| (i, &mut places[i]));
             let wants_place = match &place {
@@ -218,7 +215,7 @@ impl SnapshotBuilder {
                 _ => there.is_none() && is_provisionable(pod),
             };
             if wants_place {
-                pending.push(key.clone());
+                pending.push(index);
             } else if let Some((i, place)) = place.filter(|_| !pod.is_finished()) {
                 place.add_pod(pod, &storage);
                 let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
@@ -233,13 +230,18 @@ impl SnapshotBuilder {
         Snapshot {
             pools: self.pools,
             daemonsets: self.daemonsets,
-            pods,
+            pods: self.pods,
             pending,
             places,
             unlaunched,
             namespaces,
             storage,
         }
+    }
+
+    /// The place that was promised to a pod.
+    fn promised(&self, pod: &Pod) -> Option<&String> {
+        if self.nominations.is_empty() { None } else { self.nominations.get(&pod.key()) }
     }
 }
 
@@ -343,22 +345,39 @@ fn by_key<T>(
     Ok(out)
 }
 
-fn sort_unique<T>(kind: &'static str, items: &mut [T], meta: fn(&T) -> &ObjectMeta) -> Result<(), SnapshotError> {
-    items.sort_by(|a, b| {
-        let (a, b) = (meta(a), meta(b));
-        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
-    });
-    if items.iter().any(|item| meta(item).name.is_empty()) {
+/// Sorts objects by namespace and name, which must not be empty and of which there must be one each.
+fn sort_unique<T>(
+    kind: &'static str,
+    items: &mut [T],
+    key: impl for<'t> Fn(&'t T) -> (&'t str, &'t str),
+) -> Result<(), SnapshotError> {
+    let mut keyed: Vec<_> = items.iter().map(&key).zip(0..).collect();
+    if keyed.iter().any(|((_, name), _)| name.is_empty()) {
         return Err(SnapshotError::Unnamed { kind });
     }
-    for pair in items.windows(2) {
-        let (a, b) = (meta(&pair[0]), meta(&pair[1]));
-        if (&a.namespace, &a.name) == (&b.namespace, &b.name) {
-            let name = if a.namespace.is_empty() { a.name.clone() } else { format!("{}/{}", a.namespace, a.name) };
-            return Err(SnapshotError::Duplicate { kind, name });
-        }
+    // Lists often come in a few runs that are sorted already, of which a stable sort makes use.
+    keyed.sort_by_key(|(key, _)| *key);
+    if let Some(pair) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let (namespace, name) = pair[0].0;
+        let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+        return Err(SnapshotError::Duplicate { kind, name });
     }
+    let order = keyed.into_iter().map(|(_, index)| index).collect();
+    permute(items, order);
     Ok(())
+}
+
+/// Puts the item of index `order[i]` at `i`, for all `i`. Objects are large, so that each is moved only a few times.
+fn permute<T>(items: &mut [T], mut order: Vec<usize>) {
+    for at in 0..order.len() {
+        let mut from = order[at];
+        // What was before `at` has made room already, and went where the order says.
+        while from < at {
+            from = order[from];
+        }
+        order[at] = from;
+        items.swap(at, from);
+    }
 }
 
 #[cfg(test)]
@@ -382,6 +401,24 @@ mod tests {
     }
 
     #[test]
+    fn pods_in_any_order_are_found_by_their_keys() {
+        let keys = ["b/x", "a/y", "a/x", "default/z", "b/a"].map(|key| key.parse::<ObjectKey>().expect("a key"));
+        let pod = |key: &ObjectKey| {
+            // The default namespace need not be written.
+            let namespace = if key.namespace == "default" { "" } else { &key.namespace };
+            read::<Pod>(&format!(r#"{{"metadata":{{"name":"{}","namespace":"{namespace}"}}}}"#, key.name))
+        };
+        let pods: Vec<Pod> = keys.iter().map(pod).collect();
+        let snapshot = Snapshot::builder().pods(pods[..3].to_vec()).pods(pods[3..].to_vec()).build().expect("valid");
+        let names: Vec<_> = snapshot.pods().iter().map(|pod| pod.key().to_string()).collect();
+        assert_eq!(names, ["a/x", "a/y", "b/a", "b/x", "default/z"]);
+        for key in &keys {
+            assert_eq!(snapshot.pod(key).map(Pod::key).as_ref(), Some(key));
+        }
+        assert_eq!(snapshot.pod(&ObjectKey::new("c", "x")), None);
+    }
+
+    #[test]
     fn bound_pods_and_expected_daemons_take_room() {
         let daemonset = |name: &str| {
             read::<DaemonSet>(&format!(
@@ -397,7 +434,7 @@ mod tests {
             .build()
             .expect("valid");
         assert_eq!(snapshot.places()[0].free.to_string(), "cpu 5900m, pods 7");
-        assert!(snapshot.pending().is_empty());
+        assert_eq!(snapshot.pending().len(), 0);
     }
 
     #[test]
@@ -419,7 +456,7 @@ mod tests {
             ])
             .build()
             .expect("valid");
-        let pending: Vec<_> = snapshot.pending().iter().map(|k| k.name.as_str()).collect();
+        let pending: Vec<_> = snapshot.pending().map(|p| p.metadata.name.as_str()).collect();
         assert_eq!(pending, ["free", "set"]);
     }
 
@@ -448,7 +485,7 @@ mod tests {
         );
         assert_eq!(place.taints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["t:NoSchedule"]);
         assert_eq!(snapshot.places().len(), 1);
-        assert_eq!(snapshot.pending(), [ObjectKey::new("default", "c")]);
+        assert_eq!(snapshot.pending().map(Pod::key).collect::<Vec<_>>(), [ObjectKey::new("default", "c")]);
     }
 
     #[test]

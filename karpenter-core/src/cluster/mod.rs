@@ -24,8 +24,10 @@ use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod};
 pub struct Snapshot {
     pools: Vec<NodePool>,
     daemonsets: Vec<DaemonSet>,
-    pods: BTreeMap<ObjectKey, Pod>,
-    pending: Vec<ObjectKey>,
+    /// By namespace and name.
+    pods: Vec<Pod>,
+    /// The indices of those of them that want a place, in order.
+    pending: Vec<usize>,
     places: Vec<Place>,
     unlaunched: Vec<NodeClaim>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -53,14 +55,25 @@ impl Snapshot {
         &self.daemonsets
     }
 
-    /// All pods, by namespace and name.
-    pub fn pods(&self) -> &BTreeMap<ObjectKey, Pod> {
+    /// All pods, in the order of namespace and name.
+    pub fn pods(&self) -> &[Pod] {
         &self.pods
     }
 
-    /// The pods that want a place, by namespace and name: those that the kube-scheduler refused, and those on nodes
-    /// that are being deleted.
-    pub fn pending(&self) -> &[ObjectKey] {
+    /// The pod of this namespace and name.
+    pub fn pod(&self, key: &ObjectKey) -> Option<&Pod> {
+        let key = (key.namespace.as_str(), key.name.as_str());
+        self.pods.binary_search_by(|pod| pod.sort_key().cmp(&key)).ok().map(|i| &self.pods[i])
+    }
+
+    /// The pods that want a place, in the order of namespace and name: those that the kube-scheduler refused, and those
+    /// on nodes that are being deleted.
+    pub fn pending(&self) -> impl ExactSizeIterator<Item = &Pod> + Clone {
+        self.pending.iter().map(|&index| &self.pods[index])
+    }
+
+    /// The indices of the pending pods among all pods.
+    pub(crate) fn pending_indices(&self) -> &[usize] {
         &self.pending
     }
 

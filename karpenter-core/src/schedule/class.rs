@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::Hash,
+    hash::{Hash, Hasher},
 };
 
 use indexmap::{IndexMap, IndexSet};
@@ -27,8 +27,8 @@ use crate::{
 /// Pods that differ in nothing that planning looks at.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
-    /// By namespace and name.
-    pub(super) pods: Vec<ObjectKey>,
+    /// The indices of the pods in the snapshot, in order.
+    pub(super) pods: Vec<usize>,
     pub(super) requests: Amounts,
     pub(super) request_list: ResourceList,
     /// The index of its [`Constraint`].
@@ -72,11 +72,20 @@ pub(super) struct Classes<'s> {
     pub(super) refused: BTreeMap<ObjectKey, Reason>,
 }
 
+/// A pending pod that can be planned.
+struct Planned<'p> {
+    /// Its index in the snapshot.
+    index: usize,
+    pod: &'p Pod,
+    /// The index of its [`Neighbourhood`].
+    neighbourhood: usize,
+}
+
 /// The fields of a specification that planning reads, as they were written: equal ones need to be read only once.
 #[derive(PartialEq, Eq, Hash)]
 struct Written<'p> {
-    containers: Vec<WrittenContainer<'p>>,
-    init_containers: Vec<WrittenContainer<'p>>,
+    containers: WrittenContainers<'p>,
+    init_containers: WrittenContainers<'p>,
     resources: &'p Resources,
     overhead: &'p ResourceList,
     node_selector: &'p BTreeMap<String, String>,
@@ -86,18 +95,14 @@ struct Written<'p> {
     volumes: usize,
 }
 
-/// Resources, ports, and whether it is a sidecar.
-type WrittenContainer<'p> = (&'p Resources, &'p [ContainerPort], bool);
+/// Containers of which only what planning reads is looked at.
+struct WrittenContainers<'p>(&'p [Container]);
 
 impl<'p> Written<'p> {
-    fn new(pod: &'p Pod, neighbourhood: usize, volumes: usize) -> Self {
-        let read = |containers: &'p [Container]| {
-            containers.iter().map(|c| (&c.resources, c.ports.as_slice(), c.is_sidecar())).collect()
-        };
-        let spec = &pod.spec;
+    fn new(spec: &'p PodSpec, neighbourhood: usize, volumes: usize) -> Self {
         Self {
-            containers: read(&spec.containers),
-            init_containers: read(&spec.init_containers),
+            containers: WrittenContainers(&spec.containers),
+            init_containers: WrittenContainers(&spec.init_containers),
             resources: &spec.resources,
             overhead: &spec.overhead,
             node_selector: &spec.node_selector,
@@ -109,6 +114,28 @@ impl<'p> Written<'p> {
     }
 }
 
+impl<'p> WrittenContainers<'p> {
+    /// Resources, ports, and whether it is a sidecar, of each.
+    fn parts(&self) -> impl ExactSizeIterator<Item = (&'p Resources, &'p [ContainerPort], bool)> {
+        self.0.iter().map(|c| (&c.resources, c.ports.as_slice(), c.is_sidecar()))
+    }
+}
+
+impl PartialEq for WrittenContainers<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts().eq(other.parts())
+    }
+}
+
+impl Eq for WrittenContainers<'_> {}
+
+impl Hash for WrittenContainers<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.len().hash(state);
+        self.parts().for_each(|part| part.hash(state));
+    }
+}
+
 impl<'s> Classes<'s> {
     /// Sorts the pending pods into classes, in the order of their first pods.
     ///
@@ -117,9 +144,9 @@ impl<'s> Classes<'s> {
         let mut out = Self::default();
         let pods = out.read_neighbourhoods(snapshot, preferences);
         let mut by_text: IndexMap<Written<'_>, usize, FxBuild> = IndexMap::default();
-        let mut by_meaning: IndexMap<Meaning, Vec<ObjectKey>, FxBuild> = IndexMap::default();
+        let mut by_meaning: IndexMap<Meaning, Vec<usize>, FxBuild> = IndexMap::default();
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
-        for (pod, neighbourhood) in pods {
+        for Planned { index: pod_index, pod, neighbourhood } in pods {
             let volumes = out.all_volumes.of(pod);
             let mut meaning = || {
                 let (constraint, _) = constraints.insert_full(Constraint::of_pod(&pod.spec));
@@ -131,11 +158,11 @@ impl<'s> Classes<'s> {
             };
             // A pod of a node on its way out may be in the middle of a resize, which its specification does not tell.
             let index = if pod.status.container_statuses.is_empty() {
-                *by_text.entry(Written::new(pod, neighbourhood, volumes)).or_insert_with(meaning)
+                *by_text.entry(Written::new(&pod.spec, neighbourhood, volumes)).or_insert_with(meaning)
             } else {
                 meaning()
             };
-            by_meaning[index].push(pod.key());
+            by_meaning[index].push(pod_index);
         }
         let daemon_requests = daemons.iter().map(|d| &d.requests);
         out.axes = Axes::of(by_meaning.keys().map(|(requests, ..)| requests).chain(daemon_requests));
@@ -155,27 +182,27 @@ impl<'s> Classes<'s> {
         out
     }
 
-    /// Sets aside the pods that cannot be planned, and gives the others the indices of their neighbourhoods.
-    fn read_neighbourhoods(&mut self, snapshot: &'s Snapshot, preferences: PreferencePolicy) -> Vec<(&'s Pod, usize)> {
+    /// Sets aside the pods that cannot be planned, and reads the neighbourhoods of the others.
+    fn read_neighbourhoods(&mut self, snapshot: &'s Snapshot, preferences: PreferencePolicy) -> Vec<Planned<'s>> {
         let namespaces = snapshot.namespaces();
         let has_wishes = preferences == PreferencePolicy::Respect;
         self.standing = Standing::new(snapshot, &mut self.selectors, namespaces);
         let mut by_text: IndexMap<Said<'_>, Neighbourhood, FxBuild> = IndexMap::default();
         let mut pods = Vec::with_capacity(snapshot.pending().len());
-        for pod in self.screen(snapshot) {
+        for (index, pod) in self.screen(snapshot) {
             let entry = by_text.entry(Said::new(pod));
-            let index = entry.index();
+            let neighbourhood = entry.index();
             entry.or_insert_with(|| Neighbourhood::of_pod(pod, &mut self.selectors, namespaces, has_wishes));
-            pods.push((pod, index));
+            pods.push(Planned { index, pod, neighbourhood });
         }
         self.standing.count(snapshot, &mut self.selectors);
         let mut all: IndexSet<Neighbourhood, FxBuild> = IndexSet::default();
         let mut known: IndexMap<_, usize, FxBuild> = IndexMap::default();
-        for (pod, index) in &mut pods {
+        for Planned { pod, neighbourhood, .. } in &mut pods {
             let selected_by = self.selectors.selecting(pod);
-            let said = *index;
+            let said = *neighbourhood;
             let whole = || all.insert_full(by_text[said].clone().selected_by(selected_by)).0;
-            *index = *known.entry((said, selected_by)).or_insert_with(whole);
+            *neighbourhood = *known.entry((said, selected_by)).or_insert_with(whole);
         }
         self.neighbourhoods = all.into_iter().collect();
         let running = (0..snapshot.places().len()).flat_map(|place| self.standing.away(place));
@@ -185,20 +212,19 @@ impl<'s> Classes<'s> {
         pods
     }
 
-    /// Sets aside the pods that cannot be planned.
-    fn screen(&mut self, snapshot: &'s Snapshot) -> Vec<&'s Pod> {
+    /// Sets aside the pods that cannot be planned, and gives back the others with their indices in the snapshot.
+    fn screen(&mut self, snapshot: &'s Snapshot) -> Vec<(usize, &'s Pod)> {
         let mut pods = Vec::with_capacity(snapshot.pending().len());
-        for key in snapshot.pending() {
-            let pod = &snapshot.pods()[key];
+        for (&index, pod) in snapshot.pending_indices().iter().zip(snapshot.pending()) {
             match screen::check(pod) {
-                Ok(()) => pods.push(pod),
-                Err(reason) => drop(self.refused.insert(key.clone(), reason)),
+                Ok(()) => pods.push((index, pod)),
+                Err(reason) => drop(self.refused.insert(pod.key(), reason)),
             }
         }
-        let (all_volumes, problems) = AllVolumes::new(snapshot, pods.iter().copied());
+        let (all_volumes, problems) = AllVolumes::new(snapshot, pods.iter().map(|(_, pod)| *pod));
         self.all_volumes = all_volumes;
         if !problems.is_empty() {
-            pods.retain(|pod| !problems.contains_key(&pod.key()));
+            pods.retain(|(_, pod)| !problems.contains_key(&pod.key()));
         }
         self.refused.extend(problems.into_iter().map(|(pod, problem)| (pod, Reason::Volume(problem))));
         pods

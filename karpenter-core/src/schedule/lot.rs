@@ -11,7 +11,7 @@ use super::{
     topology::{Allotment, Lessons, Manners, Member, Portion, SelectorId},
     volumes::Volumes,
 };
-use crate::{FxBuild, ResourceList, api::ObjectKey, cluster::HostPort, reason::TopologyObstacle};
+use crate::{FxBuild, ResourceList, cluster::HostPort, reason::TopologyObstacle};
 
 /// What lots ask of a node, their neighbours and volumes apart: no node is better for one lot of a shape than for another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,8 +34,8 @@ pub(super) struct Shape {
 /// Units of pods that ask the same of a node. A unit is one pod, or several that must share a node.
 #[derive(Clone, Debug)]
 pub(super) struct Lot {
-    /// Unit by unit.
-    pub(super) pods: Vec<ObjectKey>,
+    /// The indices of the pods in the snapshot, unit by unit.
+    pub(super) pods: Vec<usize>,
     /// How many pods a unit has.
     pub(super) unit_size: usize,
     /// What a unit asks for.
@@ -84,7 +84,7 @@ pub(super) struct Lots {
     pub(super) of_shapes: Vec<Vec<usize>>,
     pub(super) constraints: Vec<Constraint>,
     /// Pods that were given no domain, with the lot without pods that tells what they ask for.
-    pub(super) blocked: Vec<(usize, Vec<ObjectKey>, Option<TopologyObstacle>)>,
+    pub(super) blocked: Vec<(usize, Vec<usize>, Option<TopologyObstacle>)>,
     portions: Vec<Portion>,
 }
 
@@ -117,7 +117,7 @@ impl Shape {
 impl Lots {
     pub(super) fn new(base: &Base<'_>, allotment: Allotment) -> Self {
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
-        let mut kinds: IndexMap<Kind, (Vec<ObjectKey>, Origins), FxBuild> = IndexMap::default();
+        let mut kinds: IndexMap<Kind, (Vec<usize>, Origins), FxBuild> = IndexMap::default();
         let mut next: Vec<usize> = vec![0; base.classes.list.len()];
         for (index, portion) in allotment.portions.iter().enumerate().filter(|(_, p)| p.units > 0) {
             let kind = kind(base, portion, &mut constraints);
@@ -231,7 +231,7 @@ impl NodeNeeds {
 }
 
 impl Kind {
-    fn lot(self, base: &Base<'_>, pods: Vec<ObjectKey>, origins: Origins, portions: &[Portion]) -> Lot {
+    fn lot(self, base: &Base<'_>, pods: Vec<usize>, origins: Origins, portions: &[Portion]) -> Lot {
         let Self { unit_size, requests, constraint, host_ports, manners, volumes, .. } = self;
         let amounts = base.classes.axes.requests(&requests);
         let of_lot = || origins.iter().map(|(index, _)| &portions[*index]);

@@ -354,10 +354,8 @@ impl Constraint {
 /// Whether a pod that waits for a node is older than some node.
 fn has_leftovers(snapshot: &Snapshot) -> bool {
     let newest = snapshot.places().iter().filter_map(|place| place.created).max();
-    let waiting =
-        snapshot.pending().iter().map(|key| &snapshot.pods()[key]).filter(|pod| pod.spec.node_name.is_empty());
-    newest
-        .is_some_and(|newest| waiting.filter_map(|pod| pod.metadata.creation_timestamp).any(|created| created < newest))
+    let mut waiting = snapshot.pending().filter(|pod| pod.spec.node_name.is_empty());
+    newest.is_some_and(|newest| waiting.any(|pod| pod.metadata.creation_timestamp.is_some_and(|c| c < newest)))
 }
 
 fn daemons(snapshot: &Snapshot) -> Vec<Daemon> {

@@ -158,7 +158,7 @@ impl<'p, 'a> Search<'p, 'a> {
         for (place, lots) in base.places.iter().zip(&self.on_places).filter(|(_, lots)| !lots.is_empty()) {
             let pods = existing.entry(place.source.name.clone()).or_default();
             for &(lot, count) in lots {
-                pods.extend_from_slice(self.pods(&mut next, lot, count));
+                pods.extend(self.pods(&mut next, lot, count));
             }
             pods.sort();
         }
@@ -171,7 +171,7 @@ impl<'p, 'a> Search<'p, 'a> {
             for _ in 0..*count {
                 let mut claim = claim.clone();
                 for seats in guests {
-                    claim.pods.extend_from_slice(self.pods(&mut next, seats.lot, seats.count));
+                    claim.pods.extend(self.pods(&mut next, seats.lot, seats.count));
                 }
                 claim.pods.sort();
                 claims.push(claim);
@@ -183,19 +183,21 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// The next pods of a lot, and where those after them begin.
-    fn pods(&self, next: &mut [usize], lot: usize, count: i64) -> &'p [ObjectKey] {
+    fn pods(&self, next: &mut [usize], lot: usize, count: i64) -> impl Iterator<Item = ObjectKey> {
         let Lot { pods, unit_size, .. } = self.problem.lot(lot);
         let from = next[lot];
         next[lot] += number(count);
-        &pods[from * unit_size..next[lot] * unit_size]
+        let all = self.problem.base.snapshot.pods();
+        pods[from * unit_size..next[lot] * unit_size].iter().map(|&pod| all[pod].key())
     }
 
     /// The pods that are left, and why.
     fn unplaced(&self) -> BTreeMap<ObjectKey, Reason> {
         let mut out = self.problem.base.classes.refused.clone();
         let mut explainer = Explainer::new(self);
-        let mut add = |pods: &[ObjectKey], reason: Reason| {
-            out.extend(pods.iter().map(|pod| (pod.clone(), reason.clone())));
+        let all = self.problem.base.snapshot.pods();
+        let mut add = |pods: &[usize], reason: Reason| {
+            out.extend(pods.iter().map(|&pod| (all[pod].key(), reason.clone())));
         };
         for (lot, planned) in self.planned().into_iter().enumerate() {
             let Lot { pods, unit_size, .. } = self.problem.lot(lot);

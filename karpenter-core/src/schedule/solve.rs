@@ -68,7 +68,9 @@ impl Problem<'_> {
     /// The classes of which a plan leaves more pods than another.
     fn faring_worse(&self, plan: &Plan, other: &Plan) -> BTreeSet<usize> {
         let classes = self.base.classes.list.iter().enumerate();
-        let left = |plan: &Plan, pods: &[_]| pods.iter().filter(|pod| plan.unplaced.contains_key(pod)).count();
+        let pods = self.base.snapshot.pods();
+        let is_left = |plan: &Plan, pod: usize| plan.unplaced.contains_key(&pods[pod].key());
+        let left = |plan: &Plan, pods: &[usize]| pods.iter().filter(|&&pod| is_left(plan, pod)).count();
         classes
             .filter(|(_, class)| left(plan, &class.pods) > left(other, &class.pods))
             .map(|(index, _)| index)

@@ -81,7 +81,7 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     fn new(snapshot: &'a Snapshot, catalogs: &'a Catalogs, plan: &'a Plan) -> Self {
-        let pods = |keys: &'a [ObjectKey]| keys.iter().filter_map(|key| snapshot.pods().get(key));
+        let pods = |keys: &'a [ObjectKey]| keys.iter().filter_map(|key| snapshot.pod(key));
         let new = plan.claims().iter().map(|claim| &claim.pods).chain(plan.existing().values());
         let interest = Interest::new(
             new.flat_map(|keys| pods(keys)),
@@ -108,16 +108,16 @@ impl<'a> Checker<'a> {
         for pod in placed.iter().copied().chain(self.plan.unplaced().keys()) {
             *counts.entry(pod).or_default() += 1;
         }
-        let pending: BTreeSet<_> = self.snapshot.pending().iter().collect();
+        let pending: BTreeSet<_> = self.snapshot.pending().map(Pod::key).collect();
         for (pod, &count) in &counts {
-            if !pending.contains(pod) {
+            if !pending.contains(*pod) {
                 self.violations.push(Violation::NotPending { pod: (*pod).clone() });
             } else if count > 1 {
                 self.violations.push(Violation::Repeated { pod: (*pod).clone(), count });
             }
         }
-        let lost = pending.iter().filter(|pod| !counts.contains_key(**pod));
-        self.violations.extend(lost.map(|pod| Violation::Lost { pod: (*pod).clone() }));
+        let lost = pending.iter().filter(|pod| !counts.contains_key(pod));
+        self.violations.extend(lost.map(|pod| Violation::Lost { pod: pod.clone() }));
         for pod in self.pods(placed) {
             if !pod.spec.resource_claims.is_empty() {
                 self.violations.push(Violation::Unsupported { pod: pod.key(), field: "spec.resourceClaims" });
@@ -127,7 +127,7 @@ impl<'a> Checker<'a> {
 
     /// The pods of these keys, without those that do not exist.
     fn pods(&self, keys: impl IntoIterator<Item = &'a ObjectKey>) -> Vec<&'a Pod> {
-        keys.into_iter().filter_map(|key| self.snapshot.pods().get(key)).collect()
+        keys.into_iter().filter_map(|key| self.snapshot.pod(key)).collect()
     }
 
     /// What is wrong with a pod on a node of this name, with these labels and taints.

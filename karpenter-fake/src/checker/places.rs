@@ -34,13 +34,13 @@ impl Checker<'_> {
         let node = PlannedNode::Existing(place.name.clone());
         let mut labels = place.labels.clone();
         add_aliases(&mut labels);
-        let new: Vec<&Pod> = keys.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
+        let new: Vec<&Pod> = keys.iter().filter_map(|key| self.snapshot.pod(key)).collect();
         for pod in &new {
             let mounts = mounts(pod, self.snapshot.storage());
             let wrong = Self::misplacement(pod, &mounts, &node, &place.name, &labels, &place.taints);
             self.violations.extend(wrong);
         }
-        let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).collect();
+        let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pod(key)).collect();
         let owners = there.iter().flat_map(|pod| &pod.metadata.owner_references);
         let running: BTreeSet<&str> = owners.filter(|o| o.kind == "DaemonSet").map(|o| o.uid.as_str()).collect();
         let daemons: Vec<_> = self.daemons.coming(&place.name, &labels, &place.taints, &running).collect();

@@ -82,5 +82,5 @@ impl Standing {
 
 /// The pods of a place that nobody has asked to go.
 fn staying<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = &'s crate::api::Pod> {
-    place.pods.iter().map(|key| &snapshot.pods()[key]).filter(|pod| !pod.is_terminating())
+    place.pods.iter().filter_map(|key| snapshot.pod(key)).filter(|pod| !pod.is_terminating())
 }

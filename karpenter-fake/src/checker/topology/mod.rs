@@ -46,15 +46,15 @@ impl Checker<'_> {
 /// The pods that constraints or required terms of others, or of themselves, are about.
 pub(super) fn tied(snapshot: &Snapshot, namespaces: &Namespaces<'_>) -> BTreeSet<ObjectKey> {
     let mut selectors: BTreeSet<PodSelector<'_>> = BTreeSet::new();
-    for pod in snapshot.pods().values().filter(|pod| !pod.is_finished()) {
+    for pod in snapshot.pods().iter().filter(|pod| !pod.is_finished()) {
         let (constraints, affinity) = (&pod.spec.topology_spread_constraints, &pod.spec.affinity);
         let terms = affinity.pod_affinity.required.iter().chain(&affinity.pod_anti_affinity.required);
         selectors.extend(constraints.iter().map(|constraint| PodSelector::of_constraint(pod, constraint)));
         selectors.extend(terms.map(|term| PodSelector::of_term(pod, term, namespaces)));
     }
-    let (census, keys) = (Census::new(snapshot.pods().values()), snapshot.pods().keys().collect::<Vec<_>>());
+    let census = Census::new(snapshot.pods());
     let selected = selectors.iter().flat_map(|selector| census.selected_by(selector));
-    selected.map(|pod| keys[pod].clone()).collect()
+    selected.map(|pod| snapshot.pods()[pod].key()).collect()
 }
 
 impl World<'_, '_> {

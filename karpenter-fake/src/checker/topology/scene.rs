@@ -182,7 +182,7 @@ impl<'a> Scene<'a> {
         let index = self.sites.len();
         for (keys, is_new) in [(there, false), (new, true)] {
             for key in keys {
-                let Some(pod) = checker.snapshot.pods().get(key) else { continue };
+                let Some(pod) = checker.snapshot.pod(key) else { continue };
                 self.actors.push(Actor { key, pod, site: index, is_new });
             }
         }
