@@ -43,6 +43,15 @@ struct Column {
     cells: Vec<u32>,
 }
 
+impl Column {
+    /// The number of an entry, new if it was not seen before.
+    fn number(&mut self, requirement: &Requirement) -> u32 {
+        let known = self.states.get_index_of(requirement);
+        let state = known.unwrap_or_else(|| self.states.insert_full(requirement.clone(), ()).0);
+        u32::try_from(state).expect("fewer than 2^32 label values")
+    }
+}
+
 impl Table {
     pub(crate) fn new(types: &[InstanceType], reservation_label: Option<String>) -> Self {
         let mut starts = vec![0];
@@ -85,11 +94,11 @@ impl Table {
             self.columns.push(Column { states, cells: vec![0; self.rows.len()] });
         }
         let column = &mut self.columns[column as usize];
-        let state = match column.states.get_index_of(requirement) {
-            Some(state) => state,
-            None => column.states.insert_full(requirement.clone(), ()).0,
-        };
-        column.cells[rows].fill(u32::try_from(state).expect("fewer than 2^32 label values"));
+        // Neighbours in the order of names, such as the sizes of a family, agree in most labels.
+        let before = rows.start.checked_sub(1).map(|row| column.cells[row]);
+        let is_same = |state: &u32| column.states.get_index(*state as usize).is_some_and(|(s, ())| s == requirement);
+        let state = before.filter(is_same).unwrap_or_else(|| column.number(requirement));
+        column.cells[rows].fill(state);
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
@@ -117,6 +126,12 @@ impl Table {
         let Symbol(column) = self.keys.get(key)?;
         let column = &self.columns[column as usize];
         column.states.get_index(column.cells[row] as usize).map(|(state, ())| state)
+    }
+
+    /// The numbers of the entries of the column `key`, row by row; `None` if no row names it.
+    pub(crate) fn cells(&self, key: &str) -> Option<&[u32]> {
+        let Symbol(column) = self.keys.get(key)?;
+        Some(&self.columns[column as usize].cells)
     }
 
     /// Takes those rows out of `rows` whose label `key` does not meet `requirement`.

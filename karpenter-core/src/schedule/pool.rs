@@ -246,9 +246,9 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// What a label that depends on the offering may be on a node bought by `row`.
-    pub(super) fn label(&self, row: usize, key: &str) -> Option<&'a Requirement> {
-        if self.is_fixed(key) { None } else { self.table().cell(row, key) }
+    /// For each offering a number for what a label may be on its nodes; `None` if the label is the same on all nodes.
+    pub(super) fn cells(&self, key: &str) -> Option<&'a [u32]> {
+        if self.is_fixed(key) { None } else { self.table().cells(key) }
     }
 
     /// The values that a label may have on a node bought by `row` for pods that want `wanted` of it; none if there is

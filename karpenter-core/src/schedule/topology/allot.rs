@@ -111,7 +111,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
 
     /// How many domains a class can reach, without those that were learned to be full.
     fn reach_alone(&mut self, class: usize, keys: &[Arc<str>]) -> usize {
-        let constraint = Constraint { wanted: self.base.classes.node_wanted(class), ..self.constraint(class).clone() };
+        let constraint = self.seeker(class, self.base.classes.node_wanted(class));
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
         reach.keys().filter(|cell| self.most(class, 0, &pins(keys, cell)) > 0).count()
     }
@@ -237,7 +237,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
         most.saturating_sub(self.by_key.get(&key).map_or(0, |&index| self.out.portions[index].units))
     }
 
-    pub(super) fn seeker(&self, class: usize, wanted: &NodeAlternatives) -> Constraint {
-        Constraint { wanted: wanted.clone(), tolerations: self.constraint(class).tolerations.clone() }
+    pub(super) fn seeker(&self, class: usize, wanted: NodeAlternatives) -> Constraint {
+        Constraint { wanted, tolerations: self.constraint(class).tolerations.clone() }
     }
 }

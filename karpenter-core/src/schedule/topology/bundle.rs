@@ -30,7 +30,7 @@ impl Allotter<'_, '_> {
         if starts_alone && !self.out.portions.iter().any(has_company) {
             let most = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
             let whole = left.min(most);
-            let constraint = self.seeker(class, wanted);
+            let constraint = self.seeker(class, wanted.clone());
             let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
             if fitting > 0 {
                 let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);

@@ -7,11 +7,12 @@ use std::{
 };
 
 use fixedbitset::FixedBitSet;
-use indexmap::IndexMap;
+use indexmap::{Equivalent, IndexMap, IndexSet};
+use smallvec::SmallVec;
 
 use super::Spread;
 use crate::{
-    FxBuild, NodeAlternatives, Requirement, Requirements,
+    FxBuild, NodeAlternatives, Requirements,
     api::tolerates_all,
     schedule::{
         amounts::{Amounts, dominant_share, fits},
@@ -34,27 +35,69 @@ pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 /// Answers about domains, each worked out once.
 pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
-    reaches: IndexMap<(Constraint, Amounts, Keys), Rc<Reach>, FxBuild>,
+    reaches: IndexMap<Question, Rc<Reach>, FxBuild>,
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
-    likenesses: Likenesses,
+    offers: Offers,
 }
 
-/// For the pools by index and some labels: a number for each offering, the same for those that agree in all of the labels.
-type Likenesses = IndexMap<(usize, Keys), Rc<Vec<usize>>, FxBuild>;
+/// Whose reach over which labels is asked for.
+#[derive(PartialEq, Eq, Hash)]
+struct Question {
+    constraint: Constraint,
+    requests: Amounts,
+    keys: Keys,
+}
+
+/// A [`Question`] that is only looked up.
+#[derive(Hash)]
+struct Asked<'q> {
+    constraint: &'q Constraint,
+    requests: &'q Amounts,
+    keys: &'q [Arc<str>],
+}
+
+impl Equivalent<Question> for Asked<'_> {
+    fn equivalent(&self, other: &Question) -> bool {
+        *self.constraint == other.constraint && *self.requests == other.requests && *self.keys == other.keys
+    }
+}
+
+/// What is known of the offerings of the pools, which go by their indices.
+#[derive(Default)]
+struct Offers {
+    /// By labels.
+    likenesses: IndexMap<(usize, Keys), Rc<Likeness>, FxBuild>,
+    /// The offerings that can be bought now and meet each alternative.
+    open: IndexMap<(usize, NodeAlternatives), Rc<Vec<FixedBitSet>>, FxBuild>,
+    /// By what is asked for, the share of each variant that it takes, if it fits.
+    shares: IndexMap<(usize, Amounts), Rc<Vec<Option<f64>>>, FxBuild>,
+}
+
+/// Which offerings agree in all of some labels.
+struct Likeness {
+    /// A number for each offering, the same for those that agree.
+    of_row: Vec<usize>,
+    /// How many numbers there are.
+    count: usize,
+}
 
 /// The labels whose values make a cell.
 type Keys = Vec<Arc<str>>;
 
 impl<'b, 'a> Domains<'b, 'a> {
     pub(super) fn new(base: &'b Base<'a>) -> Self {
-        Self { base, reaches: IndexMap::default(), counts: IndexMap::default(), likenesses: IndexMap::default() }
+        Self { base, reaches: IndexMap::default(), counts: IndexMap::default(), offers: Offers::default() }
     }
 
     /// The cells of `keys` that pods can reach which together ask for `requests`.
     pub(super) fn reach(&mut self, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Rc<Reach> {
-        let (base, likenesses) = (self.base, &mut self.likenesses);
-        let entry = self.reaches.entry((constraint.clone(), requests.clone(), keys.to_vec()));
-        entry.or_insert_with(|| Rc::new(reach(base, likenesses, constraint, requests, keys))).clone()
+        if let Some(known) = self.reaches.get(&Asked { constraint, requests, keys }) {
+            return known.clone();
+        }
+        let reach = Rc::new(reach(self.base, &mut self.offers, constraint, requests, keys));
+        let question = Question { constraint: constraint.clone(), requests: requests.clone(), keys: keys.to_vec() };
+        self.reaches.insert(question, reach.clone());
+        reach
     }
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
@@ -62,15 +105,15 @@ impl<'b, 'a> Domains<'b, 'a> {
     /// A domain counts if a node of it exists, or if some pool could make one: it may have one by the time that the
     /// kube-scheduler counts.
     pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Rc<Counts> {
-        let (base, likenesses) = (self.base, &mut self.likenesses);
+        let (base, offers) = (self.base, &mut self.offers);
         let entry = self.counts.entry((constraint.clone(), spread.clone(), keys.to_vec()));
-        entry.or_insert_with(|| Rc::new(counts(base, likenesses, constraint, spread, keys))).clone()
+        entry.or_insert_with(|| Rc::new(counts(base, offers, constraint, spread, keys))).clone()
     }
 }
 
 fn reach(
     base: &Base<'_>,
-    likenesses: &mut Likenesses,
+    offers: &mut Offers,
     constraint: &Constraint,
     requests: &Amounts,
     keys: &[Arc<str>],
@@ -80,18 +123,15 @@ fn reach(
         if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }
-        let likeness = likeness(likenesses, index, pool, keys);
-        let shares: Vec<Option<f64>> = pool
-            .variants
-            .iter()
-            .map(|variant| fits(requests, &variant.room).then(|| dominant_share(requests, &variant.room)))
-            .collect();
+        let likeness = offers.likeness(index, pool, keys);
+        let shares = offers.shares(index, pool, requests);
         let cost = |row: usize| {
             let share = shares[pool.variant_of_row[row] as usize]?;
             Some(pool.table().rows()[row].price.dollars_per_hour() * share)
         };
-        for (wanted, rows) in open_rows(pool, &constraint.wanted) {
-            for (cell, cost) in cells(pool, wanted, &rows, keys, &likeness, cost) {
+        let open = offers.open(index, pool, &constraint.wanted);
+        for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
+            for (cell, cost) in cells(pool, wanted, rows, keys, &likeness, cost) {
                 let known = out.entry(cell).or_insert(f64::INFINITY);
                 *known = known.min(cost);
             }
@@ -110,24 +150,35 @@ fn reach(
     out
 }
 
-/// The offerings that can be bought now and meet each alternative.
-fn open_rows<'w>(pool: &Pool<'_>, wanted: &'w NodeAlternatives) -> Vec<(&'w Requirements, FixedBitSet)> {
-    let rows = pool.alternatives(wanted).into_iter().map(|mut alternative| {
-        alternative.rows.intersect_with(&pool.open_rows);
-        alternative.rows
-    });
-    wanted.alternatives().iter().zip(rows).collect()
-}
+impl Offers {
+    /// The offerings that can be bought now and meet each alternative.
+    fn open(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives) -> Rc<Vec<FixedBitSet>> {
+        let open = || {
+            let met = pool.alternatives(wanted).into_iter();
+            Rc::new(met.map(|alternative| &alternative.rows & &pool.open_rows).collect())
+        };
+        self.open.entry((index, wanted.clone())).or_insert_with(open).clone()
+    }
 
-/// The numbers that tell offerings of a pool apart by some labels.
-fn likeness(likenesses: &mut Likenesses, index: usize, pool: &Pool<'_>, keys: &[Arc<str>]) -> Rc<Vec<usize>> {
-    let entry = likenesses.entry((index, keys.to_vec()));
-    let number = || {
-        let mut numbers: IndexMap<Vec<Option<&Requirement>>, (), FxBuild> = IndexMap::default();
-        let labels = |row: usize| keys.iter().map(|key| pool.label(row, key)).collect();
-        Rc::new((0..pool.table().rows().len()).map(|row| numbers.insert_full(labels(row), ()).0).collect())
-    };
-    entry.or_insert_with(number).clone()
+    /// The share that requests take of each variant of a pool, if they fit.
+    fn shares(&mut self, index: usize, pool: &Pool<'_>, requests: &Amounts) -> Rc<Vec<Option<f64>>> {
+        let share = |room: &Amounts| fits(requests, room).then(|| dominant_share(requests, room));
+        let shares = || Rc::new(pool.variants.iter().map(|variant| share(&variant.room)).collect());
+        self.shares.entry((index, requests.clone())).or_insert_with(shares).clone()
+    }
+
+    /// The numbers that tell offerings of a pool apart by some labels.
+    fn likeness(&mut self, index: usize, pool: &Pool<'_>, keys: &[Arc<str>]) -> Rc<Likeness> {
+        let number = || {
+            // Offerings have the same of all other labels.
+            let told: Vec<&[u32]> = keys.iter().filter_map(|key| pool.cells(key)).collect();
+            let mut numbers: IndexSet<SmallVec<[u32; 4]>, FxBuild> = IndexSet::default();
+            let labels = |row: usize| told.iter().map(|cells| cells[row]).collect();
+            let of_row = (0..pool.table().rows().len()).map(|row| numbers.insert_full(labels(row)).0).collect();
+            Rc::new(Likeness { of_row, count: numbers.len() })
+        };
+        self.likenesses.entry((index, keys.to_vec())).or_insert_with(number).clone()
+    }
 }
 
 /// The cells of some offerings, each with the least that one of them costs; those without a cost are left out.
@@ -136,20 +187,20 @@ fn cells(
     wanted: &Requirements,
     rows: &FixedBitSet,
     keys: &[Arc<str>],
-    likeness: &[usize],
+    likeness: &Likeness,
     cost: impl Fn(usize) -> Option<f64>,
 ) -> BTreeMap<Cell, f64> {
     // Offerings that agree in the labels need be looked at once.
-    let mut best: IndexMap<usize, (f64, usize), FxBuild> = IndexMap::default();
+    let mut best: Vec<Option<(f64, usize)>> = vec![None; likeness.count];
     for row in rows.ones() {
         let Some(cost) = cost(row) else { continue };
-        let least = best.entry(likeness[row]).or_insert((cost, row));
-        if cost < least.0 {
-            *least = (cost, row);
+        let best = &mut best[likeness.of_row[row]];
+        if best.is_none_or(|(least, _)| cost < least) {
+            *best = Some((cost, row));
         }
     }
     let mut out = BTreeMap::new();
-    for (_, (cost, row)) in best {
+    for (cost, row) in best.into_iter().flatten() {
         let mut products: Vec<Cell> = vec![Vec::new()];
         for key in keys {
             let values = pool.values(row, key, wanted.get(key));
@@ -167,13 +218,7 @@ fn cells(
     out
 }
 
-fn counts(
-    base: &Base<'_>,
-    likenesses: &mut Likenesses,
-    constraint: &Constraint,
-    spread: &Spread,
-    keys: &[Arc<str>],
-) -> Counts {
+fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
     let key = &spread.term.key;
     let mut out = Counts::new();
     for (index, place) in base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.is_deleting) {
@@ -186,7 +231,7 @@ fn counts(
         }
     }
     if !spread.term.is_by_host() {
-        for domain in creatable(base, likenesses, constraint, spread) {
+        for domain in creatable(base, offers, constraint, spread) {
             out.entry(domain).or_default();
         }
     }
@@ -194,12 +239,7 @@ fn counts(
 }
 
 /// The domains in which some pool could make a node that counts.
-fn creatable(
-    base: &Base<'_>,
-    likenesses: &mut Likenesses,
-    constraint: &Constraint,
-    spread: &Spread,
-) -> BTreeSet<Arc<str>> {
+fn creatable(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread: &Spread) -> BTreeSet<Arc<str>> {
     let anything = NodeAlternatives::any();
     let wanted = if spread.honors_affinity { &constraint.wanted } else { &anything };
     let mut out = BTreeSet::new();
@@ -208,10 +248,11 @@ fn creatable(
         if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }
-        let likeness = likeness(likenesses, index, pool, keys);
-        for (wanted, rows) in open_rows(pool, wanted) {
+        let likeness = offers.likeness(index, pool, keys);
+        let open = offers.open(index, pool, wanted);
+        for (wanted, rows) in wanted.alternatives().iter().zip(open.iter()) {
             let is_open = |row: usize| pool.has_limits_left(row).then_some(0.0);
-            out.extend(cells(pool, wanted, &rows, keys, &likeness, is_open).into_keys().flatten());
+            out.extend(cells(pool, wanted, rows, keys, &likeness, is_open).into_keys().flatten());
         }
     }
     out

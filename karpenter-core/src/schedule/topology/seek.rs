@@ -165,7 +165,7 @@ impl Allotter<'_, '_> {
 
     /// Whether some node that pods of a class can reach has a label.
     fn reaches(&mut self, class: usize, key: &Arc<str>) -> bool {
-        let constraint = self.seeker(class, &self.base.classes.node_wanted(class));
+        let constraint = self.seeker(class, self.base.classes.node_wanted(class));
         let requests = &self.base.classes.list[class].requests;
         !self.domains.reach(&constraint, requests, std::slice::from_ref(key)).is_empty()
     }
@@ -255,7 +255,7 @@ impl Allotter<'_, '_> {
     fn gather(&mut self, class: usize, near: &[Term], key: &Arc<str>, extra: &Requirements) -> Option<Arc<str>> {
         let keys = std::slice::from_ref(key);
         let wanted = self.base.classes.node_wanted(class).narrowed(extra);
-        let constraint = self.seeker(class, &wanted);
+        let constraint = self.seeker(class, wanted);
         let own = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
         for index in 0..self.out.portions.len() {
             let portion = &self.out.portions[index];
@@ -265,7 +265,7 @@ impl Allotter<'_, '_> {
             if !is_company || host == class || portion.units == 0 || member.count != 1 {
                 continue;
             }
-            let constraint = self.seeker(host, &portion.wanted);
+            let constraint = self.seeker(host, portion.wanted.clone());
             let theirs = self.domains.reach(&constraint, &self.base.classes.list[host].requests, keys);
             let pins_to = |domain: &Arc<str>| {
                 let mut pins = portion.key.2.clone();

@@ -65,7 +65,7 @@ impl Allotter<'_, '_> {
         let &Step { class, level, rules, seek } = step;
         let (counted_keys, counted) = self.counted(step);
         let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
-        let constraint = self.seeker(class, &seek.wanted);
+        let constraint = self.seeker(class, seek.wanted.clone());
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
         let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
@@ -95,7 +95,7 @@ impl Allotter<'_, '_> {
     /// be in one, first that which takes most of them.
     fn choices(&mut self, step: &Step<'_>, left: usize) -> Vec<Requirements> {
         let &Step { class, level, seek, .. } = step;
-        let constraint = self.seeker(class, &seek.wanted);
+        let constraint = self.seeker(class, seek.wanted.clone());
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &seek.one_of);
         let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, cost)| (cell, *cost)).collect();
         cells.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -114,7 +114,7 @@ impl Allotter<'_, '_> {
             return if count == 0 { Vec::new() } else { vec![(chosen.clone(), count)] };
         }
         let (keys, mut rules) = self.counted(step);
-        let constraint = self.seeker(class, &seek.wanted.narrowed(chosen));
+        let constraint = self.seeker(class, seek.wanted.narrowed(chosen));
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let with_chosen = |cell: &Cell| {
             let mut all = pins(&keys, cell);
@@ -163,7 +163,7 @@ impl Allotter<'_, '_> {
         let is_hard = self.neighbourhood(class).hard().spreads.contains(spread);
         Some(Arc::new(Latitude {
             key: term.key.clone(),
-            constraint: self.seeker(class, &seek.wanted),
+            constraint: self.seeker(class, seek.wanted.clone()),
             counts: (*self.domains.counts(self.constraint(class), spread, &seek.spread_keys)).clone(),
             limit: is_hard.then_some((spread.max_skew, spread.min_domains)),
         }))
@@ -217,7 +217,7 @@ impl Allotter<'_, '_> {
     pub(super) fn why_left(&mut self, step: &Step<'_>) -> Option<TopologyObstacle> {
         let &Step { class, level, seek, .. } = step;
         let (keys, rules) = self.counted(step);
-        let constraint = self.seeker(class, &seek.wanted);
+        let constraint = self.seeker(class, seek.wanted.clone());
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let is_full = |cell: &Cell| self.most(class, level, &pins(&keys, cell)) == 0;
         if reach.is_empty() || reach.keys().all(is_full) {
