@@ -4,16 +4,16 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
-use ordered_float::OrderedFloat;
 
 use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
     lot::Shape,
-    problem::{Problem, Tolerance},
+    pool::{Pool, Variant},
+    problem::{Meeting, Problem, Tolerance},
     search::Seats,
 };
-use crate::FxBuild;
+use crate::{FxBuild, cluster::HostPort};
 
 /// What a node costs beyond its price, in dollars an hour: each one is watched, patched and drained. It settles ties in
 /// favour of fewer nodes, and gives machines that cost nothing a price to compare. A tenth of a cent is a twentieth of
@@ -74,14 +74,53 @@ impl Candidate {
         self.guests.iter().find(|guest| guest.shape == shape)
     }
 
-    /// Orders the guests: first those of which a node takes only a few, the more nodes they need the earlier, then by what
-    /// they are worth for the room that they take.
-    pub(super) fn rank(&mut self, values: &[f64], shapes: &[Shape]) {
-        let density = |guest: &Guest| OrderedFloat(values[guest.shape] / guest.share);
-        self.guests.sort_by_cached_key(|guest| {
-            let needed = shapes[guest.shape].spread_class;
-            (Reverse(needed), Reverse(density(guest)), Reverse(OrderedFloat(guest.share)), guest.shape)
-        });
+    /// Orders the guests of all candidates: first those of which a node takes only a few, the more nodes they need the
+    /// earlier, then by what they are worth for the room that they take.
+    pub(super) fn rank_all(candidates: &mut [Self], pools: &[Pool<'_>], values: &[f64], shapes: &[Shape]) {
+        let key = |candidate: &Self| (candidate.pool, pools[candidate.pool].variant_of_row[candidate.row]);
+        // Nodes that leave the same room may differ in whom they take, but not in the order.
+        let mut taken: IndexMap<(usize, u32), Vec<Option<f64>>, FxBuild> = IndexMap::default();
+        for candidate in &*candidates {
+            let taken = taken.entry(key(candidate)).or_insert_with(|| vec![None; shapes.len()]);
+            candidate.guests.iter().for_each(|guest| taken[guest.shape] = Some(guest.share));
+        }
+        let places: Vec<Vec<usize>> = taken.values().map(|taken| places(taken, values, shapes)).collect();
+        for candidate in candidates {
+            let places = &places[taken.get_index_of(&key(candidate)).expect("each has been looked at")];
+            let mut ordered: Vec<Option<Guest>> = shapes.iter().map(|_| None).collect();
+            for guest in candidate.guests.drain(..) {
+                let place = places[guest.shape];
+                ordered[place] = Some(guest);
+            }
+            candidate.guests.extend(ordered.into_iter().flatten());
+        }
+    }
+}
+
+/// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none.
+fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape]) -> Vec<usize> {
+    let rank = |(shape, share): (usize, &Option<f64>)| {
+        let share = (*share)?;
+        let (needed, density) = (shapes[shape].spread_class, values[shape] / share);
+        Some((Reverse(needed), Reverse(sort_bits(density)), Reverse(sort_bits(share)), shape))
+    };
+    let mut ranks: Vec<_> = taken.iter().enumerate().filter_map(rank).collect();
+    ranks.sort_unstable();
+    let mut places = vec![0; shapes.len()];
+    for (place, (.., shape)) in ranks.into_iter().enumerate() {
+        places[shape] = place;
+    }
+    places
+}
+
+/// An integer that orders floats as they are, and what is not a number after all of them: it is quicker to compare.
+fn sort_bits(float: f64) -> u64 {
+    // Both zeros are one.
+    let bits = (float + 0.0).to_bits();
+    match () {
+        () if float.is_nan() => u64::MAX,
+        () if float < 0.0 => !bits,
+        () => bits | 1 << 63,
     }
 }
 
@@ -109,23 +148,36 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
     kept.sort_by(|&a, &b| rows[a].price.cmp(&rows[b].price).then(a.cmp(&b)));
     // A smaller machine may be all that a limit leaves room for.
     if pool.limits.is_empty() {
-        let mut best: Vec<usize> = Vec::new();
-        for row in kept {
-            let beats = |other: &usize| {
-                let (own, larger) = (&pool.variant(row), &pool.variant(*other));
-                let has_no_further_ports = larger.host_ports.iter().all(|port| own.host_ports.contains(port));
+        let mut unlimited: Vec<(usize, &Variant)> = Vec::new();
+        kept.retain(|&row| {
+            let own = pool.variant(row);
+            let beats = |(other, larger): &(usize, &Variant)| {
+                let has_no_further_ports = || larger.host_ports.iter().all(|port| own.host_ports.contains(port));
                 let is_larger = own.room.iter().zip(&larger.room).all(|(a, b)| a <= b);
-                // Of a reservation there may be too little to stand for others.
-                let is_unlimited = reservation(*other).is_none();
-                is_unlimited && is_larger && has_no_further_ports && met[row].is_subset(&met[*other])
+                is_larger && has_no_further_ports() && met[row].is_subset(&met[*other])
             };
-            if !best.iter().any(beats) {
-                best.push(row);
+            let is_kept = !unlimited.iter().any(beats);
+            // Of a reservation there may be too little to stand for others.
+            if is_kept && reservation(row).is_none() {
+                unlimited.push((row, own));
             }
-        }
-        kept = best;
+            is_kept
+        });
     }
-    kept.into_iter().map(|row| candidate(problem, pool_index, row)).filter(|c| !c.guests.is_empty()).collect()
+    let mut shares: IndexMap<u32, Vec<Option<f64>>, FxBuild> = IndexMap::default();
+    let candidate = |row: usize| {
+        let of_variant = || shares_of(problem, pool.variant(row));
+        candidate(problem, pool_index, row, shares.entry(pool.variant_of_row[row]).or_insert_with(of_variant))
+    };
+    kept.into_iter().map(candidate).filter(|c| !c.guests.is_empty()).collect()
+}
+
+/// For each shape the largest share of a resource that a unit takes of a node; `None` if it does not fit.
+fn shares_of(problem: &Problem<'_>, variant: &Variant) -> Vec<Option<f64>> {
+    let (room, taken) = (&variant.room, &variant.host_ports);
+    let goes = |shape: &Shape| fits(&shape.requests, room) && !HostPort::any_clash(&shape.host_ports, taken);
+    let share = |shape: &Shape| goes(shape).then(|| dominant_share(&shape.requests, room));
+    problem.lots.shapes.iter().map(share).collect()
 }
 
 /// For each row the alternatives of constraints that it meets, numbered through all constraints.
@@ -140,21 +192,22 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
     met
 }
 
-fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate {
+fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize, shares: &[Option<f64>]) -> Candidate {
     let pool = &problem.base.pools[pool_index];
-    let room = &pool.variant(row).room;
-    let guest = |(index, shape): (usize, &Shape)| {
-        let (tolerance, alternatives) = problem.meets[pool_index][shape.constraint].as_ref()?;
+    // How willingly pods with each constraint go there, and by which alternative.
+    let met = |meeting: &Option<Meeting>| {
+        let (tolerance, alternatives) = meeting.as_ref()?;
         let met =
             |is_open_ended| alternatives.iter().position(|a| a.is_open_ended == is_open_ended && a.rows.contains(row));
-        let alternative = met(false).or_else(|| met(true))?;
-        let share = dominant_share(&shape.requests, room);
-        let goes =
-            shape.bears(*tolerance) && fits(&shape.requests, room) && pool.has_free_ports(row, &shape.host_ports);
-        goes.then_some(Guest { shape: index, alternative, tolerance: *tolerance, share })
+        Some((*tolerance, met(false).or_else(|| met(true))?))
     };
-    let guests: Vec<Guest> = problem.lots.shapes.iter().enumerate().filter_map(guest).collect();
-    let mut least: Amounts = room.iter().map(|_| i64::MAX).collect();
+    let met: Vec<Option<(Tolerance, usize)>> = problem.meets[pool_index].iter().map(met).collect();
+    let guest = |(index, (shape, share)): (usize, (&Shape, &Option<f64>))| {
+        let (share, (tolerance, alternative)) = ((*share)?, met[shape.constraint]?);
+        shape.bears(tolerance).then_some(Guest { shape: index, alternative, tolerance, share })
+    };
+    let guests: Vec<Guest> = problem.lots.shapes.iter().zip(shares).enumerate().filter_map(guest).collect();
+    let mut least: Amounts = pool.variant(row).room.iter().map(|_| i64::MAX).collect();
     for guest in &guests {
         least
             .iter_mut()
@@ -164,4 +217,16 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize) -> Candidate 
     let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
     let reservation = problem.base.reservations.of(pool.catalog, row);
     Candidate { pool: pool_index, row, reservation, price, guests, least }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_ordered_as_floats() {
+        let ordered = [f64::NEG_INFINITY, -2.0, -1e-300, 0.0, 1e-300, 1.0, 2.0, f64::INFINITY, f64::NAN];
+        assert!(ordered.is_sorted_by(|a, b| sort_bits(*a) < sort_bits(*b)));
+        assert_eq!((sort_bits(-0.0), sort_bits(-f64::NAN)), (sort_bits(0.0), sort_bits(f64::NAN)));
+    }
 }

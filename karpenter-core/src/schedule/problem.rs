@@ -204,9 +204,8 @@ impl<'a> Problem<'a> {
         if problem.course.aim == Aim::Pods {
             problem.price_by_limits();
         }
-        for candidate in &mut problem.candidates {
-            candidate.rank(&problem.values, &problem.lots.shapes);
-        }
+        let Self { candidates, base, values, lots, .. } = &mut problem;
+        Candidate::rank_all(candidates, &base.pools, values, &lots.shapes);
         problem
     }
 
