@@ -82,7 +82,7 @@ pub struct InputArgs {
     pub catalog: Option<PathBuf>,
 }
 
-/// What becomes of wishes, reservations and `minValues`, and what certainty may cost.
+/// What becomes of wishes, reservations and `minValues`, what counts as a cost, and what a plan guards against.
 #[derive(Debug, clap::Args)]
 pub struct PolicyArgs {
     /// What becomes of what pods only prefer
@@ -100,6 +100,22 @@ pub struct PolicyArgs {
     /// What further nodes may cost that let pods find a node in any order, as a share of what the cluster costs
     #[arg(long, value_parser = share, default_value_t = PlannerOptions::default().slack, value_name = "SHARE")]
     pub slack: f64,
+
+    /// What each node costs beyond its price, in dollars an hour: licences of agents, watching, draining
+    #[arg(long, value_parser = dollars, default_value_t = PlannerOptions::default().node_cost_per_hour, value_name = "DOLLARS")]
+    pub node_cost: f64,
+
+    /// What it costs, in dollars, when the cloud takes a machine back
+    #[arg(long, value_parser = dollars, default_value_t = PlannerOptions::default().interruption_cost, value_name = "DOLLARS")]
+    pub interruption_cost: f64,
+
+    /// How many instance types a node keeps that may be launched as spot, where its pods allow it; 0 for any number
+    #[arg(long, default_value_t = PlannerOptions::default().min_spot_types, value_name = "N")]
+    pub min_spot_types: usize,
+
+    /// The most pods of one workload on a node, as a share of its pods; without it there is no such rule
+    #[arg(long, value_parser = workload_share, value_name = "SHARE")]
+    pub max_workload_share: Option<f64>,
 }
 
 /// What becomes of what pods only prefer.
@@ -175,14 +191,32 @@ impl PolicyArgs {
             MinValues::BestEffort => MinValuesPolicy::BestEffort,
         };
         options.slack = self.slack;
+        options.node_cost_per_hour = self.node_cost;
+        options.interruption_cost = self.interruption_cost;
+        options.min_spot_types = self.min_spot_types;
+        options.max_workload_share = self.max_workload_share;
         options
     }
 }
 
-/// Reads a share: 0 and 0.1 are shares, -1 and NaN are not.
+/// Reads a share of a bill: 0 and 0.1 are shares, -1 and NaN are not.
 fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
-    share.ok_or_else(|| "a number of at least 0 is expected, such as 0.06".to_owned())
+    not_negative(text).ok_or_else(|| "a number of at least 0 is expected, such as 0.06".to_owned())
+}
+
+/// Reads an amount of money.
+fn dollars(text: &str) -> Result<f64, String> {
+    not_negative(text).ok_or_else(|| "dollars of at least 0 are expected, such as 0.05".to_owned())
+}
+
+/// Reads a share of the pods of a workload: more than none, and at most all of them.
+fn workload_share(text: &str) -> Result<f64, String> {
+    let share = not_negative(text).filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "a number above 0 and up to 1 is expected, such as 0.25".to_owned())
+}
+
+fn not_negative(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
 }
 
 /// Whether a file name stands for standard input.

@@ -160,6 +160,7 @@ fn on_nodes(shut_out: &NodesShutOut) -> OnNodes {
         NodeObstacle::Combination => ("combination", json!({})),
         NodeObstacle::HostPort => ("hostPort", json!({})),
         NodeObstacle::Neighbours => ("neighbours", json!({})),
+        NodeObstacle::WorkloadShare => ("workloadShare", json!({})),
         NodeObstacle::Volumes => ("volumes", json!({})),
         _ => ("other", json!({})),
     };

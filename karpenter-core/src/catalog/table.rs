@@ -18,6 +18,8 @@ pub(crate) struct Row {
     /// The index of the type in the catalog.
     pub(crate) type_index: usize,
     pub(crate) price: Price,
+    /// The chance that a node is taken back within an hour.
+    pub(crate) interruption: f64,
     /// Whether it draws on a capacity reservation.
     pub(crate) is_reserved: bool,
     is_available: bool,
@@ -32,6 +34,7 @@ pub(crate) struct Table {
     keys: Interner,
     columns: Vec<Column>,
     reservation_label: Option<String>,
+    has_interruptions: bool,
 }
 
 /// What each row has for one label.
@@ -60,12 +63,15 @@ impl Table {
             rows.extend(instance_type.offerings.iter().map(|o| Row {
                 type_index,
                 price: o.price,
+                interruption: o.interruption.unwrap_or(0.0),
                 is_reserved: o.reservation_capacity.is_some() || o.label(labels::CAPACITY_TYPE) == labels::RESERVED,
                 is_available: o.available,
             }));
             starts.push(rows.len());
         }
-        let mut table = Self { rows, starts, keys: Interner::default(), columns: Vec::new(), reservation_label };
+        let has_interruptions = rows.iter().any(|row| row.interruption > 0.0);
+        let (keys, columns) = (Interner::default(), Vec::new());
+        let mut table = Self { rows, starts, keys, columns, reservation_label, has_interruptions };
         for (index, instance_type) in types.iter().enumerate() {
             table.fill(index, instance_type);
         }
@@ -119,6 +125,11 @@ impl Table {
 
     pub(crate) fn reservation_label(&self) -> Option<&str> {
         self.reservation_label.as_deref()
+    }
+
+    /// Whether some offering gives a chance that its nodes are taken back.
+    pub(crate) fn has_interruptions(&self) -> bool {
+        self.has_interruptions
     }
 
     /// What the label `key` may be on a node bought by `row`; `None` if no row names it.

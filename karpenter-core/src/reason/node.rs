@@ -40,6 +40,8 @@ pub enum NodeObstacle {
     HostPort,
     /// Pods that are there keep it away, or it keeps away from them.
     Neighbours,
+    /// It has as many pods of the same workload as a node may have.
+    WorkloadShare,
     /// No more of its volumes can be attached.
     Volumes,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for NodeObstacle {
             }
             Self::HostPort => f.write_str("with its host port taken"),
             Self::Neighbours => f.write_str("barred by rules about neighbours"),
+            Self::WorkloadShare => f.write_str("with their share of its workload"),
             Self::Volumes => f.write_str("without room for its volumes"),
         }
     }

@@ -15,11 +15,6 @@ use super::{
 };
 use crate::{FxBuild, cluster::HostPort};
 
-/// What a node costs beyond its price, in dollars an hour: each one is watched, patched and drained. It settles ties in
-/// favour of fewer nodes, and gives machines that cost nothing a price to compare. A tenth of a cent is a twentieth of
-/// what the smallest machines of the large clouds cost.
-const NODE_COST: f64 = 1e-3;
-
 /// A node that could be made.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -29,7 +24,7 @@ pub(super) struct Candidate {
     pub(super) row: usize,
     /// The number of the reservation that it draws on.
     pub(super) reservation: Option<usize>,
-    /// Dollars an hour.
+    /// What a node costs the search, in dollars an hour.
     pub(super) price: f64,
     /// The shapes that fit, the most valuable for the room that they take first.
     pub(super) guests: Vec<Guest>,
@@ -128,7 +123,7 @@ fn sort_bits(float: f64) -> u64 {
 /// which another is in no way worse.
 fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
     let pool = &problem.base.pools[pool_index];
-    let rows = pool.table().rows();
+    let price = |row: usize| OrderedFloat(problem.base.expected_price(pool_index, row));
     let met = met_by_row(problem, pool_index);
     let mut kinds: IndexMap<(u32, &FixedBitSet, Option<usize>), usize, FxBuild> = IndexMap::default();
     let reservation = |row: usize| problem.base.reservations.of(pool.catalog, row);
@@ -138,14 +133,14 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
                 entry.insert(row);
             }
             Entry::Occupied(mut entry) => {
-                if rows[row].price < rows[*entry.get()].price {
+                if price(row) < price(*entry.get()) {
                     entry.insert(row);
                 }
             }
         }
     }
     let mut kept: Vec<usize> = kinds.into_values().collect();
-    kept.sort_by(|&a, &b| rows[a].price.cmp(&rows[b].price).then(a.cmp(&b)));
+    kept.sort_by_key(|&row| (price(row), row));
     // A smaller machine may be all that a limit leaves room for.
     if pool.limits.is_empty() {
         let mut unlimited: Vec<(usize, &Variant)> = Vec::new();
@@ -214,7 +209,7 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize, shares: &[Opt
             .zip(&problem.lots.shapes[guest.shape].requests)
             .for_each(|(least, &request)| *least = request.min(*least));
     }
-    let price = pool.table().rows()[row].price.dollars_per_hour() + NODE_COST;
+    let price = problem.base.node_cost(pool_index, row);
     let reservation = problem.base.reservations.of(pool.catalog, row);
     Candidate { pool: pool_index, row, reservation, price, guests, least }
 }

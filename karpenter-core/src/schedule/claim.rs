@@ -126,14 +126,48 @@ impl Choice {
             requirements.add_all(&offering_of(pool, candidate.row).requirements);
             types = choose(pool, &requirements, &needs, chosen);
         }
+        if let Some(capacity_type) = steadier(problem, candidate, &requirements, &needs) {
+            requirements.add(labels::CAPACITY_TYPE, capacity_type.clone());
+            types = choose(pool, &requirements, &needs, chosen);
+        }
         Self { requirements, types }
     }
+}
+
+/// The capacity type of the chosen offering, if a claim without it would be launched by an offering that is cheaper only as
+/// long as nobody counts its interruptions.
+fn steadier<'p>(
+    problem: &'p Problem<'_>,
+    candidate: &Candidate,
+    requirements: &Requirements,
+    needs: &Needs<'_>,
+) -> Option<&'p Requirement> {
+    let pool = &problem.base.pools[candidate.pool];
+    let table = pool.table();
+    if !table.has_interruptions() {
+        return None;
+    }
+    let expected_price = |row: usize| problem.base.expected_price(candidate.pool, row);
+    let mut rows = pool.open_rows.clone();
+    table.retain_all(&mut rows, requirements);
+    let holds = |row: &usize| needs.fit(pool, *row);
+    let bought = rows.ones().filter(holds).min_by_key(|&row| table.rows()[row].price)?;
+    let is_dearer = expected_price(bought) > expected_price(candidate.row);
+    is_dearer.then(|| table.cell(candidate.row, labels::CAPACITY_TYPE)).flatten()
 }
 
 /// What the pods of a node take of it together.
 struct Needs<'n> {
     used: &'n [i64],
     host_ports: &'n [HostPort],
+}
+
+impl Needs<'_> {
+    /// Whether a node bought by a row of a pool has room for them.
+    fn fit(&self, pool: &Pool<'_>, row: usize) -> bool {
+        let is_short = pool.variant(row).room.iter().zip(self.used).any(|(room, used)| room < used);
+        !is_short && pool.has_free_ports(row, self.host_ports)
+    }
 }
 
 /// Values for the labels that neither the template nor an offering names, so that the claim must.
@@ -173,8 +207,7 @@ fn choose(pool: &Pool<'_>, requirements: &Requirements, needs: &Needs<'_>, chose
     let mut too_small = BTreeSet::new();
     for row in rows.ones() {
         let Row { type_index, price, .. } = table.rows()[row];
-        let is_short = pool.variant(row).room.iter().zip(needs.used).any(|(room, used)| room < used);
-        if is_short || !pool.has_free_ports(row, needs.host_ports) {
+        if !needs.fit(pool, row) {
             too_small.insert(type_index);
         } else if pool.open_rows.contains(row) {
             cheapest.entry(type_index).and_modify(|p| *p = price.min(*p)).or_insert(price);

@@ -8,12 +8,13 @@ use std::{
 use indexmap::{IndexMap, IndexSet};
 
 use super::{
-    PreferencePolicy,
+    PlannerOptions, PreferencePolicy,
     amounts::{Amounts, Axes},
     pool::Daemon,
     screen,
     topology::{Neighbourhood, Rules, SelectorId, Selectors, Standing},
     volumes::{AllVolumes, Volumes},
+    workload::{WorkloadId, Workloads},
 };
 use crate::{
     FxBuild, NodeAlternatives, Reason, ResourceList, Snapshot,
@@ -37,12 +38,14 @@ pub(super) struct Class {
     pub(super) host_ports: Vec<HostPort>,
     /// The index of its [`Neighbourhood`].
     pub(super) neighbourhood: usize,
+    /// The number of its workload, if a node takes only a share of one.
+    pub(super) workload: Option<WorkloadId>,
     /// The number of its [`Volumes`].
     volumes: usize,
 }
 
 /// What makes a class.
-type Meaning = (ResourceList, usize, Vec<HostPort>, usize, usize);
+type Meaning = (ResourceList, usize, Vec<HostPort>, usize, Option<WorkloadId>, usize);
 
 /// What a pod says of its node, its resources apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +69,7 @@ pub(super) struct Classes<'s> {
     pub(super) neighbourhoods: Vec<Neighbourhood>,
     pub(super) selectors: Selectors<'s>,
     pub(super) standing: Standing,
+    pub(super) workloads: Workloads<'s>,
     all_volumes: AllVolumes,
     /// The selectors of rules about single nodes.
     pub(super) host_selectors: BTreeSet<SelectorId>,
@@ -92,6 +96,7 @@ struct Written<'p> {
     node_affinity: &'p NodeAffinity,
     tolerations: &'p [Toleration],
     neighbourhood: usize,
+    workload: Option<WorkloadId>,
     volumes: usize,
 }
 
@@ -99,7 +104,7 @@ struct Written<'p> {
 struct WrittenContainers<'p>(&'p [Container]);
 
 impl<'p> Written<'p> {
-    fn new(spec: &'p PodSpec, neighbourhood: usize, volumes: usize) -> Self {
+    fn new(spec: &'p PodSpec, neighbourhood: usize, workload: Option<WorkloadId>, volumes: usize) -> Self {
         Self {
             containers: WrittenContainers(&spec.containers),
             init_containers: WrittenContainers(&spec.init_containers),
@@ -109,6 +114,7 @@ impl<'p> Written<'p> {
             node_affinity: &spec.affinity.node_affinity,
             tolerations: &spec.tolerations,
             neighbourhood,
+            workload,
             volumes,
         }
     }
@@ -140,25 +146,27 @@ impl<'s> Classes<'s> {
     /// Sorts the pending pods into classes, in the order of their first pods.
     ///
     /// The axes have the resources of the daemons too.
-    pub(super) fn new(snapshot: &'s Snapshot, daemons: &[Daemon], preferences: PreferencePolicy) -> Self {
-        let mut out = Self::default();
-        let pods = out.read_neighbourhoods(snapshot, preferences);
+    pub(super) fn new(snapshot: &'s Snapshot, daemons: &[Daemon], options: &PlannerOptions) -> Self {
+        let workloads = Workloads::new(snapshot, options.max_workload_share);
+        let mut out = Self { workloads, ..Self::default() };
+        let pods = out.read_neighbourhoods(snapshot, options.preferences);
         let mut by_text: IndexMap<Written<'_>, usize, FxBuild> = IndexMap::default();
         let mut by_meaning: IndexMap<Meaning, Vec<usize>, FxBuild> = IndexMap::default();
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
         for Planned { index: pod_index, pod, neighbourhood } in pods {
             let volumes = out.all_volumes.of(pod);
+            let workload = out.workloads.of_pod(pod);
             let mut meaning = || {
                 let (constraint, _) = constraints.insert_full(Constraint::of_pod(&pod.spec));
-                let meaning = (pod_requests(pod), constraint, HostPort::of_pod(&pod.spec), neighbourhood, volumes);
-                let entry = by_meaning.entry(meaning);
+                let ports = HostPort::of_pod(&pod.spec);
+                let entry = by_meaning.entry((pod_requests(pod), constraint, ports, neighbourhood, workload, volumes));
                 let index = entry.index();
                 entry.or_default();
                 index
             };
             // A pod of a node on its way out may be in the middle of a resize, which its specification does not tell.
             let index = if pod.status.container_statuses.is_empty() {
-                *by_text.entry(Written::new(&pod.spec, neighbourhood, volumes)).or_insert_with(meaning)
+                *by_text.entry(Written::new(&pod.spec, neighbourhood, workload, volumes)).or_insert_with(meaning)
             } else {
                 meaning()
             };
@@ -169,7 +177,8 @@ impl<'s> Classes<'s> {
         out.constraints = constraints.into_iter().collect();
         out.list = by_meaning
             .into_iter()
-            .map(|((request_list, constraint, host_ports, neighbourhood, volumes), pods)| Class {
+            .map(|((request_list, constraint, host_ports, neighbourhood, workload, volumes), pods)| Class {
+                workload: workload.or_else(|| out.workloads.add(pods.len())),
                 pods,
                 requests: out.axes.requests(&request_list),
                 request_list,

@@ -10,6 +10,7 @@ use fixedbitset::FixedBitSet;
 use super::{
     amounts::{Amounts, fits, take},
     candidate::Candidate,
+    flexibility::SpotChoice,
     lot::Lot,
     occupancy::Occupancy,
     pool::Pool,
@@ -21,12 +22,14 @@ use super::{
 const MAX_PAIRS: usize = 200_000;
 
 /// A node in the making: all candidates on which its units fit.
-struct Draft {
+struct Draft<'p, 'a> {
     pool: usize,
     /// The candidates, by index.
     candidates: FixedBitSet,
     used: Amounts,
     occupancy: Occupancy,
+    /// What the claim leaves to choose from if it is launched as spot.
+    choice: SpotChoice<'p, 'a>,
     /// How many units of which lots.
     units: Vec<(usize, i64)>,
     unit_count: usize,
@@ -43,7 +46,7 @@ impl Problem<'_> {
     }
 }
 
-impl Search<'_, '_> {
+impl<'p, 'a> Search<'p, 'a> {
     /// Plans what can be planned, in Karpenter's order.
     pub(super) fn run_first_fit(self) -> Self {
         let problem = self.problem;
@@ -51,7 +54,7 @@ impl Search<'_, '_> {
         order.sort_by_key(|&lot| (Reverse(&problem.lot(lot).requests), lot));
         self.run_with(|search, tolerance| {
             let admits = admits(problem, tolerance);
-            let mut drafts: Vec<Draft> = Vec::new();
+            let mut drafts: Vec<Draft<'_, '_>> = Vec::new();
             for &lot in &order {
                 for _ in 0..search.remaining(lot) {
                     if !search.add(&mut drafts, lot, &admits) {
@@ -66,7 +69,7 @@ impl Search<'_, '_> {
     }
 
     /// Adds a unit to the draft that has the fewest, of those that take it, or to a new one in the heaviest pool.
-    fn add(&self, drafts: &mut Vec<Draft>, lot: usize, admits: &[FixedBitSet]) -> bool {
+    fn add(&self, drafts: &mut Vec<Draft<'p, 'a>>, lot: usize, admits: &[FixedBitSet]) -> bool {
         let problem = self.problem;
         let mut by_count: Vec<usize> = (0..drafts.len()).collect();
         by_count.sort_by_key(|&index| (drafts[index].unit_count, index));
@@ -85,6 +88,7 @@ impl Search<'_, '_> {
             candidates,
             used: problem.base.classes.axes.zero(),
             occupancy: Occupancy::default(),
+            choice: SpotChoice::of_pool(problem, pool),
             units: Vec::new(),
             unit_count: 0,
             is_closed: false,
@@ -95,7 +99,7 @@ impl Search<'_, '_> {
     }
 
     /// Makes the cheapest node on which all units of a draft fit.
-    fn buy(&mut self, draft: &Draft) {
+    fn buy(&mut self, draft: &Draft<'p, 'a>) {
         let problem = self.problem;
         let open = draft.candidates.ones().map(|index| &problem.candidates[index]).filter(|c| self.is_to_be_had(c));
         let Some(candidate) = open.min_by(|a, b| a.price.total_cmp(&b.price)) else { return };
@@ -107,9 +111,9 @@ impl Search<'_, '_> {
     }
 }
 
-impl Draft {
+impl<'p, 'a> Draft<'p, 'a> {
     /// Adds a unit, if it may be there.
-    fn takes(&mut self, problem: &Problem<'_>, index: usize, admits: &[FixedBitSet]) -> bool {
+    fn takes(&mut self, problem: &'p Problem<'a>, index: usize, admits: &[FixedBitSet]) -> bool {
         let lot = problem.lot(index);
         if self.is_closed || self.occupancy.most(lot) == 0 {
             return false;
@@ -127,11 +131,20 @@ impl Draft {
             let guest = problem.candidates[index].guest(lot.shape).expect("the candidate admits the shape");
             problem.alternative(self.pool, lot.constraint, guest.alternative).is_open_ended
         };
+        let asked = (lot.constraint, None);
+        let is_spot = |&index: &usize| problem.candidates[index].is_spot(problem);
+        if !candidates.is_clear() && self.choice.most(&self.used, &lot.requests, asked, 1) == 0 {
+            let spot: Vec<usize> = candidates.ones().filter(is_spot).collect();
+            for index in spot {
+                candidates.set(index, false);
+            }
+        }
         let closes = candidates.ones().any(is_open_ended);
         if candidates.is_clear() || closes && self.unit_count > 0 {
             return false;
         }
         (self.candidates, self.used, self.is_closed) = (candidates, used, closes);
+        self.choice.add(asked);
         self.occupancy.add(lot, 1);
         self.unit_count += 1;
         match self.units.iter_mut().find(|(there, _)| *there == index) {

@@ -316,7 +316,7 @@ fn new_node(pool: &Pool<'_>, candidate: &Candidate, axes: &Axes) -> Node {
 
 impl Node {
     fn takes(&self, lot: &Lot) -> bool {
-        fits(&lot.requests, &self.room) && self.occupancy.most(lot) > 0
+        fits(&lot.requests, &self.room) && self.occupancy.most_bound(lot) > 0
     }
 
     fn add(&mut self, lot: &Lot, count: i64) {

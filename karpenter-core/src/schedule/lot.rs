@@ -8,7 +8,7 @@ use super::{
     amounts::Amounts,
     class::Constraint,
     problem::{Base, Tolerance},
-    topology::{Allotment, Lessons, Manners, Member, Portion, SelectorId},
+    topology::{Allotment, Counted, Lessons, Manners, Member, Portion},
     volumes::Volumes,
 };
 use crate::{FxBuild, ResourceList, cluster::HostPort, reason::TopologyObstacle};
@@ -207,25 +207,25 @@ fn shapes(lots: &mut [Lot]) -> (Vec<Shape>, Vec<Vec<usize>>) {
 }
 
 /// How many nodes rules ask for that let a node have only a few of some pods.
-struct NodeNeeds(BTreeMap<SelectorId, i64>);
+struct NodeNeeds(BTreeMap<Counted, i64>);
 
 impl NodeNeeds {
     fn new(lots: &[Lot]) -> Self {
-        let mut selected: BTreeMap<SelectorId, (i64, i64)> = BTreeMap::new();
+        let mut counted: BTreeMap<Counted, (i64, i64)> = BTreeMap::new();
         for lot in lots {
             let units = i64::try_from(lot.units()).unwrap_or(i64::MAX);
-            for (selector, own, most) in lot.manners.own_limits() {
-                let (count, least) = selected.entry(selector).or_insert((0, most));
+            for (whom, own, most) in lot.manners.own_limits() {
+                let (count, least) = counted.entry(whom).or_insert((0, most));
                 *count += own.saturating_mul(units);
                 *least = most.min(*least);
             }
         }
-        Self(selected.into_iter().map(|(selector, (count, most))| (selector, count / most.max(1))).collect())
+        Self(counted.into_iter().map(|(whom, (count, most))| (whom, count / most.max(1))).collect())
     }
 
     /// Those of the rules of a lot, in powers of two: one more than the logarithm, and 0 without rules.
     fn of(&self, lot: &Lot) -> u32 {
-        let needs = lot.manners.own_limits().map(|(selector, ..)| self.0[&selector].max(1).ilog2() + 1);
+        let needs = lot.manners.own_limits().map(|(whom, ..)| self.0[&whom].max(1).ilog2() + 1);
         needs.max().unwrap_or(0)
     }
 }

@@ -1,10 +1,6 @@
 //! What the pods of one node take of it for themselves, its resources apart.
 
-use super::{
-    lot::Lot,
-    topology::{Neighbours, Selectors, Standing},
-    volumes::Attached,
-};
+use super::{class::Classes, lot::Lot, topology::Neighbours, volumes::Attached};
 use crate::{Snapshot, cluster::HostPort};
 
 /// The ports and volumes of a node that are taken, and the pods whose neighbours others would be.
@@ -22,6 +18,8 @@ pub(super) enum Conflict {
     HostPort,
     /// Pods that are there, or that belong to the same unit.
     Neighbours,
+    /// As much of the workload as a node may have.
+    Workload,
     /// No more volumes can be attached.
     Volumes,
 }
@@ -32,17 +30,22 @@ impl Occupancy {
     }
 
     /// That of a place that exists, by its index.
-    pub(super) fn of_place(snapshot: &Snapshot, index: usize, standing: &Standing, selectors: &Selectors<'_>) -> Self {
+    pub(super) fn of_place(snapshot: &Snapshot, index: usize, classes: &Classes<'_>) -> Self {
         let place = &snapshot.places()[index];
         Self {
             host_ports: place.host_ports.clone(),
-            neighbours: Neighbours::at_place(standing, selectors, index),
+            neighbours: Neighbours::at_place(classes, index),
             attached: Attached::at_place(place),
         }
     }
 
-    /// How many units of a lot the node can take.
+    /// How many units of a lot the node may take.
     pub(super) fn most(&self, lot: &Lot) -> i64 {
+        self.most_bound(lot).min(self.neighbours.most_of_workloads(&lot.manners))
+    }
+
+    /// How many units of a lot the kube-scheduler would bind to the node. It knows nothing of shares of workloads.
+    pub(super) fn most_bound(&self, lot: &Lot) -> i64 {
         let by_ports = match lot.host_ports.as_slice() {
             [] => i64::MAX,
             wanted => i64::from(!HostPort::any_clash(wanted, &self.host_ports)),
@@ -56,6 +59,8 @@ impl Occupancy {
             Some(Conflict::HostPort)
         } else if self.neighbours.most(&lot.manners) == 0 {
             Some(Conflict::Neighbours)
+        } else if self.neighbours.most_of_workloads(&lot.manners) == 0 {
+            Some(Conflict::Workload)
         } else {
             (self.attached.most(&lot.volumes) == 0).then_some(Conflict::Volumes)
         }

@@ -14,6 +14,7 @@ use super::{
     candidate::Candidate,
     claim,
     class::{Classes, Constraint},
+    flexibility,
     lot::{Lot, Lots, Shape},
     occupancy::Occupancy,
     pool::{AlternativeRows, Daemon, Limit, Pool},
@@ -57,6 +58,8 @@ pub struct Problem<'a> {
     pub(super) meets: Vec<Vec<Option<Meeting>>>,
     /// The nodes that could be made, pool by pool.
     pub(super) candidates: Vec<Candidate>,
+    /// For each pool the offerings on the spot market of which claims keep some; see [`flexibility`].
+    pub(super) spot_rows: Vec<Vec<usize>>,
     /// The pools, by index, that cannot keep enough values of a label with even one unit of a shape.
     pub(super) too_few_values: BTreeMap<(usize, usize), Obstacle>,
     /// The least that a node with a unit costs, as the share of it that the unit takes, by shape; infinite if none can be
@@ -129,7 +132,7 @@ pub(super) struct OpenPlace<'a> {
 impl<'a> Base<'a> {
     pub(super) fn new(options: &'a PlannerOptions, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Self {
         let daemons = daemons(snapshot);
-        let classes = Classes::new(snapshot, &daemons, options.preferences);
+        let classes = Classes::new(snapshot, &daemons, options);
         let mut order: Vec<_> = snapshot.pools().iter().collect();
         order.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name().cmp(b.name())));
         let (mut pools, mut obstacles, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
@@ -156,7 +159,7 @@ impl<'a> Base<'a> {
         let open = |(index, source): (usize, &'a Place)| OpenPlace {
             source,
             room: classes.axes.room(&source.free),
-            occupancy: Occupancy::of_place(snapshot, index, &classes.standing, &classes.selectors),
+            occupancy: Occupancy::of_place(snapshot, index, &classes),
         };
         let mut places: Vec<_> = places.map(open).collect();
         places.sort_by_key(|p| !p.source.is_initialized);
@@ -188,12 +191,14 @@ impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
+        let spot_rows = flexibility::spot_rows(&base, course.aim);
         let mut problem = Self {
             course,
             base,
             lots,
             meets,
             candidates: Vec::new(),
+            spot_rows,
             too_few_values: BTreeMap::new(),
             values: Vec::new(),
             mean_value: 0.0,
@@ -314,9 +319,14 @@ impl<'a> Problem<'a> {
     }
 
     pub(super) fn alternative(&self, pool: usize, constraint: usize, alternative: usize) -> &AlternativeRows {
+        &self.alternatives(pool, constraint)[alternative]
+    }
+
+    /// How the alternatives of the constraint of a guest meet its pool.
+    pub(super) fn alternatives(&self, pool: usize, constraint: usize) -> &[AlternativeRows] {
         let (_, alternatives) =
             self.meets[pool][constraint].as_ref().expect("a guest tolerates the taints of its pool");
-        &alternatives[alternative]
+        alternatives
     }
 
     /// The order in which lots get the room that there is.

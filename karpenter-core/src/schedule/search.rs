@@ -17,6 +17,7 @@ use super::{
     claim,
     explain::Explainer,
     finish::{Finish, State},
+    flexibility::SpotChoice,
     lot::Lot,
     occupancy::Occupancy,
     plan::{Plan, PlannedClaim},
@@ -365,6 +366,8 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut occupancy = Occupancy::with_ports(pool.variant(candidate.row).host_ports.clone());
         let mut fill = Fill::default();
         let mut settled: Option<Requirements> = None;
+        let mut used = problem.base.classes.axes.zero();
+        let mut choice = SpotChoice::of_candidate(problem, candidate);
         for guest in candidate.guests.iter().filter(|g| g.tolerance <= tolerance) {
             let shape = &problem.lots.shapes[guest.shape];
             let alternative = problem.alternative(candidate.pool, shape.constraint, guest.alternative);
@@ -374,6 +377,12 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
                 let lot = problem.lot(index);
                 let count = fit_count(&shape.requests, &room).min(self.remaining(index)).min(occupancy.most(lot));
+                let asked = (shape.constraint, Some(guest.alternative));
+                let by_choice = if count > 0 { choice.most(&used, &shape.requests, asked, count) } else { 0 };
+                if by_choice < count {
+                    choice.tighten(&used, &mut room);
+                }
+                let count = by_choice;
                 if count == 0 {
                     continue;
                 }
@@ -388,6 +397,8 @@ impl<'p, 'a> Search<'p, 'a> {
                     settled = Some(all);
                 }
                 take(&mut room, &shape.requests, seats.count);
+                take(&mut used, &shape.requests, -seats.count);
+                choice.add(asked);
                 occupancy.add(lot, seats.count);
                 fill.guests.push(seats);
                 fill.value += problem.values[guest.shape] * seats.count as f64;

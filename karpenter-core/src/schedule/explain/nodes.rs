@@ -69,6 +69,7 @@ impl<'s> Explainer<'s, '_> {
             }
             Kind::Conflict(Conflict::HostPort) => NodeObstacle::HostPort,
             Kind::Conflict(Conflict::Neighbours) => NodeObstacle::Neighbours,
+            Kind::Conflict(Conflict::Workload) => NodeObstacle::WorkloadShare,
             Kind::Conflict(Conflict::Volumes) => NodeObstacle::Volumes,
         }
     }

@@ -18,7 +18,7 @@ mod settle;
 mod standing;
 
 pub(super) use allot::allot;
-pub(super) use neighbours::{Manners, Neighbours};
+pub(super) use neighbours::{Counted, Manners, Neighbours};
 pub(super) use portion::{Allotment, Latitude, Lessons, Member, Portion};
 use portion::{Blocked, PortionKey};
 pub(super) use rules::{Neighbourhood, Rules, Spread, Term};

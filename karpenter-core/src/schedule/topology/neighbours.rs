@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Member, Selectors, Standing, selectors::SelectorId};
-use crate::schedule::class::Classes;
+use super::{Member, selectors::SelectorId};
+use crate::schedule::{class::Classes, workload::WorkloadId};
 
 /// How the pods of a lot bear with others on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,6 +15,8 @@ pub(in crate::schedule) struct Manners {
     /// Pods that may not be there before.
     pub(super) shuns: Vec<SelectorId>,
     pub(super) spreads: Vec<HostSpread>,
+    /// What units have of workloads of which a node takes only a share.
+    shares: Vec<WorkloadShare>,
     /// Whether some pod of a unit keeps away from another of the same unit.
     pub(super) clashes: bool,
 }
@@ -28,6 +30,25 @@ pub(super) struct HostSpread {
     pub(super) own: i64,
 }
 
+/// Pods of a workload of which a node takes only so many.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct WorkloadShare {
+    workload: WorkloadId,
+    /// How many pods of it a unit has.
+    own: i64,
+    /// How many a node takes; a unit is never too many, because pods that must share a node come before this rule.
+    most: i64,
+}
+
+/// Whose number is limited on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::schedule) enum Counted {
+    /// The pods that a selector selects.
+    Selected(SelectorId),
+    /// The pods of a workload.
+    Workload(WorkloadId),
+}
+
 /// The pods of one node, as far as such rules go.
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Neighbours {
@@ -38,6 +59,8 @@ pub(in crate::schedule) struct Neighbours {
     pub(super) spread: BTreeMap<SelectorId, i64>,
     /// Pods that may not come.
     pub(super) repelled: Vec<SelectorId>,
+    /// How many pods of each workload there are, of those that matter.
+    workloads: BTreeMap<WorkloadId, i64>,
 }
 
 impl Manners {
@@ -81,6 +104,7 @@ impl Manners {
             list.dedup();
         }
         out.spreads.sort_unstable();
+        out.shares = shares(classes, members);
         out
     }
 
@@ -89,12 +113,14 @@ impl Manners {
         self.own_limits().next().is_some()
     }
 
-    /// The rules by which units limit their own number on a node: whom a rule selects, how many of them a unit has, and
+    /// The rules by which units limit their own number on a node: whom a rule counts, how many of them a unit has, and
     /// how many a node may have.
-    pub(in crate::schedule) fn own_limits(&self) -> impl Iterator<Item = (SelectorId, i64, i64)> {
-        let alone = self.away.iter().chain(&self.shuns).map(|&selector| (selector, self.selects(selector), 1));
-        let spread = self.spreads.iter().map(|spread| (spread.selector, spread.own, spread.max_skew));
-        alone.chain(spread).filter(|(_, own, _)| *own > 0)
+    pub(in crate::schedule) fn own_limits(&self) -> impl Iterator<Item = (Counted, i64, i64)> {
+        let selected = |selector| Counted::Selected(selector);
+        let alone = self.away.iter().chain(&self.shuns).map(move |&s| (selected(s), self.selects(s), 1));
+        let spread = self.spreads.iter().map(move |spread| (selected(spread.selector), spread.own, spread.max_skew));
+        let share = self.shares.iter().map(|share| (Counted::Workload(share.workload), share.own, share.most));
+        alone.chain(spread).chain(share).filter(|(_, own, _)| *own > 0)
     }
 
     fn is_free(&self) -> bool {
@@ -106,10 +132,26 @@ impl Manners {
     }
 }
 
+/// What these pods have of workloads of which a node takes only a share.
+fn shares(classes: &Classes<'_>, members: &[Member]) -> Vec<WorkloadShare> {
+    let mut own: BTreeMap<WorkloadId, i64> = BTreeMap::new();
+    for member in members {
+        if let Some(workload) = classes.list[member.class].workload {
+            *own.entry(workload).or_default() += i64::try_from(member.count).unwrap_or(i64::MAX);
+        }
+    }
+    let share = |(workload, own): (WorkloadId, i64)| {
+        let most = classes.workloads.most(workload).max(own);
+        WorkloadShare { workload, own, most }
+    };
+    own.into_iter().map(share).collect()
+}
+
 impl Neighbours {
     /// Those of a place that exists.
-    pub(in crate::schedule) fn at_place(standing: &Standing, selectors: &Selectors<'_>, place: usize) -> Self {
-        let mut out = Self::default();
+    pub(in crate::schedule) fn at_place(classes: &Classes<'_>, place: usize) -> Self {
+        let Classes { standing, selectors, workloads, .. } = classes;
+        let mut out = Self { workloads: workloads.on_place(place), ..Self::default() };
         for (set, count) in standing.sets(place) {
             for id in selectors.ids(set) {
                 *out.selected.entry(*id).or_default() += count;
@@ -150,6 +192,15 @@ impl Neighbours {
         most.max(0)
     }
 
+    /// How many units the node can take of a lot before it has its share of their workloads.
+    pub(in crate::schedule) fn most_of_workloads(&self, manners: &Manners) -> i64 {
+        let room = |share: &WorkloadShare| {
+            let there = self.workloads.get(&share.workload).copied().unwrap_or(0);
+            (share.most - there).max(0) / share.own.max(1)
+        };
+        manners.shares.iter().map(room).min().unwrap_or(i64::MAX)
+    }
+
     /// Adds units of a lot.
     pub(in crate::schedule) fn add(&mut self, manners: &Manners, count: i64) {
         for &(selector, selected) in &manners.selected {
@@ -157,6 +208,9 @@ impl Neighbours {
         }
         for spread in &manners.spreads {
             *self.spread.entry(spread.selector).or_default() += spread.own * count;
+        }
+        for share in &manners.shares {
+            *self.workloads.entry(share.workload).or_default() += share.own * count;
         }
         for selector in &manners.away {
             if !self.repelled.contains(selector) {

@@ -1,0 +1,32 @@
+//! What the search takes a node to cost, as opposed to its price.
+
+use super::problem::Base;
+
+impl Base<'_> {
+    /// What a node bought by a row of a pool costs, in dollars an hour: its expected price, and what every node costs.
+    pub(super) fn node_cost(&self, pool: usize, row: usize) -> f64 {
+        self.expected_price(pool, row) + amount(self.options.node_cost_per_hour)
+    }
+
+    /// The price of a row of a pool in dollars an hour, with what interruptions are likely to cost.
+    pub(super) fn expected_price(&self, pool: usize, row: usize) -> f64 {
+        let row = &self.pools[pool].table().rows()[row];
+        row.price.dollars_per_hour() + row.interruption * amount(self.options.interruption_cost)
+    }
+}
+
+/// An amount of money that an option names.
+fn amount(dollars: f64) -> f64 {
+    if dollars.is_finite() { dollars.max(0.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_that_make_no_sense_are_nothing() {
+        let amounts = [0.5, 0.0, -1.0, f64::NAN, f64::INFINITY].map(amount);
+        assert_eq!(amounts.map(f64::to_bits), [0.5, 0.0, 0.0, 0.0, 0.0].map(f64::to_bits));
+    }
+}

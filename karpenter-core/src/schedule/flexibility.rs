@@ -1,0 +1,187 @@
+//! How many instance types a spot claim leaves to choose from.
+//!
+//! Spot capacity of one type runs dry, and the cloud takes what it has most of. The more pods a node takes, the fewer types
+//! are large enough for it: a fill ends before too few are left.
+
+use std::{borrow::Cow, cmp::Reverse};
+
+use indexmap::IndexMap;
+use ordered_float::OrderedFloat;
+use smallvec::SmallVec;
+
+use super::{
+    amounts::{Amounts, fit_count, take},
+    candidate::Candidate,
+    pool::Pool,
+    problem::{Aim, Base, Problem},
+};
+use crate::{FxBuild, labels};
+
+/// For each pool the offerings that the spot market has now, as rows, the roomiest first; none if any number will do.
+pub(super) fn spot_rows(base: &Base<'_>, aim: Aim) -> Vec<Vec<usize>> {
+    // Where limits leave pods without a node, a node for them is worth more than a choice of nodes.
+    let is_free = base.options.min_spot_types <= 1 || aim == Aim::Pods;
+    base.pools.iter().map(|pool| if is_free { Vec::new() } else { by_room(pool) }).collect()
+}
+
+fn by_room(pool: &Pool<'_>) -> Vec<usize> {
+    let mut rows: Vec<usize> = pool.open_rows.ones().filter(|&row| is_spot(pool, row)).collect();
+    let Some(&first) = rows.first() else { return rows };
+    let mut largest: Amounts = pool.variant(first).room.iter().map(|_| 1).collect();
+    for &row in &rows {
+        largest.iter_mut().zip(&pool.variant(row).room).for_each(|(largest, room)| *largest = *room.max(largest));
+    }
+    let size = |row: usize| {
+        let shares = pool.variant(row).room.iter().zip(&largest).map(|(&room, &largest)| room as f64 / largest as f64);
+        OrderedFloat(shares.sum::<f64>())
+    };
+    rows.sort_by_cached_key(|&row| (Reverse(size(row)), row));
+    rows
+}
+
+/// Whether what a row offers is spot capacity and nothing else.
+fn is_spot(pool: &Pool<'_>, row: usize) -> bool {
+    let capacity_type = pool.table().cell(row, labels::CAPACITY_TYPE);
+    capacity_type.is_some_and(|state| state.value_count() == Some(1) && state.admits(Some(labels::SPOT)))
+}
+
+impl Candidate {
+    pub(super) fn is_spot(&self, problem: &Problem<'_>) -> bool {
+        is_spot(&problem.base.pools[self.pool], self.row)
+    }
+}
+
+/// The spot types of which the claim for a node in the making leaves the choice.
+#[derive(Clone)]
+pub(super) struct SpotChoice<'p, 'a> {
+    problem: &'p Problem<'a>,
+    pool: usize,
+    /// The rows that may be large enough, the roomiest first; none if any number of types will do.
+    rows: Cow<'p, [usize]>,
+    asked: SmallVec<[Asked; 4]>,
+    /// How many types must be left.
+    least: usize,
+    /// The same if those units come of which was asked last.
+    next_least: usize,
+}
+
+/// What pods ask of a node: their constraint, by index, and the alternative of it that counts. Without one any counts.
+pub(super) type Asked = (usize, Option<usize>);
+
+impl<'p, 'a> SpotChoice<'p, 'a> {
+    /// That of an empty node of a candidate.
+    pub(super) fn of_candidate(problem: &'p Problem<'a>, candidate: &Candidate) -> Self {
+        let mut out = Self::of_pool(problem, candidate.pool);
+        if !out.rows.is_empty() && !candidate.is_spot(problem) {
+            out.rows = Cow::Borrowed(&[]);
+        }
+        out
+    }
+
+    /// That of an empty spot node of a pool.
+    pub(super) fn of_pool(problem: &'p Problem<'a>, pool: usize) -> Self {
+        let least = problem.base.options.min_spot_types;
+        let rows = Cow::Borrowed(problem.spot_rows[pool].as_slice());
+        Self { problem, pool, rows, asked: SmallVec::new(), least, next_least: least }
+    }
+
+    /// How many units, up to `count`, may join pods that use so much of a node: as many as leave enough types. If the first
+    /// unit leaves fewer than that, half as many as it leaves are enough.
+    pub(super) fn most(&mut self, used: &[i64], requests: &[i64], asked: Asked, count: i64) -> i64 {
+        if self.rows.is_empty() {
+            return count;
+        }
+        self.next_least = self.least;
+        let mut total = Amounts::from_slice(used);
+        take(&mut total, requests, -count);
+        if self.leaves_enough(&total, asked) {
+            return count;
+        }
+        let counts = self.counts(used, requests, asked);
+        if self.asked.is_empty() {
+            let is_short = counts.len() < self.least;
+            self.next_least = if is_short { counts.len().div_ceil(2).max(1) } else { self.least };
+        }
+        counts.get(self.next_least - 1).map_or(0, |&most| most.min(count))
+    }
+
+    /// The units come of which was asked last.
+    pub(super) fn add(&mut self, asked: Asked) {
+        self.least = self.next_least;
+        if !self.rows.is_empty() && !self.asked.contains(&asked) {
+            self.asked.push(asked);
+        }
+    }
+
+    /// Whether enough types hold so much.
+    fn leaves_enough(&self, total: &[i64], asked: Asked) -> bool {
+        let pool = &self.problem.base.pools[self.pool];
+        let mut types: SmallVec<[usize; 16]> = SmallVec::new();
+        for &row in self.rows.iter() {
+            if holds(pool, row, total) && self.meets(row, Some(asked)) {
+                let type_index = pool.variant(row).type_index;
+                if !types.contains(&type_index) {
+                    types.push(type_index);
+                }
+                if types.len() >= self.least {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// How many units each type takes beside what is used already, of those that take any, the most first.
+    fn counts(&mut self, used: &[i64], requests: &[i64], asked: Asked) -> Vec<i64> {
+        let pool = &self.problem.base.pools[self.pool];
+        if self.rows.iter().any(|&row| !holds(pool, row, used)) {
+            self.rows.to_mut().retain(|&row| holds(pool, row, used));
+        }
+        let of_row = |row: usize| {
+            let mut room = pool.variant(row).room.clone();
+            take(&mut room, used, 1);
+            (pool.variant(row).type_index, Reverse(fit_count(requests, &room)))
+        };
+        let mut by_type: Vec<_> =
+            self.rows.iter().filter(|&&row| self.meets(row, Some(asked))).map(|&r| of_row(r)).collect();
+        by_type.sort_unstable();
+        by_type.dedup_by_key(|(type_index, _)| *type_index);
+        let mut counts: Vec<i64> = by_type.into_iter().map(|(_, Reverse(count))| count).filter(|&n| n > 0).collect();
+        counts.sort_unstable_by_key(|&count| Reverse(count));
+        counts
+    }
+
+    /// Takes from what is left of a node what no unit may use any more, because too few types have it beside what is used.
+    /// Without it every fill would go on to the last pod.
+    pub(super) fn tighten(&self, used: &[i64], left: &mut [i64]) {
+        if self.rows.is_empty() || self.asked.is_empty() {
+            return;
+        }
+        let pool = &self.problem.base.pools[self.pool];
+        let mut by_type: IndexMap<usize, Amounts, FxBuild> = IndexMap::default();
+        for &row in self.rows.iter().filter(|&&row| self.meets(row, None)) {
+            let room = &pool.variant(row).room;
+            let most = by_type.entry(pool.variant(row).type_index).or_insert_with(|| room.clone());
+            most.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
+        }
+        for (axis, left) in left.iter_mut().enumerate() {
+            let mut rooms: Vec<i64> = by_type.values().map(|room| room[axis]).collect();
+            rooms.sort_unstable_by_key(|&room| Reverse(room));
+            let most = rooms.get(self.least - 1).map_or(0, |room| room - used[axis]);
+            *left = most.min(*left);
+        }
+    }
+
+    /// Whether a claim with the pods that are there, and with some that ask this, may be launched by a row.
+    fn meets(&self, row: usize, asked: Option<Asked>) -> bool {
+        let admits = |&(constraint, alternative): &Asked| match alternative {
+            Some(index) => self.problem.alternative(self.pool, constraint, index).rows.contains(row),
+            None => self.problem.alternatives(self.pool, constraint).iter().any(|a| a.rows.contains(row)),
+        };
+        asked.iter().all(admits) && self.asked.iter().all(admits)
+    }
+}
+
+fn holds(pool: &Pool<'_>, row: usize, total: &[i64]) -> bool {
+    pool.variant(row).room.iter().zip(total).all(|(room, total)| total <= room)
+}
