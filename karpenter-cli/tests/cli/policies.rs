@@ -67,16 +67,18 @@ fn costs_and_risks_can_be_weighed() {
     let small = CATALOG.replace("on-demand", "spot");
     let large = small.replace("m-4x", "m-8x").replace(r#""cpu":"4""#, r#""cpu":"8""#).replace("16Gi", "32Gi");
     let large = large.replace(r#""price":0.2"#, r#""price":0.38,"interruption":0.1"#);
-    files.write("types.json", &format!("[{},{}]", &small[1..small.len() - 1], &large[1..large.len() - 1]));
+    let dear = small.replace("m-4x", "m-2x").replace(r#""cpu":"4""#, r#""cpu":"2""#).replace("0.2", "1");
+    let types = [&small, &large, &dear].map(|list| &list[1..list.len() - 1]);
+    files.write("types.json", &format!("[{}]", types.join(",")));
     let pods = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| pod(name, "1"));
     let pool = POOL.replace("on-demand", "spot");
     let items: Vec<&str> = [pool.as_str()].into_iter().chain(pods.iter().map(String::as_str)).collect();
     files.write("cluster.json", &list(&items));
     for (options, claims) in [
-        ("", 1),
+        ("--min-spot-types 0", 1),
         ("--min-spot-types 2", 2),
-        ("--interruption-cost 1", 2),
-        ("--interruption-cost 1 --node-cost 1", 1),
+        ("--min-spot-types 0 --interruption-cost 1", 2),
+        ("--min-spot-types 0 --interruption-cost 1 --node-cost 1", 1),
         ("--max-workload-share 0.25", 4),
     ] {
         let plan = files.json(&format!("plan --cluster cluster.json --catalog types.json -o json {options}"));

@@ -85,23 +85,26 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
         Self { problem, pool, rows, asked: SmallVec::new(), least, next_least: least }
     }
 
-    /// How many units, up to `count`, may join pods that use so much of a node: as many as leave enough types. If the first
-    /// unit leaves fewer than that, half as many as it leaves are enough.
+    /// How many units, up to `count`, may join pods that use so much of a node: as many as leave enough types. Half as many
+    /// as the first unit leaves are always enough.
     pub(super) fn most(&mut self, used: &[i64], requests: &[i64], asked: Asked, count: i64) -> i64 {
         if self.rows.is_empty() {
             return count;
         }
+        let with = |count: i64| {
+            let mut total = Amounts::from_slice(used);
+            take(&mut total, requests, -count);
+            total
+        };
         self.next_least = self.least;
-        let mut total = Amounts::from_slice(used);
-        take(&mut total, requests, -count);
-        if self.leaves_enough(&total, asked) {
+        if self.asked.is_empty() {
+            let left = self.type_count(&with(1), asked, self.least.saturating_mul(2));
+            self.next_least = left.div_ceil(2).clamp(1, self.least);
+        }
+        if self.type_count(&with(count), asked, self.next_least) >= self.next_least {
             return count;
         }
         let counts = self.counts(used, requests, asked);
-        if self.asked.is_empty() {
-            let is_short = counts.len() < self.least;
-            self.next_least = if is_short { counts.len().div_ceil(2).max(1) } else { self.least };
-        }
         counts.get(self.next_least - 1).map_or(0, |&most| most.min(count))
     }
 
@@ -113,22 +116,20 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
         }
     }
 
-    /// Whether enough types hold so much.
-    fn leaves_enough(&self, total: &[i64], asked: Asked) -> bool {
+    /// How many types hold so much, counted no further than to `most`.
+    fn type_count(&self, total: &[i64], asked: Asked, most: usize) -> usize {
         let pool = &self.problem.base.pools[self.pool];
         let mut types: SmallVec<[usize; 16]> = SmallVec::new();
         for &row in self.rows.iter() {
-            if holds(pool, row, total) && self.meets(row, Some(asked)) {
-                let type_index = pool.variant(row).type_index;
-                if !types.contains(&type_index) {
-                    types.push(type_index);
-                }
-                if types.len() >= self.least {
-                    return true;
+            let type_index = pool.variant(row).type_index;
+            if !types.contains(&type_index) && holds(pool, row, total) && self.meets(row, Some(asked)) {
+                types.push(type_index);
+                if types.len() >= most {
+                    break;
                 }
             }
         }
-        false
+        types.len()
     }
 
     /// How many units each type takes beside what is used already, of those that take any, the most first.

@@ -79,8 +79,9 @@ pub struct PlannerOptions {
     pub node_cost_per_hour: f64,
     /// How many instance types a claim keeps that may be launched as spot, where its pods allow it: spot capacity of a single
     /// type runs dry, and clouds take what they have most of. Fewer pods share a node where more would leave fewer types.
-    /// Where the first of its pods leaves fewer, half as many as it leaves are enough; where limits leave pods without a
-    /// node, any number is. Types that a claim does not name because of the limits of its pool count. 3 by default, which costs nothing in the catalogs of large clouds; 0 and 1 ask for no choice.
+    /// Half as many as the first of its pods leaves are always enough; where limits leave pods without a node, any number
+    /// is. Types that a claim does not name because of the limits of its pool count. 3 by default, which costs nothing in
+    /// the catalogs of large clouds; 0 and 1 ask for no choice.
     pub min_spot_types: usize,
     /// The most of a workload that one node takes, as a share of its pods, so that the loss of a node is bearable; a node
     /// may always have one. The pods of a workload have one controller, or are alike if they have none. Pods that run count
