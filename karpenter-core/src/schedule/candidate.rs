@@ -4,6 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
+use ordered_float::OrderedFloat;
 
 use super::{
     ReservationPolicy,

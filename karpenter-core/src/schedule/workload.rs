@@ -34,14 +34,14 @@ impl<'s> Workloads<'s> {
         if out.share.is_none() {
             return out;
         }
-        for controller in snapshot.pending().iter().filter_map(|key| controller(&snapshot.pods()[key])) {
+        for controller in snapshot.pending().filter_map(controller) {
             let (index, _) = out.by_controller.insert_full(controller, ());
             out.sizes.resize(out.by_controller.len(), 0);
             out.sizes[index] += 1;
         }
         for place in snapshot.places() {
             let mut here = BTreeMap::new();
-            let staying = place.pods.iter().map(|key| &snapshot.pods()[key]).filter(|pod| !pod.is_terminating());
+            let staying = place.pods.iter().filter_map(|key| snapshot.pod(key)).filter(|pod| !pod.is_terminating());
             for pod in staying {
                 if let Some(workload) = out.of_pod(pod) {
                     out.sizes[workload] += 1;
