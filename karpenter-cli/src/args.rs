@@ -43,6 +43,9 @@ pub struct PlanArgs {
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     pub output: OutputFormat,
 
+    /// Print the proof of the lower bound too, in JSON and YAML
+    #[arg(long)]
+    pub with_certificate: bool,
     /// Plan so many times from the parsed objects and list the time of each
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_REPEATS))]
     pub repeat: u32,

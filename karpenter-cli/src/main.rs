@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 
 fn answer(command: &Command) -> Result<String, Error> {
     match command {
-        Command::Plan(args) => output::render(&plan::run(args)?, args.output),
+        Command::Plan(args) => output::render(&plan::run(args)?, args.output, args.with_certificate),
         Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
     }
 }

@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use karpenter_core::{Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Reason, Snapshot, api::ObjectKey};
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot, api::ObjectKey, schedule::Certificate,
+};
 
 use crate::{
     Error,
@@ -31,8 +33,8 @@ pub struct Outcome {
     pub errors: BTreeMap<String, String>,
     /// What somebody should look at.
     pub warnings: Vec<String>,
-    /// What the cheapest possible plan costs at least, if the planner says so.
-    pub lower_bound: Option<Price>,
+    /// What any plan for the pods that have a place costs at least, with the proof.
+    pub certificate: Certificate,
     /// The longest time from the parsed objects to the start of the search.
     pub setup_time: Duration,
     /// The time of each search.
@@ -110,6 +112,7 @@ fn plan_once(
     let setup_time = start.elapsed();
     let start = Instant::now();
     let plan = problem.solve();
+    let certificate = problem.certify(&plan);
     let solve_times = vec![start.elapsed()];
     drop(problem);
     let warnings = warnings.iter().map(ToString::to_string);
@@ -117,7 +120,7 @@ fn plan_once(
         pod_count: snapshot.pending().len() + bad_pods.len(),
         errors: errors(&plan, &bad_pods),
         warnings: warnings.chain(plan.warnings().iter().map(ToString::to_string)).collect(),
-        lower_bound: None,
+        certificate,
         plan,
         catalogs,
         setup_time,

@@ -7,7 +7,7 @@ pub mod cluster;
 pub mod conformance;
 
 pub use catalog::{generated_catalog, generated_types};
-pub use checker::{Violation, check};
+pub use checker::{CertificateError, Violation, check, check_certificate};
 pub use cloud::FakeCloud;
 pub use cluster::FakeCluster;
 pub use conformance::Conformance;

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use karpenter_core::{PlannedClaim, Price, Requirements, ResourceList, api::ObjectKey};
+use karpenter_core::{PlannedClaim, Price, Requirements, ResourceList, api::ObjectKey, schedule::Certificate};
 use serde::Serialize;
 
 use crate::{Error, plan::Outcome};
@@ -17,7 +17,9 @@ struct Document<'o> {
     warnings: &'o [String],
     pods: usize,
     hourly_cost: Price,
-    lower_bound: Option<Price>,
+    lower_bound: Price,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<&'o Certificate>,
     setup_seconds: f64,
     solve_seconds: Vec<f64>,
 }
@@ -33,12 +35,12 @@ struct Claim<'o> {
     requirements: &'o Requirements,
 }
 
-pub(super) fn json(outcome: &Outcome) -> Result<String, Error> {
-    to_json(&document(outcome))
+pub(super) fn json(outcome: &Outcome, with_certificate: bool) -> Result<String, Error> {
+    to_json(&document(outcome, with_certificate))
 }
 
-pub(super) fn yaml(outcome: &Outcome) -> Result<String, Error> {
-    to_yaml(&document(outcome))
+pub(super) fn yaml(outcome: &Outcome, with_certificate: bool) -> Result<String, Error> {
+    to_yaml(&document(outcome, with_certificate))
 }
 
 pub(super) fn to_json(document: &impl Serialize) -> Result<String, Error> {
@@ -51,7 +53,7 @@ pub(super) fn to_yaml(document: &impl Serialize) -> Result<String, Error> {
     serde_saphyr::to_string(document).map_err(|error| Error::Unprintable { message: error.to_string() })
 }
 
-fn document(outcome: &Outcome) -> Document<'_> {
+fn document(outcome: &Outcome, with_certificate: bool) -> Document<'_> {
     let plan = &outcome.plan;
     Document {
         version: env!("CARGO_PKG_VERSION"),
@@ -62,7 +64,8 @@ fn document(outcome: &Outcome) -> Document<'_> {
         warnings: &outcome.warnings,
         pods: outcome.pod_count,
         hourly_cost: plan.hourly_cost(),
-        lower_bound: outcome.lower_bound,
+        lower_bound: outcome.certificate.lower_bound,
+        certificate: with_certificate.then_some(&outcome.certificate),
         setup_seconds: outcome.setup_time.as_secs_f64(),
         solve_seconds: outcome.solve_times.iter().map(Duration::as_secs_f64).collect(),
     }

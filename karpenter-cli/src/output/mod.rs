@@ -7,14 +7,14 @@ mod table;
 
 use crate::{Error, args::OutputFormat, explain::Explanation, plan::Outcome};
 
-/// The text of a plan in this format, with a line break at the end.
+/// The text of a plan in this format, with a line break at the end. A table never has the certificate.
 ///
 /// # Errors
 /// The serializer refuses the plan.
-pub fn render(outcome: &Outcome, format: OutputFormat) -> Result<String, Error> {
+pub fn render(outcome: &Outcome, format: OutputFormat, with_certificate: bool) -> Result<String, Error> {
     match format {
-        OutputFormat::Json => json::json(outcome),
-        OutputFormat::Yaml => json::yaml(outcome),
+        OutputFormat::Json => json::json(outcome, with_certificate),
+        OutputFormat::Yaml => json::yaml(outcome, with_certificate),
         OutputFormat::Table => Ok(table::table(outcome)),
     }
 }

@@ -48,13 +48,25 @@ fn summary(outcome: &Outcome) -> String {
         let nodes = count(plan.claims().len(), "new node");
         let _ = writeln!(out, "{nodes}: ${hourly:.4} an hour, ${monthly:.2} a month (730 hours).");
     }
-    if let Some(bound) = outcome.lower_bound {
-        let _ = writeln!(out, "No plan costs less than ${:.4} an hour.", bound.dollars_per_hour());
+    if !plan.claims().is_empty() {
+        out.push_str(&bound(outcome));
     }
     if !plan.is_complete() {
         out.push_str("Planning was stopped before its end: there may be a better plan.\n");
     }
     out
+}
+
+/// What any plan costs at least, and how far the plan is from that.
+fn bound(outcome: &Outcome) -> String {
+    let bound = outcome.certificate.lower_bound.dollars_per_hour();
+    let whose = if outcome.plan.unplaced().is_empty() { "" } else { " for the pods that have a place" };
+    if bound > 0.0 {
+        let gap = outcome.plan.hourly_cost().dollars_per_hour() / bound - 1.0;
+        format!("Lower bound{whose}: ${bound:.4} an hour; the plan is {:.1} % above it.\n", 100.0 * gap.max(0.0))
+    } else {
+        format!("Lower bound{whose}: none above zero.\n")
+    }
 }
 
 /// New nodes that look alike in the table.

@@ -53,6 +53,19 @@ fn the_json_document_has_the_fields_of_the_contract() {
 }
 
 #[test]
+fn the_proof_of_the_bound_is_printed_on_demand() {
+    let files = Files::new("certificate");
+    let plain = files.plan(&list(&[POOL, &pod("a", "3"), &pod("b", "3")]));
+    assert!(plain.get("certificate").is_none(), "{plain}");
+    let document = files.json("plan --cluster cluster.json --catalog types.json -o json --with-certificate");
+    let (bound, certificate) = (&document["lowerBound"], &document["certificate"]);
+    assert_eq!((&certificate["lowerBound"], &plain["lowerBound"]), (bound, bound));
+    assert!(bound.as_f64().unwrap() > 0.2 && bound.as_f64() <= document["hourlyCost"].as_f64(), "{bound}");
+    assert_eq!(certificate["nodePools"][0]["nodePool"], "general");
+    assert!(certificate["nodePools"][0]["sharesPpm"]["cpu"].as_u64().unwrap() > 900_000, "{certificate}");
+}
+
+#[test]
 fn the_same_objects_give_the_same_plan_in_every_format() {
     let files = Files::new("same");
     let (a, b, n) = (pod("a", "3"), pod("b", "3"), node("n"));

@@ -3,6 +3,9 @@ use std::{fmt, iter::Sum};
 use ordered_float::OrderedFloat;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+/// Billionths in a dollar.
+const NANO: f64 = 1e9;
+
 /// Dollars an hour: finite, not below zero, totally ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price(OrderedFloat<f64>);
@@ -14,6 +17,20 @@ impl Price {
     /// A price; `None` if it is negative or not a number.
     pub fn per_hour(dollars: f64) -> Option<Self> {
         (dollars.is_finite() && dollars >= 0.0).then_some(Self(OrderedFloat(dollars + 0.0)))
+    }
+
+    /// So many billionths of a dollar an hour; zero if the number is negative.
+    pub fn of_nano_dollars(nano_dollars_per_hour: i64) -> Self {
+        Self(OrderedFloat(nano_dollars_per_hour.max(0) as f64 / NANO))
+    }
+
+    /// Whole billionths of a dollar an hour, rounded down.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it is rounded down, and what is too large becomes the largest"
+    )]
+    pub const fn nano_dollars_per_hour(self) -> i64 {
+        (self.0.0 * NANO) as i64
     }
 
     /// Dollars an hour.

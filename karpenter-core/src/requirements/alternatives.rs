@@ -87,17 +87,17 @@ impl NodeAlternatives {
 
     /// Whether a node of this name with these labels meets one of these alternatives.
     pub(crate) fn any_admits(all: &[Requirements], name: &str, labels: &BTreeMap<String, String>) -> bool {
-        all.iter().any(|all| all.iter().all(|(key, requirement)| requirement.admits(value(key, name, labels))))
+        all.iter().any(|all| all.iter().all(|(key, requirement)| requirement.admits(node_value(key, name, labels))))
     }
 
     /// What a node of this name with these labels does not meet of the first alternative, if it does not meet it.
     pub(crate) fn first_refusal(&self, name: &str, labels: &BTreeMap<String, String>) -> Option<(&str, &Requirement)> {
-        self.0.first()?.iter().find(|(key, requirement)| !requirement.admits(value(key, name, labels)))
+        self.0.first()?.iter().find(|(key, requirement)| !requirement.admits(node_value(key, name, labels)))
     }
 }
 
 /// What a node of this name with these labels has for `key`.
-fn value<'n>(key: &str, name: &'n str, labels: &'n BTreeMap<String, String>) -> Option<&'n str> {
+pub(crate) fn node_value<'n>(key: &str, name: &'n str, labels: &'n BTreeMap<String, String>) -> Option<&'n str> {
     if key == NODE_NAME_FIELD { Some(name) } else { labels.get(key).map(String::as_str) }
 }
 

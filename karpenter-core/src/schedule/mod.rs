@@ -4,6 +4,7 @@
 //! catalogs; [`Problem::solve`] searches and gives back a [`Plan`].
 
 mod amounts;
+mod bound;
 mod brace;
 mod candidate;
 mod claim;
@@ -27,6 +28,7 @@ mod topology;
 mod volumes;
 mod workload;
 
+pub use bound::{Certificate, PoolShares, Worth};
 pub use plan::{Answer, Plan, PlannedClaim, Warning};
 pub use problem::Problem;
 

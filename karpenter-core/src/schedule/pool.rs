@@ -44,6 +44,8 @@ pub(super) struct Variant {
     pub(super) type_index: usize,
     /// What is left to pods beside the daemons.
     pub(super) room: Amounts,
+    /// The same beside those daemons alone that come whatever else a claim says of its labels, and rounded up.
+    pub(super) most_room: Amounts,
     pub(super) daemon_requests: ResourceList,
     /// The ports that the daemons take.
     pub(super) host_ports: Vec<HostPort>,
@@ -165,23 +167,26 @@ impl<'a> Pool<'a> {
 
     /// Rows of one type differ in room if different daemons run on them.
     fn group_by_room(&mut self, daemons: &[Daemon], axes: &Axes) {
-        let runs_on: Vec<FixedBitSet> = daemons.iter().map(|daemon| self.rows_of_daemon(daemon)).collect();
+        let runs_on: Vec<(FixedBitSet, bool)> = daemons.iter().map(|daemon| self.rows_of_daemon(daemon)).collect();
         let mut variants: IndexMap<(usize, Vec<usize>), (), FxBuild> = IndexMap::default();
         self.variant_of_row = vec![0; self.table().rows().len()];
         for row in self.rows.ones() {
-            let here = (0..daemons.len()).filter(|&d| runs_on[d].contains(row)).collect();
+            let here = (0..daemons.len()).filter(|&d| runs_on[d].0.contains(row)).collect();
             let (index, _) = variants.insert_full((self.table().rows()[row].type_index, here), ());
             self.variant_of_row[row] = u32::try_from(index).expect("fewer than 2^32 offerings");
         }
         let variant = |(type_index, here): (usize, Vec<usize>)| {
             let (mut daemon_requests, mut host_ports) = (ResourceList::new(), Vec::new());
-            let mut room = axes.room(&self.catalog.types()[type_index].allocatable());
-            for daemon in here.iter().map(|&d| &daemons[d]) {
-                daemon_requests.add(&daemon.requests);
-                host_ports.extend_from_slice(&daemon.host_ports);
-                take(&mut room, &axes.requests(&daemon.requests), 1);
+            let allocatable = self.catalog.types()[type_index].allocatable();
+            let (mut room, mut most_room) = (axes.room(&allocatable), axes.requests(&allocatable));
+            for d in here {
+                let requests = axes.requests(&daemons[d].requests);
+                daemon_requests.add(&daemons[d].requests);
+                host_ports.extend_from_slice(&daemons[d].host_ports);
+                take(&mut room, &requests, 1);
+                take(&mut most_room, &requests, i64::from(runs_on[d].1));
             }
-            Variant { type_index, room, daemon_requests, host_ports }
+            Variant { type_index, room, most_room, daemon_requests, host_ports }
         };
         let variants = variants.into_keys().map(variant).collect();
         self.variants = variants;
@@ -194,12 +199,17 @@ impl<'a> Pool<'a> {
         }
     }
 
-    fn rows_of_daemon(&self, daemon: &Daemon) -> FixedBitSet {
-        let mut out = FixedBitSet::with_capacity(self.table().rows().len());
+    /// The rows on which a daemon may run, and whether it is sure to, whatever labels a claim settles.
+    fn rows_of_daemon(&self, daemon: &Daemon) -> (FixedBitSet, bool) {
+        let mut rows = FixedBitSet::with_capacity(self.table().rows().len());
+        let mut is_sure = true;
         if tolerates_all(&daemon.constraint.tolerations, self.taints(), false).is_ok() {
-            self.alternatives(&daemon.constraint.wanted).iter().for_each(|a| out.union_with(&a.rows));
+            for alternative in self.alternatives(&daemon.constraint.wanted) {
+                rows.union_with(&alternative.rows);
+                is_sure &= !alternative.is_open_ended;
+            }
         }
-        out
+        (rows, is_sure)
     }
 
     /// How each alternative meets the pool, in their order.

@@ -10,6 +10,17 @@ use crate::{FxBuild, Requirements, Snapshot, catalog::Catalog};
 pub(super) struct Reservations {
     /// How many machines each has left.
     pub(super) left: IndexMap<String, i64, FxBuild>,
+    /// What offerings say of each, in the same order.
+    pub(super) said: Vec<Said>,
+}
+
+/// What offerings say of a reservation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// How many machines are left of it, those that claims are bound to included.
+    pub(super) capacity: i64,
+    /// Whether it has a name, so that several offerings may draw on it.
+    pub(super) has_name: bool,
 }
 
 impl Reservations {
@@ -20,11 +31,17 @@ impl Reservations {
         let mut out = Self::default();
         for pool in pools {
             for row in pool.rows.ones() {
-                let Some((name, capacity)) = reservation(pool.catalog, row) else { continue };
-                let left = out.left.entry(name).or_insert(capacity);
-                *left = capacity.min(*left);
+                let Some((name, said)) = reservation(pool.catalog, row) else { continue };
+                let entry = out.left.entry(name);
+                let index = entry.index();
+                entry.or_default();
+                match out.said.get_mut(index) {
+                    Some(known) => known.capacity = said.capacity.min(known.capacity),
+                    None => out.said.push(said),
+                }
             }
         }
+        out.left.values_mut().zip(&out.said).for_each(|(left, said)| *left = said.capacity);
         for pool in pools {
             let Some(key) = pool.catalog.reservation_label() else { continue };
             let of_pool = snapshot.unlaunched().iter().filter(|claim| pool.is_of(&claim.metadata.labels));
@@ -46,10 +63,10 @@ impl Reservations {
     }
 }
 
-/// The name of the reservation that an offering draws on, and how many machines it says are left.
+/// The name of the reservation that an offering draws on, and what the offering says of it.
 ///
 /// An offering that is reserved and names no reservation is a reservation by itself, and without a number it is empty.
-fn reservation(catalog: &Catalog, row: usize) -> Option<(String, i64)> {
+fn reservation(catalog: &Catalog, row: usize) -> Option<(String, Said)> {
     let table = catalog.table();
     let source = &table.rows()[row];
     if !source.is_reserved {
@@ -59,6 +76,7 @@ fn reservation(catalog: &Catalog, row: usize) -> Option<(String, i64)> {
     let index = row - table.rows_of(source.type_index).start;
     let offering = &instance_type.offerings[index];
     let name = catalog.reservation_label().map_or("", |key| offering.label(key));
+    let said = Said { capacity: offering.reservation_capacity.map_or(0, i64::from), has_name: !name.is_empty() };
     let name = if name.is_empty() { format!("{} offering {index}", instance_type.name) } else { name.to_owned() };
-    Some((name, offering.reservation_capacity.map_or(0, i64::from)))
+    Some((name, said))
 }

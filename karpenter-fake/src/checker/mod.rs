@@ -11,6 +11,7 @@
 //!
 //! Plans of another engine are checked just so, after [`Plan::from_parts`].
 
+mod certificate;
 mod claims;
 pub(crate) mod filters;
 mod options;
@@ -29,6 +30,7 @@ use karpenter_core::{
     api::{DaemonSet, ObjectKey, Pod, Taint},
 };
 
+pub use certificate::{CertificateError, check_certificate};
 use filters::{Amounts, misfit, requests_of, untolerated};
 use reservations::Reservations;
 use topology::{Faces, Interest, Namespaces};

@@ -30,7 +30,7 @@ const ALIASES: [(&str, &str); 5] = [
 
 type Labels = BTreeMap<String, String>;
 /// What is said of each label.
-type Expressions = BTreeMap<String, Vec<NodeSelectorRequirement>>;
+pub(super) type Expressions = BTreeMap<String, Vec<NodeSelectorRequirement>>;
 
 /// A node with all its labels.
 pub(super) struct Candidate<'c> {
@@ -104,38 +104,48 @@ impl<'c> Options<'c> {
 
     /// The nodes that come of the available offerings of a type.
     pub(super) fn of_type(&self, instance_type: &'c InstanceType) -> Vec<Candidate<'c>> {
-        let mut out = Vec::new();
-        for (i, offering) in instance_type.offerings.iter().enumerate() {
-            if self.catalog.is_available(&instance_type.name, i) {
-                let variants = self.variants(instance_type, offering);
-                out.extend(variants.into_iter().map(|labels| Candidate { instance_type, offering, labels }));
-            }
-        }
-        out
+        let variants = |offering| {
+            let labels = self.variants(instance_type, offering).into_iter();
+            labels.map(move |labels| Candidate { instance_type, offering, labels })
+        };
+        self.available(instance_type).flat_map(variants).collect()
     }
 
-    /// All that the labels of a node bought so may be, up to a bound.
-    fn variants(&self, instance_type: &InstanceType, offering: &Offering) -> Vec<Labels> {
-        let mut said: BTreeMap<&str, Vec<NodeSelectorRequirement>> = BTreeMap::new();
+    /// The offerings of a type that can be bought now.
+    pub(super) fn available(&self, instance_type: &'c InstanceType) -> impl Iterator<Item = &'c Offering> {
+        let offerings = instance_type.offerings.iter().enumerate();
+        offerings.filter(|(i, _)| self.catalog.is_available(&instance_type.name, *i)).map(|(_, offering)| offering)
+    }
+
+    /// All that is said of the labels of a node bought so.
+    pub(super) fn said(&self, instance_type: &InstanceType, offering: &Offering) -> Expressions {
+        let mut said = Expressions::new();
         for (key, requirement) in instance_type.requirements.iter().filter(|(k, _)| !k.ends_with(RESERVATION_SUFFIX)) {
-            said.insert(key, requirement.to_expressions(key));
+            said.insert(key.to_owned(), requirement.to_expressions(key));
         }
         for (key, requirement) in offering.requirements.iter() {
-            said.insert(key, requirement.to_expressions(key));
+            said.insert(key.to_owned(), requirement.to_expressions(key));
         }
         for (key, expressions) in &self.wanted {
-            let is_lacking = !said.contains_key(key.as_str()) && self.well_known.contains(key.as_str());
-            let entry = said.entry(key).or_default();
+            let is_lacking = !said.contains_key(key) && self.well_known.contains(key.as_str());
+            let entry = said.entry(key.clone()).or_default();
             if is_lacking && !self.fixed.contains(key) {
                 entry.push(NodeSelectorRequirement::new(key, Operator::DoesNotExist, Vec::<String>::new()));
             }
             entry.extend(expressions.iter().cloned());
         }
-        let mut out = vec![Labels::from([(labels::HOSTNAME.to_owned(), self.hostname.clone())])];
-        for (key, expressions) in said {
+        let is = NodeSelectorRequirement::new(labels::HOSTNAME, Operator::In, [&self.hostname]);
+        said.insert(labels::HOSTNAME.to_owned(), vec![is]);
+        said
+    }
+
+    /// All that the labels of a node bought so may be, up to a bound.
+    fn variants(&self, instance_type: &InstanceType, offering: &Offering) -> Vec<Labels> {
+        let mut out = vec![Labels::new()];
+        for (key, expressions) in self.said(instance_type, offering) {
             let values = values(&expressions);
             out =
-                out.iter().flat_map(|labels| values.iter().map(|value| with(labels, key, value.as_deref()))).collect();
+                out.iter().flat_map(|labels| values.iter().map(|value| with(labels, &key, value.as_deref()))).collect();
             out.truncate(MAX_VARIANTS);
         }
         out.iter_mut().for_each(add_aliases);
@@ -149,7 +159,7 @@ fn with(labels: &Labels, key: &str, value: Option<&str>) -> Labels {
     labels
 }
 
-fn stable(key: &str) -> String {
+pub(super) fn stable(key: &str) -> String {
     let alias = ALIASES.iter().find(|(old, _)| *old == key);
     alias.map_or(key, |(_, new)| new).to_owned()
 }
@@ -164,7 +174,7 @@ pub(super) fn add_aliases(labels: &mut Labels) {
 }
 
 /// The values that a node may have for a label of which all this is said; `None` is a node without the label.
-fn values(expressions: &[NodeSelectorRequirement]) -> Vec<Option<String>> {
+pub(super) fn values(expressions: &[NodeSelectorRequirement]) -> Vec<Option<String>> {
     let fits = |value: Option<&str>| expressions.iter().all(|e| holds(e, value));
     if let Some(named) = expressions.iter().find(|e| e.operator == Operator::In) {
         return named.values.iter().filter(|v| fits(Some(v))).cloned().map(Some).collect();

@@ -1,7 +1,7 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
-    api::{ObjectKey, Pod},
+    api::{DaemonSet, ObjectKey, Pod},
     cluster::Place,
 };
 
@@ -13,7 +13,7 @@ use super::{
     volumes::{mounts, overload},
 };
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// The pods that go into room that there is.
     pub(super) fn check_places(&mut self) {
         for (name, pods) in self.plan.existing().iter().filter(|(_, pods)| !pods.is_empty()) {
@@ -30,7 +30,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_place(&mut self, place: &Place, keys: &[ObjectKey]) {
+    fn check_place(&mut self, place: &'a Place, keys: &[ObjectKey]) {
         let node = PlannedNode::Existing(place.name.clone());
         let mut labels = place.labels.clone();
         add_aliases(&mut labels);
@@ -40,17 +40,8 @@ impl Checker<'_> {
             let wrong = Self::misplacement(pod, &mounts, &node, &place.name, &labels, &place.taints);
             self.violations.extend(wrong);
         }
-        let there: Vec<&Pod> = place.pods.iter().filter_map(|key| self.snapshot.pod(key)).collect();
-        let owners = there.iter().flat_map(|pod| &pod.metadata.owner_references);
-        let running: BTreeSet<&str> = owners.filter(|o| o.kind == "DaemonSet").map(|o| o.uid.as_str()).collect();
-        let daemons: Vec<_> = self.daemons.coming(&place.name, &labels, &place.taints, &running).collect();
-        let mut used = Amounts::new();
-        for (_, requests) in &daemons {
-            add(&mut used, requests);
-        }
-        for pod in &there {
-            add(&mut used, &requests(pod));
-        }
+        let there = self.pods(&place.pods);
+        let (daemons, mut used) = self.load(place, &labels);
         let mut wanted = Amounts::new();
         for pod in &new {
             add(&mut wanted, &requests(pod));
@@ -60,10 +51,27 @@ impl Checker<'_> {
         used.retain(|name, _| wanted.get(name).is_some_and(|amount| *amount > 0));
         let short = shortage(node.clone(), &used, &amounts_of(&place.allocatable));
         let overload = overload(&node, &place.volume_limits, &there, &new, self.snapshot.storage());
-        let of_daemons = daemons.iter().map(|(daemonset, _)| &daemonset.spec.template.spec);
+        let of_daemons = daemons.iter().map(|daemonset| &daemonset.spec.template.spec);
         let there = there.iter().map(|pod| &pod.spec).chain(of_daemons);
         let taken = clash(node, new.iter().map(|pod| &pod.spec), there);
         self.violations.extend(short.into_iter().chain(overload).chain(taken));
+    }
+
+    /// The daemons that will come to a place, and what they and the pods that are there take of it.
+    pub(super) fn load(&self, place: &Place, labels: &BTreeMap<String, String>) -> (Vec<&'a DaemonSet>, Amounts) {
+        let there = self.pods(&place.pods);
+        let owners = there.iter().flat_map(|pod| &pod.metadata.owner_references);
+        let running: BTreeSet<&str> = owners.filter(|o| o.kind == "DaemonSet").map(|o| o.uid.as_str()).collect();
+        let mut used = Amounts::new();
+        for pod in &there {
+            add(&mut used, &requests(pod));
+        }
+        let mut coming = Vec::new();
+        for (daemonset, requests) in self.daemons.coming(&place.name, labels, &place.taints, &running) {
+            add(&mut used, requests);
+            coming.push(*daemonset);
+        }
+        (coming, used)
     }
 }
 

@@ -128,17 +128,17 @@ pub(super) struct Room {
     /// What is left beside its daemons.
     pub(super) free: Amounts,
     taken_ports: Vec<Port>,
-    is_reserved: bool,
+    pub(super) is_reserved: bool,
 }
 
 /// Whether the weight of a pool binds: it is ready, and nothing but its nodes decides what it takes.
-fn is_open(pool: &NodePool) -> bool {
+pub(super) fn is_open(pool: &NodePool) -> bool {
     let has_min_values = pool.spec.template.spec.requirements.iter().any(|r| r.min_values.is_some());
     unready(pool).is_none() && pool.spec.limits.is_empty() && !has_min_values
 }
 
 /// Whether nothing but the node itself decides whether the pod may or likes to be there.
-fn asks_only_for_a_node(spec: &PodSpec) -> bool {
+pub(super) fn asks_only_for_a_node(spec: &PodSpec) -> bool {
     let affinity = &spec.affinity;
     let (near, away) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
     let has_neighbours = [near, away].iter().any(|terms| !terms.required.is_empty() || !terms.preferred.is_empty());
@@ -148,7 +148,7 @@ fn asks_only_for_a_node(spec: &PodSpec) -> bool {
 }
 
 /// Whether some node of the pool takes the pod alone, taints that only prefer included.
-fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
+pub(super) fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
     let (wanted, wanted_ports) = (requests(pod), ports(&pod.spec));
     let has_room = |room: &Room| {
         let has_port = |port| !room.taken_ports.iter().any(|taken| is_same(taken, port));

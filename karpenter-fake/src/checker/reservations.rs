@@ -29,7 +29,7 @@ impl Checker<'_> {
     }
 
     /// How many are left of each reservation: the least that any offering says.
-    fn reservation_capacity(&self) -> BTreeMap<String, u32> {
+    pub(super) fn reservation_capacity(&self) -> BTreeMap<String, u32> {
         let mut out: BTreeMap<String, u32> = BTreeMap::new();
         let catalogs = self.snapshot.pools().iter().filter_map(|pool| self.catalogs.get(pool.name()));
         for (catalog, label) in catalogs.filter_map(|catalog| Some((catalog, catalog.reservation_label()?))) {

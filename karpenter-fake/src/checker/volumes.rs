@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
     api::{
-        NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod,
+        NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, PersistentVolume, PersistentVolumeClaim, Pod,
         VolumeBindingMode,
     },
     cluster::Storage,
@@ -66,11 +66,19 @@ impl<'a> VolumeTerm<'a> {
     }
 
     fn is_met(&self, name: &str, labels: &Labels) -> bool {
+        self.is_met_by_name(name) && self.expressions.iter().all(|e| holds(e, labels.get(&e.key).map(String::as_str)))
+    }
+
+    /// What the labels of a node of this name must be like, if there is such a node.
+    fn wanted(&self, name: &str) -> Option<Vec<NodeSelectorRequirement>> {
+        self.is_met_by_name(name).then(|| self.expressions.iter().map(|&e| e.clone()).collect())
+    }
+
+    /// Whether the term can be met, as far as the name of the node goes.
+    fn is_met_by_name(&self, name: &str) -> bool {
         let field = |key: &str| (key == "metadata.name").then_some(name);
         let says_something = !self.expressions.is_empty() || !self.fields.is_empty();
-        (says_something || self.is_void)
-            && self.expressions.iter().all(|e| holds(e, labels.get(&e.key).map(String::as_str)))
-            && self.fields.iter().all(|e| holds(e, field(&e.key)))
+        (says_something || self.is_void) && self.fields.iter().all(|e| holds(e, field(&e.key)))
     }
 }
 
@@ -111,6 +119,20 @@ impl<'a> MountRule<'a> {
             alternatives.push(labels.map(|e| (e.key.as_str(), &e.values[..])).collect());
         }
         if alternatives.is_empty() { Self::Everywhere } else { Self::InTopology(alternatives) }
+    }
+
+    /// What the labels of a node of this name must be like, one way or another; `None` if any will do.
+    pub(super) fn alternatives(&self, name: &str) -> Option<Vec<Vec<NodeSelectorRequirement>>> {
+        let is_one_of = |(key, values): &(&str, &[String])| NodeSelectorRequirement::new(*key, Operator::In, *values);
+        match self {
+            Self::Everywhere => None,
+            Self::Nowhere(_) => Some(Vec::new()),
+            Self::NearVolume(terms) => Some(terms.iter().filter_map(|term| term.wanted(name)).collect()),
+            Self::InTopology(alternatives) => {
+                let some = alternatives.iter().filter(|all| !all.is_empty());
+                Some(some.map(|all| all.iter().map(is_one_of).collect()).collect())
+            }
+        }
     }
 
     /// What keeps the claim from being mounted on a node of this name and these labels.
