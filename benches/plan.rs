@@ -10,6 +10,7 @@ use karpenter::{
     api::{NodePool, NodeSelectorRequirement, Operator, Pod},
     labels,
 };
+use serde_json::json;
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 /// Runs of each plan; criterion does ten at least.
@@ -61,6 +62,69 @@ fn workload(count: u32) -> Snapshot {
         builder = builder.pods(pods);
     }
     builder.build().expect("the workload is written rightly")
+}
+
+/// `count` pods with the rules of Karpenter's own scheduling benchmark: a fifth each plain, spread over zones, spread over
+/// nodes, drawn to their own kind, and at most one to a node. Seven values of a label make them many classes.
+fn diverse(count: usize) -> Snapshot {
+    let pod = |number: usize| -> Pod {
+        // Steps that have no divisor in common with the numbers of values reach all combinations.
+        let (cpu, memory) = ([100, 250, 500, 1000, 1500][number * 7 % 5], 128 << (number * 5 % 6));
+        let (own, other) = (number * 3 % 7, number * 11 / 5 % 7);
+        let spread = |key: &str| {
+            json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"kind": other.to_string()}}}]})
+        };
+        let term = |key: &str, value: &str, topology: &str| {
+            json!([{"labelSelector": {"matchLabels": {key: value}}, "topologyKey": topology}])
+        };
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let kind = own.to_string();
+        let (label, rules) = match number % 5 {
+            0 => (("kind", kind), json!({})),
+            1 => (("kind", kind), spread(labels::ZONE)),
+            2 => (("kind", kind), spread(labels::HOSTNAME)),
+            3 => {
+                let near = term("group", &kind, labels::ZONE);
+                (("group", kind), json!({"affinity": {"podAffinity": {required: near}}}))
+            }
+            _ => {
+                let away = term("app", "alone", labels::HOSTNAME);
+                (("app", "alone".to_owned()), json!({"affinity": {"podAntiAffinity": {required: away}}}))
+            }
+        };
+        let requests = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
+        let mut spec = json!({"containers": [{"name": "c", "resources": {"requests": requests}}]});
+        let rules = rules.as_object().expect("an object").clone();
+        spec.as_object_mut().expect("an object").extend(rules);
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+        let pod = json!({"metadata": {"name": format!("pod-{number}"), "namespace": "default", "labels": {label.0: label.1}},
+            "spec": spec, "status": {"phase": "Pending", "conditions": [condition]}});
+        serde_json::from_value(pod).expect("the pod is written rightly")
+    };
+    let pods: Vec<Pod> = (0..count).map(pod).collect();
+    Snapshot::builder().pool(NodePool::named("general")).pods(pods).build().expect("the workload is written rightly")
+}
+
+/// Planning for pods with rules, the two halves apart, and the proof of a bound.
+fn rules(c: &mut Criterion) {
+    let mut group = c.benchmark_group("diverse");
+    group.sample_size(SAMPLES);
+    for count in [500, 2_000, 10_000] {
+        let snapshot = diverse(count);
+        let catalogs = Catalogs::shared(machines(), snapshot.pools()).expect("the catalog is written rightly");
+        let planner = Planner::default();
+        let problem = planner.prepare(&snapshot, &catalogs);
+        let plan = problem.solve();
+        assert!(plan.unplaced().is_empty(), "every pod of the bench has a place: {:?}", plan.unplaced());
+        group.throughput(Throughput::Elements(count as u64));
+        group.bench_with_input(BenchmarkId::new("prepare", count), &snapshot, |b, snapshot| {
+            b.iter(|| drop(planner.prepare(black_box(snapshot), &catalogs)));
+        });
+        group.bench_function(BenchmarkId::new("solve", count), |b| b.iter(|| black_box(&problem).solve()));
+        group.bench_function(BenchmarkId::new("certify", count), |b| b.iter(|| black_box(&problem).certify(&plan)));
+    }
+    group.finish();
 }
 
 fn plan(c: &mut Criterion) {
@@ -116,5 +180,5 @@ fn requirements(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, plan, catalog, quantities, requirements);
+criterion_group!(benches, plan, rules, catalog, quantities, requirements);
 criterion_main!(benches);

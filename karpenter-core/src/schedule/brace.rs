@@ -18,30 +18,63 @@ const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
 const MAX_PAIRS: usize = 8_000_000;
 
+/// In how many orders pods come to find out how many are left.
+const LATE_TURNS: u64 = 2;
+
 /// What nodes for pods that are left in the end cost, as a share of what the pods are worth: few pods fill nodes badly.
 const LATE_SHARE: f64 = 2.0;
 
 impl Search<'_, '_> {
     /// Whether the model of binding tells anything, in the time that it may take.
     pub(super) fn can_land(&self) -> bool {
-        self.problem.course.aim == Aim::Bill && !self.batches.is_empty() && self.affordable_turns() >= CALM_TURNS
+        self.problem.course.aim == Aim::Bill
+            && self.problem.base.options.slack > 0.0
+            && !self.batches.is_empty()
+            && self.affordable_turns() >= CALM_TURNS
     }
 
     fn affordable_turns(&self) -> usize {
         MAX_PAIRS / self.landing_pairs().max(1)
     }
 
-    /// Adds nodes until the kube-scheduler is likely to find one for each pod, unless they cost too much: a further plan
-    /// knows better which pods are left. Gives back what all nodes are likely to cost in the end, in dollars an hour.
-    /// What is added does not make them dearer than the ceiling.
+    /// Adds nodes until the kube-scheduler is likely to find one for each pod, unless they cost more than those of a further
+    /// plan, which knows better which pods are left. Gives back what all nodes are likely to cost in the end, in dollars an
+    /// hour. What is added does not make them dearer than the ceiling.
     pub(super) fn brace(&mut self, ceiling: Option<f64>) -> f64 {
         if !self.can_land() {
             return self.bill();
         }
+        let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
+        let late = self.late_bill();
+        let is_worthwhile = |bill: f64| self.problem.base.has_leftovers || bill <= late;
+        if late <= self.bill() && !self.problem.base.has_leftovers {
+            return late;
+        }
+        match self.braced(most) {
+            Some(braced) if is_worthwhile(braced.bill()) => {
+                *self = braced;
+                self.bill()
+            }
+            _ => late,
+        }
+    }
+
+    /// What all nodes are likely to cost in the end if a further plan makes those for the pods that find none.
+    fn late_bill(&self) -> f64 {
+        let ground = Ground::new(self);
+        let worth =
+            |left: Units| -> f64 { left.into_iter().map(|(lot, count)| self.problem.value(lot) * count as f64).sum() };
+        // In even turns all nodes are ready at once.
+        let worths: f64 = (0..LATE_TURNS).map(|turn| worth(ground.clone().land(2 * turn))).sum();
+        self.bill() + LATE_SHARE * worths / LATE_TURNS as f64
+    }
+
+    /// The same with nodes for all pods that the kube-scheduler leaves in so many orders; `None` if they cost too much.
+    fn braced(&self, most: f64) -> Option<Self> {
         let wanted = if self.problem.base.has_leftovers { CALM_TURNS_OF_LEFTOVERS } else { CALM_TURNS };
         let calm_turns = wanted.min(self.affordable_turns());
         let max_turns = self.affordable_turns().min(TRIES * wanted);
-        let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
+        let mut braced = self.clone();
         let (mut calm, mut ground) = (0, Ground::new(self));
         for turn in 0..max_turns {
             let left = ground.clone().land(turn as u64);
@@ -53,15 +86,13 @@ impl Search<'_, '_> {
                 continue;
             }
             calm = 0;
-            let before = self.clone();
             let worth: f64 = left.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum();
-            if self.bill() + worth > most || !self.make_nodes_for(&left) || self.bill() > most {
-                *self = before;
-                return self.bill() + LATE_SHARE * worth;
+            if braced.bill() + worth > most || !braced.make_nodes_for(&left) || braced.bill() > most {
+                return None;
             }
-            ground = Ground::new(self);
+            ground = Ground::new(&braced);
         }
-        self.bill()
+        Some(braced)
     }
 
     /// Makes nodes for units that find none where they are planned. Says whether all have one now.

@@ -9,6 +9,7 @@ mod brace;
 mod candidate;
 mod claim;
 mod class;
+mod columns;
 mod cost;
 mod explain;
 mod finish;

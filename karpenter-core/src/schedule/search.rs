@@ -29,6 +29,9 @@ use crate::{FxBuild, Reason, Requirements, api::ObjectKey};
 /// is sometimes a better one, because it has room for others.
 const FRESHNESS: f64 = 0.95;
 
+/// Fills are not made anew whose nodes were so much worse than the best.
+const HOPE: f64 = 0.8;
+
 /// How much room stays empty on a node when the kube-scheduler is done, as a share of an average pod. With small shares
 /// the search makes many small nodes, which pods fill badly.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +50,13 @@ impl Stranding {
 #[derive(Clone)]
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
-    stranding: Stranding,
+    pub(super) stranding: Stranding,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
     /// Whether pods with such requests and constraints leave a claim enough values of the labels with `minValues`.
     enough_values: RefCell<IndexMap<ClaimKey, bool, FxBuild>>,
     /// The lots of each shape of which units are left.
-    open: Vec<Vec<usize>>,
+    pub(super) open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,
     pub(super) occupancies: Vec<Occupancy>,
     /// What the limits of each pool leave.
@@ -131,6 +134,28 @@ impl<'p, 'a> Search<'p, 'a> {
                 search.make_nodes(&tier, tolerance);
             }
         })
+    }
+
+    /// Plans what can be planned, by mixtures of nodes; `None` if there would be none of them.
+    pub(super) fn run_mixture(self) -> Option<Self> {
+        if !self.problem.has_mixtures() {
+            return None;
+        }
+        let mut is_mixture = false;
+        let search = self.run_with(|search, tolerance| {
+            for tier in search.tiers() {
+                is_mixture |= search.make_mixture(&tier, tolerance);
+                search.make_nodes(&tier, tolerance);
+            }
+        });
+        is_mixture.then_some(search)
+    }
+
+    /// What a node costs with what it strands, in dollars an hour.
+    pub(super) fn stranded_cost(&self, candidate: &Candidate, is_limited: bool) -> f64 {
+        let Stranding { share, forced } = self.stranding;
+        let stranded = share * if is_limited { forced } else { 1.0 };
+        candidate.price + stranded * self.problem.mean_value
     }
 
     /// Uses the room that there is, then makes nodes in this way.
@@ -277,8 +302,9 @@ impl<'p, 'a> Search<'p, 'a> {
             let Some(best) = open.reduce(|a, b| if scores[b] > scores[a] { b } else { a }) else { break };
             if scores[best] < fresh_until {
                 fresh_until = scores[best] * FRESHNESS;
+                let hope = HOPE * scores[best];
                 for (index, candidate) in tier.iter().enumerate() {
-                    if !self.has_pods_for(&fills[index]) {
+                    if scores[index] >= hope && !self.has_pods_for(&fills[index]) {
                         fills[index] = self.fill(candidate, tolerance);
                         scores[index] = score(index, &fills[index]);
                     }

@@ -18,8 +18,10 @@ const MAX_DIVISIONS: usize = 12;
 /// pods are left.
 const SMALL: usize = 100_000;
 
-/// What else is tried than the usual share of stranded room.
-const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.6, forced: 0.3 }, Stranding { share: 0.6, forced: 1.0 }];
+/// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart.
+const LARGER_NODES: [Stranding; 1] = [Stranding { share: 0.6, forced: 1.0 }];
+/// What a mixture is made with where it cannot: the lowest bill.
+const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
 /// A plan, and what tells whether it is better than another.
 struct Found {
@@ -100,8 +102,8 @@ impl Problem<'_> {
 }
 
 impl Found {
-    /// The best of a search, of others that make larger nodes and of the plain order, as far as the bill goes once the pods
-    /// are bound.
+    /// The best of a search, of one that makes larger nodes or of a mixture, and of the plain order, as far as the bill goes
+    /// once the pods are bound.
     fn best(mut search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         let plain = problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
@@ -112,7 +114,12 @@ impl Found {
         let mut least = search.brace(ceiling);
         let larger = LARGER_NODES.iter().filter(|_| has_model);
         let larger = larger.map(|&stranding| Search::new(problem, stranding).run());
-        for mut other in larger.chain(plain).filter(|other| other.planned() == planned) {
+        let mixture = (!has_model).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
+        for mut other in larger.chain(mixture).chain(plain).filter(|other| other.planned() == planned) {
+            // What is added makes no plan cheaper.
+            if other.bill() >= least || has_model && !other.can_land() {
+                continue;
+            }
             let bill = other.brace(ceiling);
             if bill < least {
                 (search, least) = (other, bill);
