@@ -75,9 +75,7 @@ fn diverse(count: usize) -> Snapshot {
             json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
                 "labelSelector": {"matchLabels": {"kind": other.to_string()}}}]})
         };
-        let term = |key: &str, value: &str, topology: &str| {
-            json!([{"labelSelector": {"matchLabels": {key: value}}, "topologyKey": topology}])
-        };
+        let term = |key: &str, value: &str, topology: &str| json!([{"labelSelector": {"matchLabels": {key: value}}, "topologyKey": topology}]);
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
         let kind = own.to_string();
         let (label, rules) = match number % 5 {

@@ -29,15 +29,33 @@ impl Pattern {
 impl Kind<'_> {
     /// Those units first that are worth most for the largest share that they take.
     pub(super) fn fill_by_share(&self, worths: &[f64]) -> Vec<(usize, i64)> {
-        let mut order: Vec<(OrderedFloat<f64>, usize)> = Vec::with_capacity(self.guests.len());
+        self.fill_in_order(&self.by_share(worths), None)
+    }
+
+    /// The same with one unit fewer of each row in turn: what comes in its place may be worth more.
+    pub(super) fn fills_with_fewer(&self, worths: &[f64], work: &mut usize) -> Vec<Vec<(usize, i64)>> {
+        let order = self.by_share(worths);
+        let first = self.fill_in_order(&order, None);
+        *work += first.len() * order.len() * self.room.len();
+        first.iter().map(|&(row, count)| self.fill_in_order(&order, Some((row, count - 1)))).collect()
+    }
+
+    /// The guests that are worth anything, the most for the largest share that they take first.
+    fn by_share(&self, worths: &[f64]) -> Vec<usize> {
         let wanted = self.guests.iter().enumerate().filter(|(_, guest)| worths[guest.row] > 0.0);
-        order.extend(wanted.map(|(index, guest)| (OrderedFloat(-worths[guest.row] / guest.share), index)));
+        let mut order: Vec<(OrderedFloat<f64>, usize)> =
+            wanted.map(|(index, guest)| (OrderedFloat(-worths[guest.row] / guest.bulk), index)).collect();
         order.sort_unstable();
+        order.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// As many of each guest as there is room for, but of one row no more than so many.
+    fn fill_in_order(&self, order: &[usize], fewer: Option<(usize, i64)>) -> Vec<(usize, i64)> {
         let mut room = self.room.clone();
         let mut counts = Vec::new();
-        for (_, index) in order {
-            let guest = &self.guests[index];
-            let count = fit_count(guest.requests, &room).min(guest.most);
+        for guest in order.iter().map(|&index| &self.guests[index]) {
+            let most = fewer.filter(|(row, _)| *row == guest.row).map_or(guest.most, |(_, most)| most);
+            let count = fit_count(guest.requests, &room).min(most);
             if count > 0 {
                 take(&mut room, guest.requests, count);
                 counts.push((guest.row, count));

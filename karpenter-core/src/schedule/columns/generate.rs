@@ -24,6 +24,17 @@ const MIXING: f64 = 0.5;
 /// A kind of node that cannot hold nearly what it costs is left out for some rounds: what it holds at most, and how many.
 const IDLE: [(f64, usize); 2] = [(0.85, 7), (0.95, 3)];
 
+/// How hard new ways are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Care {
+    /// Kinds that held little lately are left out.
+    Usual,
+    /// None is left out.
+    AllKinds,
+    /// Fills with a unit fewer of some row are tried too.
+    AllFills,
+}
+
 /// A mixture in the making.
 struct Generation<'g, 'p> {
     program: &'g Program<'p>,
@@ -111,26 +122,25 @@ impl<'g, 'p> Generation<'g, 'p> {
         let duals = self.simplex.duals().to_vec();
         let steady: Vec<f64> =
             duals.iter().zip(&self.center).map(|(dual, center)| MIXING * center + (1.0 - MIXING) * dual).collect();
-        for is_last in [false, true] {
+        for care in [Care::Usual, Care::AllKinds, Care::AllFills] {
+            if care != Care::Usual {
+                self.idle.fill(0);
+            }
             for worths in [&steady, &duals] {
-                let mut found = self.fills(worths, &duals);
+                let mut found = self.fills(worths, &duals, care);
                 found.sort_by_key(|(gain, _)| *gain);
                 let count = found.into_iter().take(MAX_NEW).filter(|(_, pattern)| self.add(pattern.clone())).count();
                 if count > 0 {
                     return true;
                 }
             }
-            if is_last || self.idle.iter().all(|rounds| *rounds == 0) {
-                break;
-            }
-            self.idle.fill(0);
         }
         false
     }
 
     /// The best fill of each kind by some worths, if it holds more than it costs by those of the program; the best come first
     /// when sorted.
-    fn fills(&mut self, worths: &[f64], duals: &[f64]) -> Vec<(OrderedFloat<f64>, Pattern)> {
+    fn fills(&mut self, worths: &[f64], duals: &[f64], care: Care) -> Vec<(OrderedFloat<f64>, Pattern)> {
         let mut found = Vec::new();
         let mut most = 1.0_f64;
         for (index, kind) in self.program.kinds.iter().enumerate() {
@@ -139,8 +149,11 @@ impl<'g, 'p> Generation<'g, 'p> {
                 continue;
             }
             let pattern = |counts| Pattern { kind: index, counts };
-            let fills = [kind.fill_by_scarcity(worths, &mut self.work), kind.fill_by_share(worths)].map(pattern);
-            let rated = fills.into_iter().filter(|pattern| !pattern.counts.is_empty()).map(|pattern| {
+            let mut fills = vec![kind.fill_by_scarcity(worths, &mut self.work), kind.fill_by_share(worths)];
+            if care == Care::AllFills {
+                fills.extend(kind.fills_with_fewer(worths, &mut self.work));
+            }
+            let rated = fills.into_iter().map(pattern).filter(|pattern| !pattern.counts.is_empty()).map(|pattern| {
                 let cost = self.program.cost(&pattern);
                 (pattern.worth(worths) / cost, pattern.worth(duals) / cost, pattern)
             });

@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// Units of equal worth for their share come in the order of their size with any exponent below one.
+const BULK: f64 = 0.95;
+
 /// Candidates of one price and room are taken for equal if no more than this share of the units that one of them takes
 /// is not for the other.
 const UNLIKE: f64 = 0.1;
@@ -45,8 +48,9 @@ pub(super) struct KindGuest<'p> {
     pub(super) requests: &'p Amounts,
     /// How many a node takes at most, whatever its room.
     pub(super) most: i64,
-    /// The largest share of a resource of the node that one takes.
-    pub(super) share: f64,
+    /// What one takes of the node, for the order in which they come: the largest share of a resource, and a little less for large
+    /// units, which are harder to place.
+    pub(super) bulk: f64,
     /// Whether a node takes only a few of them.
     pub(super) is_limited: bool,
 }
@@ -110,7 +114,7 @@ impl<'p> Kind<'p> {
                 row,
                 requests: &shape.requests,
                 most: lots.map(most).fold(0, i64::saturating_add),
-                share: guests[0].share,
+                bulk: guests[0].share.powf(BULK),
                 is_limited: shape.spread_class > 0,
             }
         });
