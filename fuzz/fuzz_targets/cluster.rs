@@ -43,7 +43,7 @@ fn check(outcome: &Outcome, bad_pods: usize) {
     assert_eq!(listed.len() + bad_pods, outcome.pod_count, "not each pod came out");
     assert!(outcome.errors.values().all(|reason| !reason.is_empty()));
     for format in [OutputFormat::Json, OutputFormat::Yaml, OutputFormat::Table] {
-        let report = output::render(outcome, format).expect("every plan can be printed");
+        let report = output::render(outcome, format, true).expect("every plan can be printed");
         assert!(report.ends_with('\n'), "a report without an end: {report:?}");
     }
 }
