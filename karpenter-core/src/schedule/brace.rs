@@ -62,11 +62,14 @@ impl Search<'_, '_> {
     /// What all nodes are likely to cost in the end if a further plan makes those for the pods that find none.
     fn late_bill(&self) -> f64 {
         let ground = Ground::new(self);
-        let worth =
-            |left: Units| -> f64 { left.into_iter().map(|(lot, count)| self.problem.value(lot) * count as f64).sum() };
         // In even turns all nodes are ready at once.
-        let worths: f64 = (0..LATE_TURNS).map(|turn| worth(ground.clone().land(2 * turn))).sum();
+        let worths: f64 = (0..LATE_TURNS).map(|turn| self.worth(&ground.clone().land(2 * turn))).sum();
         self.bill() + LATE_SHARE * worths / LATE_TURNS as f64
+    }
+
+    /// What units are worth together, in dollars an hour.
+    fn worth(&self, units: &Units) -> f64 {
+        units.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum()
     }
 
     /// The same with nodes for all pods that the kube-scheduler leaves in so many orders; `None` if they cost too much.
@@ -86,8 +89,7 @@ impl Search<'_, '_> {
                 continue;
             }
             calm = 0;
-            let worth: f64 = left.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum();
-            if braced.bill() + worth > most || !braced.make_nodes_for(&left) || braced.bill() > most {
+            if braced.bill() + self.worth(&left) > most || !braced.make_nodes_for(&left) || braced.bill() > most {
                 return None;
             }
             ground = Ground::new(&braced);

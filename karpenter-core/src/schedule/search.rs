@@ -44,6 +44,13 @@ pub(super) struct Stranding {
 impl Stranding {
     /// Shares from 0.2 to 0.4 give plans of which the bills hardly differ.
     pub(super) const USUAL: Self = Self { share: 0.3, forced: 0.3 };
+
+    /// What a node costs with what it strands, in dollars an hour. Where rules ask for many nodes anyway, it counts less that
+    /// each strands some room.
+    fn cost(self, problem: &Problem<'_>, candidate: &Candidate, is_limited: bool) -> f64 {
+        let stranded = self.share * if is_limited { self.forced } else { 1.0 };
+        candidate.price + stranded * problem.mean_value
+    }
 }
 
 /// The state of a search.
@@ -153,9 +160,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// What a node costs with what it strands, in dollars an hour.
     pub(super) fn stranded_cost(&self, candidate: &Candidate, is_limited: bool) -> f64 {
-        let Stranding { share, forced } = self.stranding;
-        let stranded = share * if is_limited { forced } else { 1.0 };
-        candidate.price + stranded * self.problem.mean_value
+        self.stranding.cost(self.problem, candidate, is_limited)
     }
 
     /// Uses the room that there is, then makes nodes in this way.
@@ -290,7 +295,11 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut fills: Vec<Fill> = tier.iter().map(|candidate| self.fill(candidate, tolerance)).collect();
         let problem = self.problem;
         let stranding = self.stranding;
-        let score = |index: usize, fill: &Fill| problem.score(tier[index], fill, stranding);
+        // What pods are worth for what their node costs.
+        let score = |index: usize, fill: &Fill| {
+            let is_limited = fill.guests.iter().any(|seats| problem.lot(seats.lot).manners.is_limited());
+            fill.value / stranding.cost(problem, tier[index], is_limited)
+        };
         let mut scores: Vec<f64> = fills.iter().enumerate().map(|(index, fill)| score(index, fill)).collect();
         let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
         let shapes: BTreeSet<usize> = guests.map(|guest| guest.shape).collect();
@@ -499,16 +508,6 @@ impl<'p, 'a> Search<'p, 'a> {
         let floor = self.problem.total(guests);
         self.batches.push(Batch { candidate, guests: guests.to_vec(), floor, count });
         count
-    }
-}
-
-impl Problem<'_> {
-    /// What pods are worth for the price of their node. Where rules ask for many nodes anyway, it counts less that each
-    /// strands some room.
-    fn score(&self, candidate: &Candidate, fill: &Fill, Stranding { share, forced }: Stranding) -> f64 {
-        let needs_nodes = fill.guests.iter().any(|seats| self.lot(seats.lot).manners.is_limited());
-        let stranded = share * if needs_nodes { forced } else { 1.0 };
-        fill.value / (candidate.price + stranded * self.mean_value)
     }
 }
 

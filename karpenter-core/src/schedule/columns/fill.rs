@@ -32,12 +32,14 @@ impl Kind<'_> {
         self.fill_in_order(&self.by_share(worths), None)
     }
 
-    /// The same with one unit fewer of each row in turn: what comes in its place may be worth more.
+    /// The same, and then with one unit fewer of each row in turn: what comes in its place may be worth more.
     pub(super) fn fills_with_fewer(&self, worths: &[f64], work: &mut usize) -> Vec<Vec<(usize, i64)>> {
         let order = self.by_share(worths);
         let first = self.fill_in_order(&order, None);
         *work += first.len() * order.len() * self.room.len();
-        first.iter().map(|&(row, count)| self.fill_in_order(&order, Some((row, count - 1)))).collect()
+        let fewer = |&(row, count): &(usize, i64)| self.fill_in_order(&order, Some((row, count - 1)));
+        let others: Vec<_> = first.iter().map(fewer).collect();
+        [first].into_iter().chain(others).collect()
     }
 
     /// The guests that are worth anything, the most for the largest share that they take first.
@@ -77,8 +79,10 @@ impl Kind<'_> {
             let prices: Vec<f64> = room
                 .iter()
                 .zip(self.room)
-                .map(|(&left, &all)| (left, all.max(1)))
-                .map(|(left, all)| (1.0 + SCARCITY * (1.0 - left as f64 / all as f64)) / all as f64)
+                .map(|(&left, &all)| {
+                    let all = all.max(1) as f64;
+                    (1.0 + SCARCITY * (1.0 - left as f64 / all)) / all
+                })
                 .collect();
             *work += (open.len() + 4) * room.len();
             let mut best: Option<(f64, usize)> = None;

@@ -149,9 +149,11 @@ impl<'g, 'p> Generation<'g, 'p> {
                 continue;
             }
             let pattern = |counts| Pattern { kind: index, counts };
-            let mut fills = vec![kind.fill_by_scarcity(worths, &mut self.work), kind.fill_by_share(worths)];
+            let mut fills = vec![kind.fill_by_scarcity(worths, &mut self.work)];
             if care == Care::AllFills {
                 fills.extend(kind.fills_with_fewer(worths, &mut self.work));
+            } else {
+                fills.push(kind.fill_by_share(worths));
             }
             let rated = fills.into_iter().map(pattern).filter(|pattern| !pattern.counts.is_empty()).map(|pattern| {
                 let cost = self.program.cost(&pattern);
