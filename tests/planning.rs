@@ -1,17 +1,39 @@
 //! What holds of every plan, on random problems: the same input in any order gives the same plan, every pod comes out
 //! exactly once, and a pod is refused only if trying everything finds no place for it either.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+    time::Duration,
+};
 
 use karpenter::{
-    InstanceType, Plan, Planner, Quantity, Requirement, ResourceList, Snapshot,
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Reason, Requirement, ResourceList, Snapshot,
     api::{
         NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodSpec, Taint, TaintEffect, Toleration,
     },
     cluster::Place,
+    fake::check,
+    schedule::StopFlag,
     strategies::{self, RandomProblem},
 };
 use proptest::prelude::*;
+
+#[test]
+fn a_plan_that_is_stopped_at_once_places_nothing() {
+    let snapshot = Snapshot::builder().pool(NodePool::named("p")).pods(Pod::named("a").replicas(3)).build().unwrap();
+    let types = vec![InstanceType::named("t", [("cpu", Quantity::from_units(4))]).offering(
+        "on-demand",
+        "zone-a",
+        Price::per_hour(0.1).unwrap(),
+    )];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).unwrap();
+    let stop = StopFlag::default();
+    stop.stop();
+    let plan = Planner::default().stopped_by(&stop).plan(&snapshot, &catalogs);
+    assert!(!plan.is_complete() && plan.claims().is_empty());
+    assert_eq!(plan.unplaced().values().collect::<Vec<_>>(), [&Reason::Stopped; 3]);
+}
 
 fn plan(problem: &RandomProblem) -> Plan {
     Planner::default().plan(&problem.snapshot(), &problem.catalogs().expect("a valid catalog"))
@@ -33,6 +55,32 @@ proptest! {
         shuffle(&mut problem.storage_classes, seed);
         shuffle(&mut problem.csi_nodes, seed);
         prop_assert_eq!(first, plan(&problem));
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_nothing(problem in strategies::problem(12)) {
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");
+            pool.install(|| plan(&problem))
+        };
+        prop_assert_eq!(with(1), with(4));
+    }
+
+    #[test]
+    fn a_plan_that_is_stopped_is_valid(problem in strategies::problem(12), delay_us in 0_u64..3_000) {
+        let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
+        let stop = StopFlag::default();
+        let deadline = stop.clone();
+        let timer = thread::spawn(move || {
+            thread::sleep(Duration::from_micros(delay_us));
+            deadline.stop();
+        });
+        let stopped = Planner::default().stopped_by(&stop).plan(&snapshot, &catalogs);
+        timer.join().expect("it only sleeps");
+        prop_assert_eq!(check(&snapshot, &catalogs, &stopped), []);
+        if stopped.is_complete() {
+            prop_assert_eq!(stopped, Planner::default().plan(&snapshot, &catalogs));
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The command line.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
@@ -46,6 +49,11 @@ pub struct PlanArgs {
     /// Print the proof of the lower bound too, in JSON and YAML
     #[arg(long)]
     pub with_certificate: bool,
+
+    /// End the search after so many seconds with what it has found
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    pub time_limit: Option<Duration>,
+
     /// Plan so many times from the parsed objects and list the time of each
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_REPEATS))]
     pub repeat: u32,
@@ -216,6 +224,12 @@ fn dollars(text: &str) -> Result<f64, String> {
 fn workload_share(text: &str) -> Result<f64, String> {
     let share = not_negative(text).filter(|share| *share > 0.0 && *share <= 1.0);
     share.ok_or_else(|| "a number above 0 and up to 1 is expected, such as 0.25".to_owned())
+}
+
+/// Reads a time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = not_negative(text).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "seconds of at least 0 are expected, such as 0.5".to_owned())
 }
 
 fn not_negative(text: &str) -> Option<f64> {

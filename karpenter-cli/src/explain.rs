@@ -12,7 +12,7 @@ use crate::{
     Error,
     args::ExplainArgs,
     load::{BadPod, Cluster, is_gated},
-    plan::{self, Input},
+    plan::{self, Effort, Input},
 };
 
 /// The answers for the pods that were asked for.
@@ -88,7 +88,7 @@ pub fn run(args: &ExplainArgs) -> Result<Explanation, Error> {
     let standing = standing(&cluster, &pods)?;
     let invalid = |(pod, bad): (&ObjectKey, &BadPod)| (pod.clone(), Reason::Invalid(bad.error.clone()));
     let bad_pods = cluster.bad_pods.iter().map(invalid).collect();
-    let outcome = plan::plan(cluster, types, &catalog_file, &args.policies.options(), 1)?;
+    let outcome = plan::plan(cluster, types, &catalog_file, &args.policies.options(), Effort::default())?;
     Ok(Explanation { plan: outcome.plan, pods, bad_pods, standing })
 }
 

@@ -6,11 +6,14 @@ use std::{
     io::{self, Read as _},
     mem,
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot, api::ObjectKey, schedule::Certificate,
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot,
+    api::ObjectKey,
+    schedule::{Certificate, StopFlag},
 };
 
 use crate::{
@@ -47,7 +50,8 @@ pub struct Outcome {
 /// A file that cannot be read or is not what it should be.
 pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
     let Input { cluster, types, catalog_file } = Input::read(&args.input)?;
-    plan(cluster, types, &catalog_file, &args.policies.options(), args.repeat)
+    let effort = Effort { repeat: args.repeat, time_limit: args.time_limit };
+    plan(cluster, types, &catalog_file, &args.policies.options(), effort)
 }
 
 /// What a plan is made from.
@@ -73,7 +77,23 @@ impl Input {
     }
 }
 
-/// Plans `repeat` times from the parsed objects, with nothing kept from one time to the next.
+/// How often to plan, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// How many times.
+    pub repeat: u32,
+    /// How long a search takes at most, preparations apart; without it as long as it needs.
+    pub time_limit: Option<Duration>,
+}
+
+impl Default for Effort {
+    /// Once, to the end.
+    fn default() -> Self {
+        Self { repeat: 1, time_limit: None }
+    }
+}
+
+/// Plans so many times from the parsed objects, with nothing kept from one time to the next.
 ///
 /// # Errors
 /// Objects or instance types that break a rule; `catalog_file` says where the instance types are from.
@@ -82,16 +102,16 @@ pub fn plan(
     types: Vec<InstanceType>,
     catalog_file: &str,
     options: &PlannerOptions,
-    repeat: u32,
+    effort: Effort,
 ) -> Result<Outcome, Error> {
     let planner = Planner::new(options.clone());
     let (mut setup_time, mut solve_times) = (Duration::ZERO, Vec::new());
-    for _ in 1..repeat {
-        let outcome = plan_once(&planner, cluster.clone(), types.clone(), catalog_file)?;
+    for _ in 1..effort.repeat {
+        let outcome = plan_once(&planner, cluster.clone(), types.clone(), catalog_file, effort.time_limit)?;
         setup_time = setup_time.max(outcome.setup_time);
         solve_times.extend(outcome.solve_times);
     }
-    let mut outcome = plan_once(&planner, cluster, types, catalog_file)?;
+    let mut outcome = plan_once(&planner, cluster, types, catalog_file, effort.time_limit)?;
     outcome.setup_time = outcome.setup_time.max(setup_time);
     solve_times.append(&mut outcome.solve_times);
     Ok(Outcome { solve_times, ..outcome })
@@ -102,7 +122,10 @@ fn plan_once(
     mut cluster: Cluster,
     types: Vec<InstanceType>,
     catalog_file: &str,
+    time_limit: Option<Duration>,
 ) -> Result<Outcome, Error> {
+    let stop = StopFlag::default();
+    let planner = if time_limit.is_some() { &planner.clone().stopped_by(&stop) } else { planner };
     let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
     let start = Instant::now();
     let snapshot = snapshot(cluster, &bad_pods)?;
@@ -111,6 +134,9 @@ fn plan_once(
     let problem = planner.prepare(&snapshot, &catalogs);
     let setup_time = start.elapsed();
     let start = Instant::now();
+    if let Some(limit) = time_limit {
+        stop_after(limit, stop);
+    }
     let plan = problem.solve();
     let certificate = problem.certify(&plan);
     let solve_times = vec![start.elapsed()];
@@ -126,6 +152,18 @@ fn plan_once(
         setup_time,
         solve_times,
     })
+}
+
+/// Sets a flag when a time has passed. The process need not live until then.
+fn stop_after(time: Duration, stop: StopFlag) {
+    if time.is_zero() {
+        stop.stop();
+    } else {
+        thread::spawn(move || {
+            thread::sleep(time);
+            stop.stop();
+        });
+    }
 }
 
 fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {

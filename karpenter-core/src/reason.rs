@@ -28,6 +28,8 @@ pub enum Reason {
     Topology(TopologyObstacle),
     /// There is no node pool at all.
     NoNodePools,
+    /// Planning was stopped before a place for it was found.
+    Stopped,
     /// No pool and no node can take it.
     NoPlace {
         /// Why not, for each pool in the order of weight.
@@ -84,6 +86,7 @@ impl fmt::Display for Reason {
             Self::Unsupported { field } => write!(f, "unsupported: {field}"),
             Self::Volume(problem) => problem.fmt(f),
             Self::Topology(obstacle) => obstacle.fmt(f),
+            Self::Stopped => f.write_str("planning was stopped before a place was found"),
             Self::NoNodePools => f.write_str("there is no node pool"),
             Self::NoPlace { pools, node_count, nodes } => {
                 for (i, pool) in pools.iter().enumerate() {

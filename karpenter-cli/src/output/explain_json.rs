@@ -221,6 +221,7 @@ fn described(reason: &Reason) -> Described {
         Reason::Volume(_) => ("volume", json!({})),
         Reason::Topology(obstacle) => topology(obstacle),
         Reason::NoNodePools => ("noNodePools", json!({})),
+        Reason::Stopped => ("stopped", json!({})),
         Reason::NoPlace { .. } => ("noPlace", json!({})),
         _ => ("other", json!({})),
     };

@@ -87,3 +87,15 @@ fn costs_and_risks_can_be_weighed() {
     let answer = files.json("explain a --cluster cluster.json --catalog types.json -o json --max-workload-share 0.125");
     assert_eq!(answer[0]["otherPods"], json!([]));
 }
+
+#[test]
+fn the_search_can_be_cut_short() {
+    let files = Files::new("time-limit");
+    files.write("cluster.json", &list(&[POOL, &pod("a", "1")]));
+    let plan = |options| files.json(&format!("plan --cluster cluster.json --catalog types.json -o json {options}"));
+    let all = plan("--time-limit 3600");
+    assert_eq!((&all["complete"], counts(&all)), (&json!(true), (0, 1)));
+    let none = plan("--time-limit 0");
+    assert_eq!((&none["complete"], counts(&none)), (&json!(false), (1, 0)));
+    assert_eq!(none["errors"], json!({"default/a": "planning was stopped before a place was found"}));
+}

@@ -24,7 +24,13 @@ const LATE_TURNS: u64 = 2;
 /// What nodes for pods that are left in the end cost, as a share of what the pods are worth: few pods fill nodes badly.
 const LATE_SHARE: f64 = 2.0;
 
-impl Search<'_, '_> {
+/// A search with what all nodes are likely to cost in the end, in dollars an hour.
+pub(super) struct Braced<'p, 'a> {
+    pub(super) search: Search<'p, 'a>,
+    pub(super) bill: f64,
+}
+
+impl<'p, 'a> Search<'p, 'a> {
     /// Whether the model of binding tells anything, in the time that it may take.
     pub(super) fn can_land(&self) -> bool {
         self.problem.course.aim == Aim::Bill
@@ -38,24 +44,20 @@ impl Search<'_, '_> {
     }
 
     /// Adds nodes until the kube-scheduler is likely to find one for each pod, unless they cost more than those of a further
-    /// plan, which knows better which pods are left. Gives back what all nodes are likely to cost in the end, in dollars an
-    /// hour. What is added does not make them dearer than the ceiling.
-    pub(super) fn brace(&mut self, ceiling: Option<f64>) -> f64 {
+    /// plan, which knows better which pods are left. What is added does not make them dearer than the ceiling.
+    pub(super) fn brace(self, ceiling: Option<f64>) -> Braced<'p, 'a> {
         if !self.can_land() {
-            return self.bill();
+            return Braced { bill: self.bill(), search: self };
         }
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
         let late = self.late_bill();
         let is_worthwhile = |bill: f64| self.problem.base.has_leftovers || bill <= late;
         if late <= self.bill() && !self.problem.base.has_leftovers {
-            return late;
+            return Braced { bill: late, search: self };
         }
         match self.braced(most) {
-            Some(braced) if is_worthwhile(braced.bill()) => {
-                *self = braced;
-                self.bill()
-            }
-            _ => late,
+            Some(braced) if is_worthwhile(braced.bill()) => Braced { bill: braced.bill(), search: braced },
+            _ => Braced { bill: late, search: self },
         }
     }
 
@@ -79,7 +81,7 @@ impl Search<'_, '_> {
         let max_turns = self.affordable_turns().min(TRIES * wanted);
         let mut braced = self.clone();
         let (mut calm, mut ground) = (0, Ground::new(self));
-        for turn in 0..max_turns {
+        for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
             let left = ground.clone().land(turn as u64);
             if left.is_empty() {
                 calm += 1;

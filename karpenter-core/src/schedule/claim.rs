@@ -6,29 +6,90 @@ use std::{
 };
 
 use fixedbitset::FixedBitSet;
+use indexmap::IndexMap;
 
-use super::{MinValuesPolicy, candidate::Candidate, plan::PlannedClaim, pool::Pool, problem::Problem, search::Seats};
-use crate::{Offering, Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
+use super::{
+    MinValuesPolicy,
+    candidate::Candidate,
+    plan::PlannedClaim,
+    pool::Pool,
+    problem::Problem,
+    search::{Batch, Seats},
+};
+use crate::{FxBuild, Offering, Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
 
-/// The claim of a node with these pods and at least this much room; the pods themselves are still to be written in.
-pub(super) fn make(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> PlannedClaim {
-    let pool = &problem.base.pools[candidate.pool];
-    let mut requests = pool.variant(candidate.row).daemon_requests.clone();
-    for seats in guests {
-        requests.add(&problem.lot(seats.lot).request_list.times(seats.count));
+/// What a claim with some pods allows.
+pub(super) struct Choice {
+    requirements: Requirements,
+    /// The types that will do with what they cost, cheapest first.
+    types: Vec<(Price, usize)>,
+}
+
+/// Lists of the names of instance types, by the index of the pool and those of the types: claims with equal lists share one.
+#[derive(Default)]
+pub(super) struct TypeLists(IndexMap<(usize, Vec<usize>), Arc<[String]>, FxBuild>);
+
+impl Choice {
+    /// What the claim of a node of a batch allows.
+    pub(super) fn new(problem: &Problem<'_>, batch: &Batch<'_>) -> Self {
+        let pool = &problem.base.pools[batch.candidate.pool];
+        let all = Self::of_all(problem, batch.candidate, &batch.guests, &batch.floor);
+        let types = truncated(pool, all.types, problem.base.options.max_instance_types);
+        let requirements = lowered(pool, &all.requirements, &types);
+        Self { requirements, types }
     }
-    let Choice { requirements, types } = Choice::new(problem, candidate, guests, floor);
-    let types = truncated(pool, types, problem.base.options.max_instance_types);
-    let requirements = lowered(pool, &requirements, &types);
-    let name = |&(_, t): &(Price, usize)| pool.catalog.types()[t].name.clone();
-    PlannedClaim {
-        node_pool: pool.source.name().to_owned(),
-        pods: Vec::new(),
-        instance_types: types.iter().map(name).collect::<Arc<[String]>>(),
-        cheapest_price: types.first().map_or(Price::ZERO, |(price, _)| *price),
-        requests,
-        labels: settle(pool, &requirements),
-        requirements,
+
+    /// The claim; the pods themselves are still to be written in.
+    pub(super) fn into_claim(self, problem: &Problem<'_>, batch: &Batch<'_>, lists: &mut TypeLists) -> PlannedClaim {
+        let Self { requirements, types } = self;
+        let Batch { candidate, guests, .. } = batch;
+        let pool = &problem.base.pools[candidate.pool];
+        let mut requests = pool.variant(candidate.row).daemon_requests.clone();
+        for seats in guests {
+            requests.add(&problem.lot(seats.lot).request_list.times(seats.count));
+        }
+        let indices = types.iter().map(|&(_, index)| index).collect();
+        let names = || types.iter().map(|&(_, index)| pool.catalog.types()[index].name.clone()).collect();
+        PlannedClaim {
+            node_pool: pool.source.name().to_owned(),
+            pods: Vec::new(),
+            instance_types: lists.0.entry((candidate.pool, indices)).or_insert_with(names).clone(),
+            cheapest_price: types.first().map_or(Price::ZERO, |(price, _)| *price),
+            requests,
+            labels: settle(pool, &requirements),
+            requirements,
+        }
+    }
+
+    /// The same with all types, however many a claim may name.
+    fn of_all(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> Self {
+        let pool = &problem.base.pools[candidate.pool];
+        let mut used = problem.total(guests);
+        used.iter_mut().zip(floor).for_each(|(used, floor)| *used = *floor.max(used));
+        let mut host_ports = Vec::new();
+        let mut requirements = pool.requirements.clone();
+        for &Seats { lot, alternative, .. } in guests {
+            let lot = problem.lot(lot);
+            host_ports.extend_from_slice(&lot.host_ports);
+            requirements.add_all(&problem.alternative(candidate.pool, lot.constraint, alternative).narrowing);
+        }
+        match candidate.reservation {
+            Some(_) => requirements.add_all(&offering_of(pool, candidate.row).requirements),
+            None => exclude_reserved(pool, &mut requirements),
+        }
+        let chosen = pool.variant(candidate.row).type_index;
+        let needs = Needs { used: &used, host_ports: &host_ports };
+        let mut types = choose(pool, &requirements, &needs, chosen);
+        if !types.iter().any(|&(_, t)| t == chosen) {
+            // Daemons leave too little room on some other offering of the type: this offering alone, then.
+            requirements.add_all(&offering_of(pool, candidate.row).requirements);
+            types = choose(pool, &requirements, &needs, chosen);
+        }
+        if let Some(capacity_type) = steadier(problem, candidate, &requirements, &needs) {
+            requirements.add(labels::CAPACITY_TYPE, capacity_type.clone());
+            types = choose(pool, &requirements, &needs, chosen);
+        }
+        Self { requirements, types }
     }
 }
 
@@ -42,7 +103,7 @@ pub(super) fn too_few_values(
     if !pool.has_min_values() || problem.base.options.min_values == MinValuesPolicy::BestEffort {
         return None;
     }
-    let Choice { types, .. } = Choice::new(problem, candidate, guests, &[]);
+    let Choice { types, .. } = Choice::of_all(problem, candidate, guests, &[]);
     pool.min_values().find_map(|(key, min_values)| {
         let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
         (values.len() < min_values as usize).then(|| (key.to_owned(), min_values, values.len()))
@@ -93,45 +154,6 @@ fn truncated(pool: &Pool<'_>, types: Vec<(Price, usize)>, most: usize) -> Vec<(P
         kept.insert(entry);
     }
     kept.into_iter().collect()
-}
-
-/// What a claim with some pods allows.
-struct Choice {
-    requirements: Requirements,
-    /// The types that will do with what they cost, cheapest first.
-    types: Vec<(Price, usize)>,
-}
-
-impl Choice {
-    fn new(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> Self {
-        let pool = &problem.base.pools[candidate.pool];
-        let mut used = problem.total(guests);
-        used.iter_mut().zip(floor).for_each(|(used, floor)| *used = *floor.max(used));
-        let mut host_ports = Vec::new();
-        let mut requirements = pool.requirements.clone();
-        for &Seats { lot, alternative, .. } in guests {
-            let lot = problem.lot(lot);
-            host_ports.extend_from_slice(&lot.host_ports);
-            requirements.add_all(&problem.alternative(candidate.pool, lot.constraint, alternative).narrowing);
-        }
-        match candidate.reservation {
-            Some(_) => requirements.add_all(&offering_of(pool, candidate.row).requirements),
-            None => exclude_reserved(pool, &mut requirements),
-        }
-        let chosen = pool.variant(candidate.row).type_index;
-        let needs = Needs { used: &used, host_ports: &host_ports };
-        let mut types = choose(pool, &requirements, &needs, chosen);
-        if !types.iter().any(|&(_, t)| t == chosen) {
-            // Daemons leave too little room on some other offering of the type: this offering alone, then.
-            requirements.add_all(&offering_of(pool, candidate.row).requirements);
-            types = choose(pool, &requirements, &needs, chosen);
-        }
-        if let Some(capacity_type) = steadier(problem, candidate, &requirements, &needs) {
-            requirements.add(labels::CAPACITY_TYPE, capacity_type.clone());
-            types = choose(pool, &requirements, &needs, chosen);
-        }
-        Self { requirements, types }
-    }
 }
 
 /// The capacity type of the chosen offering, if a claim without it would be launched by an offering that is cheaper only as

@@ -10,6 +10,7 @@ mod candidate;
 mod claim;
 mod class;
 mod columns;
+mod contest;
 mod cost;
 mod explain;
 mod finish;
@@ -18,6 +19,7 @@ mod flexibility;
 mod landing;
 mod lot;
 mod occupancy;
+mod parallel;
 mod plan;
 mod pool;
 mod problem;
@@ -25,6 +27,7 @@ mod reservation;
 mod screen;
 mod search;
 mod solve;
+mod stop;
 mod topology;
 mod volumes;
 mod workload;
@@ -32,6 +35,7 @@ mod workload;
 pub use bound::{Certificate, PoolShares, Worth};
 pub use plan::{Answer, Plan, PlannedClaim, Warning};
 pub use problem::Problem;
+pub use stop::StopFlag;
 
 use std::sync::Arc;
 
@@ -172,12 +176,20 @@ impl Default for PlannerOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
     options: PlannerOptions,
+    stop: Option<StopFlag>,
 }
 
 impl Planner {
     /// A planner with these options.
     pub const fn new(options: PlannerOptions) -> Self {
-        Self { options }
+        Self { options, stop: None }
+    }
+
+    /// The same planner, which ends a search when a flag is set. Pods that no place was found for by then have none in the
+    /// plan, which is not [complete](Plan::is_complete). Preparing and certifying are not cut short.
+    pub fn stopped_by(mut self, stop: &StopFlag) -> Self {
+        self.stop = Some(stop.clone());
+        self
     }
 
     /// Finds places for the pending pods of a snapshot. The order of the input does not matter.
@@ -188,6 +200,6 @@ impl Planner {
     /// The first half of [`Planner::plan`], for those who solve a problem more than once or time the halves.
     pub fn prepare<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Problem<'a> {
         let base = Base::new(&self.options, snapshot, catalogs);
-        Problem::new(Arc::new(base), &Lessons::default(), Course::default())
+        Problem::new(Arc::new(base), &Lessons::default(), Course { stop: self.stop.clone(), ..Course::default() })
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use ordered_float::OrderedFloat;
 
 use super::{
-    PlannerOptions, Warning,
+    PlannerOptions, StopFlag, Warning,
     amounts::{Amounts, take},
     candidate::Candidate,
     claim,
@@ -76,6 +76,8 @@ pub(super) struct Course {
     pub(super) order: Order,
     /// Classes that come before all others.
     pub(super) first: BTreeSet<usize>,
+    /// Ends the search, if something may.
+    pub(super) stop: Option<StopFlag>,
 }
 
 /// Who comes first where nodes exist already.

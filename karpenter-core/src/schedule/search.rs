@@ -5,8 +5,8 @@
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError},
 };
 
 use indexmap::IndexMap;
@@ -14,23 +14,17 @@ use indexmap::IndexMap;
 use super::{
     amounts::{Amounts, fit_count, fits, take},
     candidate::Candidate,
-    claim,
+    claim::{self, Choice, TypeLists},
     explain::Explainer,
-    finish::{Finish, State},
+    finish::State,
     flexibility::SpotChoice,
     lot::Lot,
     occupancy::Occupancy,
+    parallel,
     plan::{Plan, PlannedClaim},
     problem::{Problem, Tolerance},
 };
 use crate::{FxBuild, Reason, Requirements, api::ObjectKey};
-
-/// All fills are made anew whenever the best has become worse by this factor. A fill that has to do without some pods
-/// is sometimes a better one, because it has room for others.
-const FRESHNESS: f64 = 0.95;
-
-/// Fills are not made anew whose nodes were so much worse than the best.
-const HOPE: f64 = 0.8;
 
 /// How much room stays empty on a node when the kube-scheduler is done, as a share of an average pod. With small shares
 /// the search makes many small nodes, which pods fill badly.
@@ -47,7 +41,7 @@ impl Stranding {
 
     /// What a node costs with what it strands, in dollars an hour. Where rules ask for many nodes anyway, it counts less that
     /// each strands some room.
-    fn cost(self, problem: &Problem<'_>, candidate: &Candidate, is_limited: bool) -> f64 {
+    pub(super) fn cost(self, problem: &Problem<'_>, candidate: &Candidate, is_limited: bool) -> f64 {
         let stranded = self.share * if is_limited { self.forced } else { 1.0 };
         candidate.price + stranded * problem.mean_value
     }
@@ -61,7 +55,7 @@ pub(super) struct Search<'p, 'a> {
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
     /// Whether pods with such requests and constraints leave a claim enough values of the labels with `minValues`.
-    enough_values: RefCell<IndexMap<ClaimKey, bool, FxBuild>>,
+    enough_values: Arc<KnownValues>,
     /// The lots of each shape of which units are left.
     pub(super) open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,
@@ -80,6 +74,10 @@ pub(super) struct Search<'p, 'a> {
 /// alternatives of which constraints they have.
 type ClaimKey = (usize, usize, Amounts, BTreeSet<(usize, usize)>);
 
+/// Answers that are worked out once, by whichever thread needs one first.
+#[expect(clippy::disallowed_types, reason = "which thread writes an answer changes neither the answer nor the plan")]
+type KnownValues = std::sync::Mutex<IndexMap<ClaimKey, bool, FxBuild>>;
+
 /// Nodes to make that are all alike.
 #[derive(Clone, Debug)]
 pub(super) struct Batch<'p> {
@@ -95,8 +93,8 @@ pub(super) struct Batch<'p> {
 /// The pods that one node takes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
-    guests: Vec<Seats>,
-    value: f64,
+    pub(super) guests: Vec<Seats>,
+    pub(super) value: f64,
 }
 
 impl Fill {
@@ -122,7 +120,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Self {
             problem,
             stranding,
-            enough_values: RefCell::default(),
+            enough_values: Arc::default(),
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
             open: problem.lots.of_shapes.clone(),
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
@@ -194,23 +192,25 @@ impl<'p, 'a> Search<'p, 'a> {
             pods.sort();
         }
         let mut claims: Vec<PlannedClaim> = Vec::new();
-        let mut last: Option<(&Batch<'_>, PlannedClaim)> = None;
-        for batch in &self.batches {
-            let Batch { candidate, guests, floor, count } = batch;
-            let like = last.take().filter(|(last, _)| last.is_like(batch));
-            let claim = like.map_or_else(|| claim::make(self.problem, candidate, guests, floor), |(_, claim)| claim);
-            for _ in 0..*count {
-                let mut claim = claim.clone();
-                for seats in guests {
-                    claim.pods.extend(self.pods(&mut next, seats.lot, seats.count));
+        let alike: Vec<&[Batch<'_>]> = self.batches.chunk_by(Batch::is_like).collect();
+        let choices = parallel::map(&alike, |batches| Choice::new(self.problem, &batches[0]));
+        let mut lists = TypeLists::default();
+        for (batches, choice) in alike.into_iter().zip(choices) {
+            let alike = choice.into_claim(self.problem, &batches[0], &mut lists);
+            for batch in batches {
+                for _ in 0..batch.count {
+                    let mut claim = alike.clone();
+                    for seats in &batch.guests {
+                        claim.pods.extend(self.pods(&mut next, seats.lot, seats.count));
+                    }
+                    claim.pods.sort();
+                    claims.push(claim);
                 }
-                claim.pods.sort();
-                claims.push(claim);
             }
-            last = Some((batch, claim));
         }
-        let unplaced = self.unplaced();
-        Plan { claims, existing, unplaced, warnings: base.warnings.clone(), is_complete: true }
+        let is_complete = !self.problem.is_stopped();
+        let unplaced = self.unplaced(is_complete);
+        Plan { claims, existing, unplaced, warnings: base.warnings.clone(), is_complete }
     }
 
     /// The next pods of a lot, and where those after them begin.
@@ -222,8 +222,8 @@ impl<'p, 'a> Search<'p, 'a> {
         pods[from * unit_size..next[lot] * unit_size].iter().map(|&pod| all[pod].key())
     }
 
-    /// The pods that are left, and why.
-    fn unplaced(&self) -> BTreeMap<ObjectKey, Reason> {
+    /// The pods that are left, and why; of a search that was stopped nobody knows.
+    fn unplaced(&self, is_complete: bool) -> BTreeMap<ObjectKey, Reason> {
         let mut out = self.problem.base.classes.refused.clone();
         let mut explainer = Explainer::new(self);
         let all = self.problem.base.snapshot.pods();
@@ -233,11 +233,11 @@ impl<'p, 'a> Search<'p, 'a> {
         for (lot, planned) in self.planned().into_iter().enumerate() {
             let Lot { pods, unit_size, .. } = self.problem.lot(lot);
             if planned * unit_size < pods.len() {
-                add(&pods[planned * unit_size..], explainer.no_place(lot));
+                add(&pods[planned * unit_size..], if is_complete { explainer.no_place(lot) } else { Reason::Stopped });
             }
         }
         for (lot, pods, obstacle) in &self.problem.lots.blocked {
-            let by_nodes = || explainer.no_place(*lot);
+            let by_nodes = || if is_complete { explainer.no_place(*lot) } else { Reason::Stopped };
             add(pods, obstacle.clone().map_or_else(by_nodes, Reason::Topology));
         }
         out
@@ -252,7 +252,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..self.left.len()).collect();
         order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
-        for (index, place) in problem.base.places.iter().enumerate() {
+        for (index, place) in problem.base.places.iter().enumerate().take_while(|_| !problem.is_stopped()) {
             let mut tolerances = vec![None; problem.lots.constraints.len()];
             for &index_of_lot in &order {
                 let lot = problem.lot(index_of_lot);
@@ -290,59 +290,6 @@ impl<'p, 'a> Search<'p, 'a> {
         tiers.into_iter().map(|(_, tier)| tier).collect()
     }
 
-    /// Makes nodes of some candidates until no node helps.
-    pub(super) fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
-        let mut fills: Vec<Fill> = tier.iter().map(|candidate| self.fill(candidate, tolerance)).collect();
-        let problem = self.problem;
-        let stranding = self.stranding;
-        // What pods are worth for what their node costs.
-        let score = |index: usize, fill: &Fill| {
-            let is_limited = fill.guests.iter().any(|seats| problem.lot(seats.lot).manners.is_limited());
-            fill.value / stranding.cost(problem, tier[index], is_limited)
-        };
-        let mut scores: Vec<f64> = fills.iter().enumerate().map(|(index, fill)| score(index, fill)).collect();
-        let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
-        let shapes: BTreeSet<usize> = guests.map(|guest| guest.shape).collect();
-        let lots: Vec<usize> = shapes.into_iter().flat_map(|shape| &problem.lots.of_shapes[shape]).copied().collect();
-        let most_room = self.most_room(tier);
-        let (mut fresh_until, mut spent, mut finish) = (f64::INFINITY, 0.0, None::<Finish>);
-        loop {
-            let open = (0..tier.len()).filter(|&index| scores[index] > 0.0 && self.is_to_be_had(tier[index]));
-            let Some(best) = open.reduce(|a, b| if scores[b] > scores[a] { b } else { a }) else { break };
-            if scores[best] < fresh_until {
-                fresh_until = scores[best] * FRESHNESS;
-                let hope = HOPE * scores[best];
-                for (index, candidate) in tier.iter().enumerate() {
-                    if scores[index] >= hope && !self.has_pods_for(&fills[index]) {
-                        fills[index] = self.fill(candidate, tolerance);
-                        scores[index] = score(index, &fills[index]);
-                    }
-                }
-                continue;
-            }
-            // A fill stays what it is for as long as there are enough pods for it. Pods only get fewer, so that an old
-            // score is seldom lower than a new one would be, and mostly only the best needs to be brought up to date.
-            if self.has_pods_for(&fills[best]) {
-                let end = self.finish(tier, &lots, tolerance, spent, &most_room);
-                finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
-                spent += tier[best].price * self.make(tier[best], &fills[best].guests, i64::MAX) as f64;
-            } else {
-                fills[best] = self.fill(tier[best], tolerance);
-                scores[best] = score(best, &fills[best]);
-            }
-        }
-        let has_left = lots.iter().any(|&lot| self.remaining(lot) > 0);
-        if let Some(finish) = finish.filter(|finish| has_left || finish.cost < spent) {
-            self.go_back(finish.state);
-            self.make(tier[finish.candidate], &finish.fill.guests, i64::MAX);
-        }
-    }
-
-    /// Whether there are pods for another node with a fill; then a new fill would be no other.
-    fn has_pods_for(&self, fill: &Fill) -> bool {
-        fill.guests.iter().all(|seats| seats.count <= self.remaining(seats.lot))
-    }
-
     /// Makes planned units of a lot units that are left.
     pub(super) fn take_back(&mut self, lot: usize, count: i64) {
         self.left[lot] += count;
@@ -363,16 +310,6 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// The most of each resource that any of some candidates leaves to pods.
-    fn most_room(&self, tier: &[&'p Candidate]) -> Amounts {
-        let mut out = self.problem.base.classes.axes.zero();
-        for candidate in tier {
-            let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
-            out.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
-        }
-        out
-    }
-
     pub(super) fn state(&self) -> State {
         State {
             left: self.left.clone(),
@@ -382,7 +319,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    fn go_back(&mut self, state: State) {
+    pub(super) fn go_back(&mut self, state: State) {
         let State { left, limits_left, reservations_left, batch_count } = state;
         for (lot, count) in left.into_iter().enumerate() {
             self.take_back(lot, count - self.left[lot]);
@@ -477,7 +414,13 @@ impl<'p, 'a> Search<'p, 'a> {
             return find();
         }
         let key = (candidate.pool, candidate.row, self.problem.total(guests), asked);
-        *self.enough_values.borrow_mut().entry(key).or_insert_with(find)
+        // A panic in another thread leaves nothing half done here.
+        let known = |known: &KnownValues| known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        known(&self.enough_values).unwrap_or_else(|| {
+            let found = find();
+            self.enough_values.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
+            found
+        })
     }
 
     pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {

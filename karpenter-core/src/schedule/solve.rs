@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Plan,
+    Plan, StopFlag, parallel,
     problem::{Aim, Course, Order, Problem},
     search::{Search, Stranding},
     topology::Lessons,
@@ -19,7 +19,7 @@ const MAX_DIVISIONS: usize = 12;
 const SMALL: usize = 100_000;
 
 /// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart.
-const LARGER_NODES: [Stranding; 1] = [Stranding { share: 0.6, forced: 1.0 }];
+const LARGER_NODES: Stranding = Stranding { share: 0.6, forced: 1.0 };
 /// What a mixture is made with where it cannot: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
@@ -35,32 +35,59 @@ impl Found {
     fn rank(&self) -> impl Ord {
         (self.plan.unplaced.len(), self.given_up, self.plan.hourly_cost(), self.plan.claims.len())
     }
+
+    fn of(search: Search<'_, '_>) -> Self {
+        Self { given_up: search.problem.lots.given_up(&search.planned()), plan: search.into_plan() }
+    }
+
+    /// The better of two; the first of equals.
+    fn better(self, other: Self) -> Self {
+        if other.rank() < self.rank() { other } else { self }
+    }
 }
 
 impl Problem<'_> {
     /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
     /// fewest, in which no class of pods fares worse than in the plain order of size.
     pub fn solve(&self) -> Plan {
+        let plan = self.best_plan();
+        Plan { is_complete: !self.is_stopped(), ..plan }
+    }
+
+    fn best_plan(&self) -> Plan {
         let best = self.divide_and_search();
+        if self.is_stopped() {
+            return best.plan;
+        }
         let is_limited = best.plan.unplaced.values().any(Reason::is_of_limits);
-        let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..Course::default() }));
+        let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..self.new_course() }));
         let by_size =
-            self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..Course::default() }));
+            self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..self.new_course() }));
         if let Some(by_size) = by_size.as_ref().filter(|_| !is_limited) {
             let first = self.faring_worse(&best.plan, &by_size.plan);
-            let fair = (!first.is_empty()).then(|| self.with(Course { first, ..Course::default() }));
+            let fair = (!first.is_empty()).then(|| self.with(Course { first, ..self.new_course() }));
             if let Some(fair) = fair.filter(|fair| self.faring_worse(&fair.plan, &by_size.plan).is_empty()) {
                 return fair.plan;
             }
         }
         let others = for_pods.into_iter().chain(by_size);
-        others.fold(best, |best, other| if other.rank() < best.rank() { other } else { best }).plan
+        others.fold(best, Found::better).plan
     }
 
     /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order.
     fn has_two_orders(&self, plan: &Plan) -> bool {
         let is_small = self.lots.list.len() * self.candidates.len() <= SMALL;
         !self.base.places.is_empty() && (is_small || !plan.unplaced.is_empty())
+    }
+
+    /// The usual course, which ends when this one does.
+    fn new_course(&self) -> Course {
+        Course { stop: self.course.stop.clone(), ..Course::default() }
+    }
+
+    /// Whether the search has to end with what there is.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.course.stop.as_ref().is_some_and(StopFlag::is_stopped)
     }
 
     fn with(&self, course: Course) -> Found {
@@ -83,7 +110,10 @@ impl Problem<'_> {
     fn divide_and_search(&self) -> Found {
         let search = Search::new(self, Stranding::USUAL).run();
         let mut lessons = Lessons::default();
-        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
+        let learned = self.lots.lessons(&search.planned(), &lessons).filter(|_| !self.is_stopped());
+        let Some(mut learned) = learned else { return Found::best(search) };
+        // What a search that may be stopped has found by then.
+        let mut so_far = self.course.stop.is_some().then(|| Found::of(search));
         let mut divisions = 1;
         loop {
             if divisions >= MAX_DIVISIONS {
@@ -92,10 +122,13 @@ impl Problem<'_> {
             lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
             let search = Search::new(&divided, Stranding::USUAL).run();
-            match divided.lots.lessons(&search.planned(), &lessons) {
-                Some(next) => learned = next,
-                None => return Found::best(search),
+            let next = divided.lots.lessons(&search.planned(), &lessons);
+            if self.is_stopped() {
+                return so_far.into_iter().fold(Found::of(search), Found::better);
             }
+            let Some(next) = next else { return Found::best(search) };
+            learned = next;
+            so_far = self.course.stop.is_some().then(|| Found::of(search));
             divisions += 1;
         }
     }
@@ -104,28 +137,34 @@ impl Problem<'_> {
 impl Found {
     /// The best of a search, of one that makes larger nodes or of a mixture, and of the plain order, as far as the bill goes
     /// once the pods are bound.
-    fn best(mut search: Search<'_, '_>) -> Self {
+    fn best(search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
-        let plain = problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
-        // Pods that were left by an earlier plan are not to wait once more.
-        let is_ceiling = |plain: &&Search<'_, '_>| plain.planned() == planned && !problem.base.has_leftovers;
-        let ceiling = plain.as_ref().filter(is_ceiling).map(Search::bill);
-        let has_model = search.can_land();
-        let mut least = search.brace(ceiling);
-        let larger = LARGER_NODES.iter().filter(|_| has_model);
-        let larger = larger.map(|&stranding| Search::new(problem, stranding).run());
-        let mixture = (!has_model).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
-        for mut other in larger.chain(mixture).chain(plain).filter(|other| other.planned() == planned) {
-            // What is added makes no plan cheaper.
-            if other.bill() >= least || has_model && !other.can_land() {
-                continue;
-            }
-            let bill = other.brace(ceiling);
-            if bill < least {
-                (search, least) = (other, bill);
-            }
+        if problem.is_stopped() {
+            return Self::of(search);
         }
-        Self { given_up: problem.lots.given_up(&planned), plan: search.into_plan() }
+        let has_model = search.can_land();
+        let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
+        let is_known = |other: &Search<'_, '_>| !has_model || other.can_land();
+        let other = || match () {
+            () if has_model => Some(Search::new(problem, LARGER_NODES).run()),
+            () => Search::new(problem, TIGHT).run_mixture(),
+        };
+        let plain = || problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
+        let (other, plain) = parallel::both(|| other().filter(is_equal).filter(is_known), || plain().filter(is_equal));
+        // Pods that were left by an earlier plan are not to wait once more.
+        let ceiling = plain.as_ref().filter(|_| !problem.base.has_leftovers).map(Search::bill);
+        let (mut best, other) = parallel::both(|| search.brace(ceiling), || other.map(|other| other.brace(ceiling)));
+        if let Some(other) = other.filter(|other| other.bill < best.bill) {
+            best = other;
+        }
+        // What is added makes no plan cheaper.
+        if let Some(plain) =
+            plain.filter(is_known).filter(|plain| plain.bill() < best.bill).map(|plain| plain.brace(ceiling))
+            && plain.bill < best.bill
+        {
+            best = plain;
+        }
+        Self::of(best.search)
     }
 }
 

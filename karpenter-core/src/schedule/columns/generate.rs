@@ -52,7 +52,7 @@ struct Generation<'g, 'p> {
 
 impl Program<'_> {
     /// The cheapest mixture: which patterns, and how many nodes of each. It is at least as good as that of some patterns.
-    pub(super) fn cheapest_mixture(&self, start: Vec<Pattern>) -> Vec<(Pattern, f64)> {
+    pub(super) fn cheapest_mixture(&self, start: Vec<Pattern>, is_stopped: impl Fn() -> bool) -> Vec<(Pattern, f64)> {
         let alone: Option<Vec<Pattern>> = (0..self.demands.len()).map(|row| self.alone(row)).collect();
         let Some(alone) = alone else { return Vec::new() };
         let mut generation = Generation::new(self, alone);
@@ -60,7 +60,7 @@ impl Program<'_> {
             generation.add(pattern);
         }
         generation.optimize();
-        while generation.work < MAX_WORK && generation.add_columns() {
+        while generation.work < MAX_WORK && !is_stopped() && generation.add_columns() {
             generation.optimize();
         }
         let of_pattern = |(column, amount): (usize, f64)| (generation.patterns[column].clone(), amount);

@@ -60,7 +60,7 @@ impl<'p> Search<'p, '_> {
         let mut single = self.clone();
         single.make_nodes(tier, tolerance);
         let start = program.patterns(self, &single.batches[self.batches.len()..]);
-        let mut mixture = program.cheapest_mixture(start);
+        let mut mixture = program.cheapest_mixture(start, || self.problem.is_stopped());
         mixture.sort_by_key(|(_, amount)| OrderedFloat(-amount));
         let before = self.batches.len();
         for (pattern, amount) in mixture {
