@@ -46,6 +46,12 @@ pub struct PlanArgs {
     /// Print the proof of the lower bound too, in JSON and YAML
     #[arg(long)]
     pub with_certificate: bool,
+
+    /// Hold the plan and the proof of the lower bound to the rules first; if one is broken, say which on standard error,
+    /// print no plan and end with status 3
+    #[arg(long)]
+    pub check: bool,
+
     /// Plan so many times from the parsed objects and list the time of each
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_REPEATS))]
     pub repeat: u32,
