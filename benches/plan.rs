@@ -1,150 +1,175 @@
-//! How long planning and parsing take, on workloads that are made here.
+//! How long planning and its parts take, on clusters that are made here.
 //!
 //!     cargo bench --bench plan
+//!     cargo bench --bench plan -- schedule/web
 
-use std::hint::black_box;
+mod problems;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::{cell::LazyCell, collections::BTreeMap, hint::black_box};
+
+use criterion::{
+    BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+};
 use karpenter::{
-    Catalogs, InstanceType, Planner, Price, Quantity, Requirement, Requirements, Snapshot,
-    api::{NodePool, NodeSelectorRequirement, Operator, Pod},
+    Catalog, InstanceType, Planner, Quantity, Requirement, Requirements, Snapshot,
+    api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod},
+    fake::catalog::{INSTANCE_CPU, INSTANCE_FAMILY, INSTANCE_SIZE},
     labels,
 };
-use serde_json::json;
+use problems::{Problem, diverse, dump, gpu_batch, machines, plain, preferences, web_shop};
+use serde_json::value::RawValue;
 
-const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
-/// Runs of each plan; criterion does ten at least.
+/// Runs of what takes long; criterion does ten at least.
 const SAMPLES: usize = 10;
-/// Kinds of pods in a workload.
-const SHAPES: u32 = 50;
+/// Pods and nodes of the dumps that are read.
+const DUMPED_PODS: usize = 10_000;
+const DUMPED_NODES: usize = 1_000;
 
-/// Types of four families and eight sizes, on demand and spot in three zones: 32 types, 192 offerings.
-fn machines() -> Vec<InstanceType> {
-    let mut types = Vec::new();
-    for (family, gib_per_core, dollars_per_core) in
-        [("c", 2, 0.040), ("m", 4, 0.048), ("r", 8, 0.063), ("x", 16, 0.100)]
-    {
-        for size in 0..8_u8 {
-            let cores = 1_i64 << size;
-            let memory_bytes = (cores * gib_per_core) << 30;
-            let capacity = [("cpu", Quantity::from_units(cores)), ("memory", Quantity::from_bytes(memory_bytes))];
-            let on_demand = dollars_per_core * f64::from(1_u32 << size);
-            types.push(offered(InstanceType::named(format!("{family}-{cores}"), capacity), on_demand));
-        }
-    }
-    types
-}
-
-/// The type with its offerings; spot prices differ between the zones.
-fn offered(mut machine: InstanceType, on_demand: f64) -> InstanceType {
-    for (zone, spot_share) in ZONES.into_iter().zip([0.35, 0.40, 0.45]) {
-        for (capacity_type, dollars) in [(labels::ON_DEMAND, on_demand), (labels::SPOT, on_demand * spot_share)] {
-            let price = Price::per_hour(dollars).expect("prices here are above zero");
-            machine = machine.offering(capacity_type, zone, price);
-        }
-    }
-    machine
-}
-
-/// `count` pods in fifty shapes; every fifth shape wants a zone, every seventh machines on demand.
-fn workload(count: u32) -> Snapshot {
-    let mut builder = Snapshot::builder().pool(NodePool::named("general"));
-    for shape in 0..SHAPES {
-        let cpu = format!("{}m", 100 + 150 * (shape % 13));
-        let memory = format!("{}Mi", 128 << (shape % 6));
-        let mut pods = Pod::named(format!("shape-{shape}")).cpu(&cpu).memory(&memory).replicas(count / SHAPES);
-        if shape % 5 == 0 {
-            pods = pods.node_selector(labels::ZONE, ZONES[shape as usize % ZONES.len()]);
-        }
-        if shape % 7 == 0 {
-            pods = pods.node_selector(labels::CAPACITY_TYPE, labels::ON_DEMAND);
-        }
-        builder = builder.pods(pods);
-    }
-    builder.build().expect("the workload is written rightly")
-}
-
-/// `count` pods with the rules of Karpenter's own scheduling benchmark: a fifth each plain, spread over zones, spread over
-/// nodes, drawn to their own kind, and at most one to a node. Seven values of a label make them many classes.
-fn diverse(count: usize) -> Snapshot {
-    let pod = |number: usize| -> Pod {
-        // Steps that have no divisor in common with the numbers of values reach all combinations.
-        let (cpu, memory) = ([100, 250, 500, 1000, 1500][number * 7 % 5], 128 << (number * 5 % 6));
-        let (own, other) = (number * 3 % 7, number * 11 / 5 % 7);
-        let spread = |key: &str| {
-            json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": {"matchLabels": {"kind": other.to_string()}}}]})
-        };
-        let term = |key: &str, value: &str, topology: &str| json!([{"labelSelector": {"matchLabels": {key: value}}, "topologyKey": topology}]);
-        let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        let kind = own.to_string();
-        let (label, rules) = match number % 5 {
-            0 => (("kind", kind), json!({})),
-            1 => (("kind", kind), spread(labels::ZONE)),
-            2 => (("kind", kind), spread(labels::HOSTNAME)),
-            3 => {
-                let near = term("group", &kind, labels::ZONE);
-                (("group", kind), json!({"affinity": {"podAffinity": {required: near}}}))
-            }
-            _ => {
-                let away = term("app", "alone", labels::HOSTNAME);
-                (("app", "alone".to_owned()), json!({"affinity": {"podAntiAffinity": {required: away}}}))
-            }
-        };
-        let requests = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
-        let mut spec = json!({"containers": [{"name": "c", "resources": {"requests": requests}}]});
-        let rules = rules.as_object().expect("an object").clone();
-        spec.as_object_mut().expect("an object").extend(rules);
-        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
-        let pod = json!({"metadata": {"name": format!("pod-{number}"), "namespace": "default", "labels": {label.0: label.1}},
-            "spec": spec, "status": {"phase": "Pending", "conditions": [condition]}});
-        serde_json::from_value(pod).expect("the pod is written rightly")
-    };
-    let pods: Vec<Pod> = (0..count).map(pod).collect();
-    Snapshot::builder().pool(NodePool::named("general")).pods(pods).build().expect("the workload is written rightly")
-}
-
-/// Planning for pods with rules, the two halves apart, and the proof of a bound.
-fn rules(c: &mut Criterion) {
-    let mut group = c.benchmark_group("diverse");
+/// Planning for pending pods: the two halves apart, and the proof of a bound.
+fn schedule(c: &mut Criterion) {
+    let mut group = c.benchmark_group("schedule");
     group.sample_size(SAMPLES);
-    for count in [500, 2_000, 10_000] {
-        let snapshot = diverse(count);
-        let catalogs = Catalogs::shared(machines(), snapshot.pools()).expect("the catalog is written rightly");
-        let planner = Planner::default();
-        let problem = planner.prepare(&snapshot, &catalogs);
+    for count in [1_000, 10_000, 100_000] {
+        schedule_one(&mut group, "plain", count, plain::problem);
+    }
+    for count in [500, 2_000, 10_000, 100_000] {
+        schedule_one(&mut group, "diverse", count, diverse::problem);
+    }
+    schedule_one(&mut group, "preferences", 2_000, preferences::problem);
+    schedule_one(&mut group, "gpu-batch", 8_000, gpu_batch::problem);
+    schedule_one(&mut group, "web-shop", 2_000, web_shop::problem);
+    group.finish();
+}
+
+/// Nothing is made for benches that are not asked for.
+fn schedule_one(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, count: usize, make: fn(usize) -> Problem) {
+    let planner = Planner::default();
+    let input = LazyCell::new(|| make(count));
+    let problem = LazyCell::new(|| planner.prepare(&input.snapshot, &input.catalogs));
+    let plan = LazyCell::new(|| {
         let plan = problem.solve();
-        assert!(plan.unplaced().is_empty(), "every pod of the bench has a place: {:?}", plan.unplaced());
-        group.throughput(Throughput::Elements(count as u64));
-        group.bench_with_input(BenchmarkId::new("prepare", count), &snapshot, |b, snapshot| {
-            b.iter(|| drop(planner.prepare(black_box(snapshot), &catalogs)));
-        });
-        group.bench_function(BenchmarkId::new("solve", count), |b| b.iter(|| black_box(&problem).solve()));
-        group.bench_function(BenchmarkId::new("certify", count), |b| b.iter(|| black_box(&problem).certify(&plan)));
-    }
+        assert!(plan.unplaced().is_empty(), "{name}: every pod of the bench has a place: {:?}", plan.unplaced());
+        plan
+    });
+    group.throughput(Throughput::Elements(count as u64));
+    group.bench_function(format!("{name}/{count}/prepare"), |b| {
+        let Problem { snapshot, catalogs } = &*input;
+        b.iter(|| drop(planner.prepare(black_box(snapshot), catalogs)));
+    });
+    group.bench_function(format!("{name}/{count}/solve"), |b| {
+        let (problem, _plan) = (&*problem, &*plan);
+        b.iter(|| black_box(problem).solve());
+    });
+    group.bench_function(format!("{name}/{count}/certify"), |b| {
+        let (problem, plan) = (&*problem, &*plan);
+        b.iter(|| black_box(problem).certify(plan));
+    });
+}
+
+/// Reading dumps: objects from JSON, and a snapshot of them.
+fn parse(c: &mut Criterion) {
+    let mut group = c.benchmark_group("parse");
+    group.sample_size(SAMPLES);
+    let (pods, nodes, catalog) = (dump::pods(DUMPED_PODS), dump::nodes(DUMPED_NODES), dump::catalog());
+    group.throughput(Throughput::Bytes(pods.len() as u64));
+    group.bench_function("10,000 pods", |b| b.iter(|| read_pods(black_box(&pods))));
+    group.throughput(Throughput::Bytes(nodes.len() as u64));
+    group.bench_function("1,000 nodes", |b| b.iter(|| read_nodes(black_box(&nodes))));
+    group.throughput(Throughput::Bytes(catalog.len() as u64));
+    group.bench_function("catalog of 74 types", |b| {
+        b.iter(|| serde_json::from_str::<Vec<InstanceType>>(black_box(&catalog)).expect("a catalog"));
+    });
+    group.throughput(Throughput::Elements((DUMPED_PODS + DUMPED_NODES) as u64));
+    let objects = (read_pods(&pods), read_nodes(&nodes));
+    let build = |(pods, nodes): (Vec<Pod>, Vec<Node>)| {
+        let builder = Snapshot::builder().pool(NodePool::named("general"));
+        builder.pods(pods).nodes(nodes).build().expect("the objects are a cluster")
+    };
+    group.bench_function("snapshot", |b| b.iter_batched(|| objects.clone(), build, BatchSize::LargeInput));
     group.finish();
 }
 
-fn plan(c: &mut Criterion) {
-    let mut group = c.benchmark_group("plan");
-    group.sample_size(SAMPLES);
-    for count in [1_000, 10_000] {
-        let snapshot = workload(count);
-        let catalogs = Catalogs::shared(machines(), snapshot.pools()).expect("the catalog is written rightly");
-        let first = Planner::default().plan(&snapshot, &catalogs);
-        assert!(first.unplaced().is_empty(), "every pod of the bench has a place: {:?}", first.unplaced());
-        group.throughput(Throughput::Elements(u64::from(count)));
-        group.bench_with_input(BenchmarkId::new("pods", count), &snapshot, |b, snapshot| {
-            b.iter(|| Planner::default().plan(black_box(snapshot), &catalogs));
-        });
-    }
+fn read_pods(list: &str) -> Vec<Pod> {
+    serde_json::from_str(items(list)).expect("pods")
+}
+
+fn read_nodes(list: &str) -> Vec<Node> {
+    serde_json::from_str(items(list)).expect("nodes")
+}
+
+/// The text of the objects of a list, as it is.
+fn items(list: &str) -> &str {
+    let fields: BTreeMap<&str, &RawValue> = serde_json::from_str(list).expect("an object");
+    fields["items"].get()
+}
+
+/// The algebra of node labels, with a pool and a pod as users write them and the types of a catalog.
+fn requirements(c: &mut Criterion) {
+    let mut group = c.benchmark_group("requirements");
+    let types = machines();
+    let of_pool: Requirements = pool_expressions().iter().collect();
+    group.throughput(Throughput::Elements(types.len() as u64));
+    group.bench_function("intersect a pool with each type", |b| {
+        b.iter(|| types.iter().map(|t| intersection(black_box(&of_pool), &t.requirements)).collect::<Vec<_>>());
+    });
+    group.bench_function("compatible with each type", |b| {
+        b.iter(|| types.iter().filter(|t| black_box(&of_pool).conflict(&t.requirements).is_none()).count());
+    });
+    let nodes: Vec<BTreeMap<String, String>> = types.iter().map(node_labels).collect();
+    group.bench_function("admit the labels of a node of each type", |b| {
+        b.iter(|| nodes.iter().filter(|labels| black_box(&of_pool).refuses(labels).is_none()).count());
+    });
+    group.throughput(Throughput::Elements(1));
+    let expressions = pool_expressions();
+    group.bench_function("from expressions", |b| b.iter(|| black_box(&expressions).iter().collect::<Requirements>()));
+    group.bench_function("to expressions", |b| b.iter(|| black_box(&of_pool).to_expressions()));
+    sets(&mut group);
     group.finish();
+}
+
+/// One label with many values.
+fn sets(group: &mut BenchmarkGroup<'_, WallTime>) {
+    let names: Vec<String> = (0..600).map(|i| format!("type-{i}")).collect();
+    let wanted = Requirement::one_of(names.iter().map(String::as_str));
+    let others = Requirement::none_of(names.iter().step_by(3).map(String::as_str));
+    let first = Requirement::one_of(names[..1].iter().map(String::as_str));
+    group.bench_function("intersection of 600 values", |b| {
+        b.iter(|| black_box(&wanted).intersection(black_box(&others)));
+    });
+    group.bench_function("intersects", |b| b.iter(|| black_box(&wanted).intersects(black_box(&others))));
+    group.bench_function("has no values", |b| b.iter(|| black_box(&first).intersection(black_box(&others)).is_none()));
+    group.bench_function("has a value", |b| b.iter(|| black_box(&wanted).admits(Some(black_box("type-599")))));
+    group.bench_function("list values", |b| b.iter(|| black_box(&wanted).values().map(str::len).sum::<usize>()));
+}
+
+fn pool_expressions() -> Vec<NodeSelectorRequirement> {
+    vec![
+        NodeSelectorRequirement::new(labels::ARCH, Operator::In, ["amd64"]),
+        NodeSelectorRequirement::new(labels::OS, Operator::In, ["linux"]),
+        NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, [labels::SPOT, labels::ON_DEMAND]),
+        NodeSelectorRequirement::new(labels::ZONE, Operator::NotIn, ["test-zone-d"]),
+        NodeSelectorRequirement::new(INSTANCE_FAMILY, Operator::In, ["c", "s", "m"]),
+        NodeSelectorRequirement::new(INSTANCE_SIZE, Operator::NotIn, ["1x", "96x"]),
+        NodeSelectorRequirement::new(INSTANCE_CPU, Operator::Gt, ["3"]),
+    ]
+}
+
+fn intersection(one: &Requirements, other: &Requirements) -> Requirements {
+    let mut both = one.clone();
+    both.add_all(other);
+    both
+}
+
+/// The labels of a node of the type, with the first of several values.
+fn node_labels(instance_type: &InstanceType) -> BTreeMap<String, String> {
+    let first = |(key, requirement): (&str, &Requirement)| Some((key.to_owned(), requirement.any_value()?.to_string()));
+    instance_type.requirements.iter().filter_map(first).collect()
 }
 
 fn catalog(c: &mut Criterion) {
     let types = machines();
-    c.bench_function("catalog of 32 types", |b| {
-        b.iter(|| karpenter::Catalog::new(black_box(types.clone())).expect("the catalog is written rightly"));
+    c.bench_function("catalog of 74 types", |b| {
+        b.iter(|| Catalog::new(black_box(types.clone())).expect("the catalog is written rightly"));
     });
 }
 
@@ -160,23 +185,5 @@ fn quantities(c: &mut Criterion) {
     group.finish();
 }
 
-fn requirements(c: &mut Criterion) {
-    let names: Vec<String> = (0..100).map(|i| format!("type-{i}")).collect();
-    let wanted = Requirement::one_of(names.iter().map(String::as_str));
-    let others = Requirement::none_of(names.iter().step_by(3).map(String::as_str));
-    let mut group = c.benchmark_group("requirements");
-    group.bench_function("intersection of 100 values", |b| {
-        b.iter(|| black_box(&wanted).intersection(black_box(&others)));
-    });
-    group.bench_function("intersects", |b| b.iter(|| black_box(&wanted).intersects(black_box(&others))));
-    let expressions = [
-        NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, names),
-        NodeSelectorRequirement::new(labels::ZONE, Operator::NotIn, ["zone-b"]),
-        NodeSelectorRequirement::new("cores", Operator::Gt, ["7"]),
-    ];
-    group.bench_function("from expressions", |b| b.iter(|| black_box(&expressions).iter().collect::<Requirements>()));
-    group.finish();
-}
-
-criterion_group!(benches, plan, rules, catalog, quantities, requirements);
+criterion_group!(benches, parse, quantities, requirements, catalog, schedule);
 criterion_main!(benches);

@@ -19,6 +19,14 @@ use karpenter::{
 };
 use proptest::prelude::*;
 
+#[expect(clippy::disallowed_methods, reason = "this is the shell, which has threads and waits")]
+fn stop_after(time: Duration, stop: StopFlag) {
+    thread::spawn(move || {
+        thread::sleep(time);
+        stop.stop();
+    });
+}
+
 #[test]
 fn a_plan_that_is_stopped_at_once_places_nothing() {
     let snapshot = Snapshot::builder().pool(NodePool::named("p")).pods(Pod::named("a").replicas(3)).build().unwrap();
@@ -70,13 +78,8 @@ proptest! {
     fn a_plan_that_is_stopped_is_valid(problem in strategies::problem(12), delay_us in 0_u64..3_000) {
         let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
         let stop = StopFlag::default();
-        let deadline = stop.clone();
-        let timer = thread::spawn(move || {
-            thread::sleep(Duration::from_micros(delay_us));
-            deadline.stop();
-        });
+        stop_after(Duration::from_micros(delay_us), stop.clone());
         let stopped = Planner::default().stopped_by(&stop).plan(&snapshot, &catalogs);
-        timer.join().expect("it only sleeps");
         prop_assert_eq!(check(&snapshot, &catalogs, &stopped), []);
         if stopped.is_complete() {
             prop_assert_eq!(stopped, Planner::default().plan(&snapshot, &catalogs));

@@ -54,6 +54,11 @@ pub struct PlanArgs {
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub time_limit: Option<Duration>,
 
+    /// Hold the plan and the proof of the lower bound to the rules first; if one is broken, say which on standard error,
+    /// print no plan and end with status 3
+    #[arg(long)]
+    pub check: bool,
+
     /// Plan so many times from the parsed objects and list the time of each
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_REPEATS))]
     pub repeat: u32,

@@ -7,6 +7,13 @@ use karpenter_core::{
     api::{FieldError, ObjectKey},
 };
 
+use crate::check::Finding;
+
+/// The exit status of a command that gives no answer.
+const FAILURE: u8 = 1;
+/// The exit status of `karpenter plan --check` if the plan does not pass.
+const UNSOUND: u8 = 3;
+
 /// Why there is no answer. Each message names the file, then the object and the field where there are any.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -84,6 +91,12 @@ pub enum Error {
         /// Pods of the same name in other namespaces.
         elsewhere: Vec<ObjectKey>,
     },
+    /// The plan does not pass the check.
+    #[error("{}", lines(.findings).join("; "))]
+    Unsound {
+        /// All that is wrong with it.
+        findings: Vec<Finding>,
+    },
     /// The answer cannot be written as YAML.
     #[error("the plan cannot be written: {message}")]
     Unprintable {
@@ -103,10 +116,22 @@ fn others(pods: &[ObjectKey]) -> String {
     if names.is_empty() { String::new() } else { format!(" (there is {})", names.join(", ")) }
 }
 
+fn lines(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| one_line(&finding.to_string())).collect()
+}
+
 impl Error {
-    /// The message on one line, whatever texts of the input it quotes.
-    pub fn one_line(&self) -> String {
-        one_line(&self.to_string())
+    /// The message on one line, or on a line for each finding of a check, whatever texts of the input it quotes.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Unsound { findings } => lines(findings),
+            other => vec![one_line(&other.to_string())],
+        }
+    }
+
+    /// With which status the command ends: 3 if a plan does not pass its check, otherwise 1.
+    pub const fn exit_status(&self) -> u8 {
+        if matches!(self, Self::Unsound { .. }) { UNSOUND } else { FAILURE }
     }
 }
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod args;
+pub mod check;
 pub mod error;
 pub mod explain;
 pub mod load;

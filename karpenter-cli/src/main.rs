@@ -22,9 +22,12 @@ fn main() -> ExitCode {
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // There is nobody left to tell if standard error is closed.
-            let _ = writeln!(io::stderr(), "karpenter: {}", error.one_line());
-            ExitCode::FAILURE
+            let mut err = io::stderr().lock();
+            for line in error.lines() {
+                // There is nobody left to tell if standard error is closed.
+                let _ = writeln!(err, "karpenter: {line}");
+            }
+            ExitCode::from(error.exit_status())
         }
     }
 }

@@ -19,6 +19,7 @@ use karpenter_core::{
 use crate::{
     Error,
     args::{InputArgs, PlanArgs, is_standard_input},
+    check::check,
     load::{self, BadPod, Cluster, ClusterReader},
 };
 
@@ -28,6 +29,8 @@ use crate::{
 pub struct Outcome {
     /// The plan.
     pub plan: Plan,
+    /// What was planned for.
+    pub snapshot: Snapshot,
     /// What could be bought.
     pub catalogs: Catalogs,
     /// How many pods wanted a place, those that cannot be read included.
@@ -44,14 +47,17 @@ pub struct Outcome {
     pub solve_times: Vec<Duration>,
 }
 
-/// Reads what the command line names, and plans.
+/// Reads what the command line names, plans, and checks the plan if that is asked for.
 ///
 /// # Errors
-/// A file that cannot be read or is not what it should be.
+/// A file that cannot be read or is not what it should be, or a plan that does not pass the check.
 pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
     let Input { cluster, types, catalog_file } = Input::read(&args.input)?;
+    let options = args.policies.options();
     let effort = Effort { repeat: args.repeat, time_limit: args.time_limit };
-    plan(cluster, types, &catalog_file, &args.policies.options(), effort)
+    let outcome = plan(cluster, types, &catalog_file, &options, effort)?;
+    let findings = if args.check { check(&outcome, &options) } else { Vec::new() };
+    if findings.is_empty() { Ok(outcome) } else { Err(Error::Unsound { findings }) }
 }
 
 /// What a plan is made from.
@@ -141,13 +147,15 @@ fn plan_once(
     let certificate = problem.certify(&plan);
     let solve_times = vec![start.elapsed()];
     drop(problem);
+    let pod_count = snapshot.pending().len() + bad_pods.len();
     let warnings = warnings.iter().map(ToString::to_string);
     Ok(Outcome {
-        pod_count: snapshot.pending().len() + bad_pods.len(),
+        pod_count,
         errors: errors(&plan, &bad_pods),
         warnings: warnings.chain(plan.warnings().iter().map(ToString::to_string)).collect(),
         certificate,
         plan,
+        snapshot,
         catalogs,
         setup_time,
         solve_times,

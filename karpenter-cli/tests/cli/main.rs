@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 mod bad_input;
+mod check;
 mod common;
 mod explain;
 mod formats;

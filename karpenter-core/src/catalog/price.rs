@@ -41,7 +41,8 @@ impl Price {
 
 impl Sum for Price {
     fn sum<I: Iterator<Item = Self>>(prices: I) -> Self {
-        Self(prices.map(|p| p.0).sum())
+        // A sum of floats starts at -0, which would be printed.
+        prices.fold(Self::ZERO, |sum, price| Self(sum.0 + price.0))
     }
 }
 
@@ -62,5 +63,16 @@ impl<'de> Deserialize<'de> for Price {
         let dollars = f64::deserialize(deserializer)?;
         Self::per_hour(dollars)
             .ok_or_else(|| de::Error::custom(format!("invalid price {dollars}: below zero or not finite")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_costs_zero_without_a_sign() {
+        let nothing: Price = std::iter::empty().sum();
+        assert!(nothing.dollars_per_hour().is_sign_positive());
     }
 }
