@@ -9,6 +9,8 @@ use std::{
 use ordered_float::OrderedFloat;
 
 use super::{
+    amounts::fit_count,
+    candidate::Candidate,
     lot::Lot,
     problem::{Base, Course, Problem},
     topology::{Ladders, Lessons},
@@ -37,7 +39,7 @@ struct Judgement {
 struct Charge {
     /// If other pods share its nodes with it.
     shared: f64,
-    /// If no others come where rules let a node have only a few of its kind.
+    /// If its nodes take nothing else than pods of its kind.
     apart: f64,
 }
 
@@ -90,10 +92,12 @@ impl Judged {
         groups
     }
 
-    /// Each step of a class that can be met, with nothing kept where that fails.
+    /// Each step of a class that can be met, with nothing kept where that fails, in the order of what they are likely to cost.
     pub(super) fn ladders(&self, class: usize) -> Vec<Vec<usize>> {
         let judgement = &self.classes[&class];
-        judgement.most_kept_first().into_iter().map(|level| judgement.ladder([level])).collect()
+        let mut levels = judgement.costs(|charge| charge.apart);
+        levels.sort_unstable();
+        levels.into_iter().map(|(_, level)| judgement.ladder([level])).collect()
     }
 }
 
@@ -112,12 +116,17 @@ impl Judgement {
 
     /// The steps that cost no more than giving up everything.
     fn cheapest_first(&self, cost: fn(&Charge) -> f64) -> Vec<usize> {
-        let cost_of = |level: usize| self.steps[level].as_ref().map(cost);
-        let most = cost_of(self.last()).unwrap_or(f64::INFINITY);
-        let known = (0..self.last()).filter_map(|level| Some((OrderedFloat(cost_of(level)?), level)));
-        let mut worthwhile: Vec<_> = known.filter(|(cost, _)| cost.0 <= most).collect();
-        worthwhile.sort_unstable();
-        self.ladder(worthwhile.into_iter().map(|(_, level)| level))
+        let mut levels = self.costs(cost);
+        levels.sort_unstable();
+        let is_last = |(_, level): &(OrderedFloat<f64>, usize)| *level == self.last();
+        let worthwhile = levels.split(is_last).next().unwrap_or_default();
+        self.ladder(worthwhile.iter().map(|(_, level)| *level))
+    }
+
+    /// What the steps that can be met are likely to cost.
+    fn costs(&self, cost: fn(&Charge) -> f64) -> Vec<(OrderedFloat<f64>, usize)> {
+        let known = self.steps.iter().enumerate();
+        known.filter_map(|(level, charge)| Some((OrderedFloat(charge.as_ref().map(cost)?), level))).collect()
     }
 
     /// All steps that can be met, in order.
@@ -161,14 +170,17 @@ impl Problem<'_> {
         sums.into_iter().map(|(class, sum)| (class, average(sum))).collect()
     }
 
-    /// What the cheapest node charges for a unit if it takes no others than those that the rules of the lot allow.
+    /// What the cheapest nodes charge for a unit of a lot if they take nothing else.
     fn value_apart(&self, lot: &Lot) -> f64 {
-        let limits = lot.manners.own_limits().map(|(_, own, most)| own as f64 / most.max(1) as f64);
-        let least = limits.fold(0.0, f64::max).min(1.0);
-        let unlimited = self.candidates.iter().filter(|candidate| candidate.reservation.is_none());
-        let charge = |candidate: &super::candidate::Candidate| {
-            Some(candidate.price * candidate.guest(lot.shape)?.share.max(least))
+        let units = i64::try_from(lot.units()).unwrap_or(i64::MAX);
+        let by_rules = lot.manners.own_limits().map(|(_, own, most)| most / own).fold(units, i64::min);
+        let charge = |candidate: &Candidate| {
+            candidate.guest(lot.shape)?;
+            let room = &self.base.pools[candidate.pool].variant(candidate.row).room;
+            let most = fit_count(&lot.requests, room).min(by_rules).max(1);
+            Some(candidate.price * (units as f64 / most as f64).ceil() / units as f64)
         };
+        let unlimited = self.candidates.iter().filter(|candidate| candidate.reservation.is_none());
         unlimited.filter_map(charge).fold(f64::INFINITY, f64::min)
     }
 }
