@@ -24,7 +24,7 @@ fn machine(name: &str, cpu: i64, zones: &[(&str, f64)]) -> InstanceType {
     let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))];
     let machine = InstanceType::named(name, capacity);
     let price = |dollars| Price::per_hour(dollars).expect("not below zero");
-    zones.iter().fold(machine, |machine, (zone, dollars)| machine.offering("on-demand", *zone, price(*dollars)))
+    zones.iter().fold(machine, |machine, (zone, dollars)| machine.offering("on-demand", zone, price(*dollars)))
 }
 
 /// Options under which only prices of machines and of preferences count.
@@ -50,7 +50,9 @@ fn solve(types: &[InstanceType], nodes: &[Node], pods: &[Pod], options: PlannerO
 fn pods(app: &str, count: u32, cpu: &str, affinity: &Value) -> Vec<Pod> {
     let workload = Workload::from(Pod::named(app).label("app", app).cpu(cpu).replicas(count));
     let mut pods = workload.into_pods().expect("valid");
-    pods.iter_mut().for_each(|pod| pod.spec.affinity = read(affinity.clone()));
+    for pod in &mut pods {
+        pod.spec.affinity = read(affinity.clone());
+    }
     pods
 }
 
@@ -130,7 +132,9 @@ fn an_even_spread_has_a_price() {
     let mut pods = pods("web", 2, "3", &json!({}));
     let spread = json!([{"maxSkew": 1, "topologyKey": labels::ZONE, "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"app": "web"}}}]);
-    pods.iter_mut().for_each(|pod| pod.spec.topology_spread_constraints = read(spread.clone()));
+    for pod in &mut pods {
+        pod.spec.topology_spread_constraints = read(spread.clone());
+    }
     // Both pods break it if one does.
     let table = [(0.0, "any 1, any 1"), (0.049, "any 1, any 1"), (0.051, "a 1, b 1"), (HUGE, "a 1, b 1")];
     assert_flips(&types, &[], &pods, &table);

@@ -163,13 +163,13 @@ impl Lots {
         lot.origins.iter().flat_map(|&(index, units)| std::iter::repeat_n(&self.portions[index], units))
     }
 
-    /// How many wishes are given up for the units that a search planned.
+    /// How many wishes are given up for the units that a search planned, if they are given up one at each step.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
         let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();
         self.planned_portions(planned).map(|(portion, here, _)| here * wishes(portion)).sum()
     }
 
-    /// The planned pods, by their indices in the snapshot, with how far each has given up its wishes.
+    /// The planned pods, by their indices in the snapshot, with the step at which each gives up its wishes.
     pub(super) fn levels(&self, planned: &[usize]) -> impl Iterator<Item = (usize, usize)> {
         self.list.iter().zip(planned).flat_map(|(lot, &planned)| {
             let members = self.portions_of(lot).take(planned).flat_map(|portion| &portion.members);

@@ -17,7 +17,7 @@ use super::{
     judge::Judged,
     problem::{Base, Course, Problem},
     solve::Found,
-    topology::{Ladders, Lessons},
+    topology::{Ladders, Lessons, Neighbourhood},
 };
 
 /// The most plans with weighed wishes that are made for one problem.
@@ -96,7 +96,7 @@ impl Found {
     }
 }
 
-impl<'a> Base<'a> {
+impl Base<'_> {
     /// What plans with weighed wishes are made from.
     pub(super) fn weighed(of_policy: impl Fn(PreferencePolicy) -> Self) -> Self {
         let mut base = of_policy(PreferencePolicy::Weigh);
@@ -107,8 +107,8 @@ impl<'a> Base<'a> {
         let mut respecting = of_policy(PreferencePolicy::Respect);
         let mut ignoring = of_policy(PreferencePolicy::Ignore);
         let neighbourhoods = || base.classes.neighbourhoods.iter();
-        let weighed = Tariff::new(&base, neighbourhoods().map(|n| n.unmet_weights()).collect());
-        let in_order: Vec<_> = neighbourhoods().map(|n| n.unmet_weights_in_order()).collect();
+        let weighed = Tariff::new(&base, neighbourhoods().map(Neighbourhood::unmet_weights).collect());
+        let in_order: Vec<_> = neighbourhoods().map(Neighbourhood::unmet_weights_in_order).collect();
         let at_all = in_order.iter().map(|weights| weights.last().copied().into_iter().collect()).collect();
         ignoring.tariff = Some(Tariff::new(&base, at_all));
         respecting.tariff = Some(Tariff::new(&base, in_order));

@@ -163,6 +163,21 @@ mod tests {
     }
 
     #[test]
+    fn of_preferred_nodes_only_one_is_met_in_karpenters_order() {
+        let wishes = [100, 30, 20].map(|weight| (Wish::Node(Requirements::new()), weight));
+        let weighed = Wishes::weighed(wishes.to_vec());
+        assert_eq!(weighed.unmet_weights_in_order(), [50, 120, 130, 150]);
+        assert_eq!(weighed.unmet_weights(), [0, 20, 30, 50, 100, 120, 130, 150]);
+        assert_eq!(Wishes::in_order(wishes.to_vec()).levels(), 4);
+    }
+
+    #[test]
+    fn weights_are_those_of_the_kubernetes_api() {
+        let wishes = [0, -7, 1000].map(|weight| (Wish::Node(Requirements::new()), weight));
+        assert_eq!(Wishes::weighed(wishes.to_vec()).unmet_weights(), [0, 1, 1, 2, 100, 101, 101, 102]);
+    }
+
+    #[test]
     fn many_wishes_have_few_steps() {
         for count in 0..40 {
             let weights: Vec<u64> = (0..count).map(|n| 1 + n % 100).collect();
