@@ -105,6 +105,11 @@ pub struct PolicyArgs {
     #[arg(long, value_enum, default_value_t = Preferences::Respect, value_name = "POLICY")]
     pub preferences: Preferences,
 
+    /// What it costs, in dollars an hour, that one preference of weight 100 is not met for one pod; only with `--preferences
+    /// weigh`, where it is 0.01 unless said otherwise
+    #[arg(long, value_parser = dollars, value_name = "DOLLARS")]
+    pub preference_price: Option<f64>,
+
     /// What becomes of pods that could use a reservation of which nothing is left
     #[arg(long, value_enum, default_value_t = Reservations::Fallback, value_name = "POLICY")]
     pub reservations: Reservations,
@@ -141,6 +146,8 @@ pub enum Preferences {
     Respect,
     /// It is not looked at
     Ignore,
+    /// It is met where that costs no more than `--preference-price`
+    Weigh,
 }
 
 /// What becomes of pods that could use a reservation of which nothing is left.
@@ -191,13 +198,27 @@ impl InputArgs {
 }
 
 impl PolicyArgs {
+    /// Checks what the parser of the command line cannot: a price says nothing where preferences have none.
+    ///
+    /// # Errors
+    /// A usage error that is ready to be printed.
+    pub fn check(&self) -> Result<(), clap::Error> {
+        if self.preference_price.is_some() && self.preferences != Preferences::Weigh {
+            let message = "`--preference-price` needs `--preferences weigh`";
+            return Err(Args::command().error(ErrorKind::ArgumentConflict, message));
+        }
+        Ok(())
+    }
+
     /// The same as the planner takes it.
     pub fn options(&self) -> PlannerOptions {
         let mut options = PlannerOptions::default();
         options.preferences = match self.preferences {
             Preferences::Respect => PreferencePolicy::Respect,
             Preferences::Ignore => PreferencePolicy::Ignore,
+            Preferences::Weigh => PreferencePolicy::Weigh,
         };
+        options.preference_price_per_hour = self.preference_price.unwrap_or(options.preference_price_per_hour);
         options.reservations = match self.reservations {
             Reservations::Fallback => ReservationPolicy::Fallback,
             Reservations::Strict => ReservationPolicy::Strict,

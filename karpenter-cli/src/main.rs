@@ -14,8 +14,9 @@ use karpenter_cli::{
 
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
-    let (Command::Plan(PlanArgs { input, .. }) | Command::Explain(ExplainArgs { input, .. })) = &command;
-    if let Err(error) = input.check() {
+    let (Command::Plan(PlanArgs { input, policies, .. }) | Command::Explain(ExplainArgs { input, policies, .. })) =
+        &command;
+    if let Err(error) = input.check().and_then(|()| policies.check()) {
         error.exit();
     }
     let written = answer(&command).and_then(|text| print(&text));

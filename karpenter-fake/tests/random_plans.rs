@@ -1,6 +1,6 @@
 //! The checker finds nothing wrong with the plans of random problems, and finds every pod that is taken out of them.
 
-use karpenter_core::{Plan, Planner, PlannerOptions, strategies};
+use karpenter_core::{Plan, Planner, PlannerOptions, schedule::PreferencePolicy, strategies};
 use karpenter_fake::{Violation, check};
 use proptest::prelude::*;
 
@@ -19,6 +19,16 @@ proptest! {
         let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
         let mut options = PlannerOptions::default();
         options.slack = 100.0;
+        let plan = Planner::new(options).plan(&snapshot, &catalogs);
+        prop_assert_eq!(check(&snapshot, &catalogs, &plan), []);
+    }
+
+    #[test]
+    fn a_plan_in_which_preferences_have_a_price_breaks_no_rule(problem in strategies::problem(12), price in 0.0..0.5_f64) {
+        let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
+        let mut options = PlannerOptions::default();
+        options.preferences = PreferencePolicy::Weigh;
+        options.preference_price_per_hour = price;
         let plan = Planner::new(options).plan(&snapshot, &catalogs);
         prop_assert_eq!(check(&snapshot, &catalogs, &plan), []);
     }

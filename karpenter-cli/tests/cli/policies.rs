@@ -10,7 +10,7 @@ fn counts(document: &Value) -> (usize, usize) {
 }
 
 #[test]
-fn preferences_can_be_ignored() {
+fn preferences_can_be_ignored_or_have_a_price() {
     let files = Files::new("preferences");
     let alone = r#""spec":{"affinity":{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,
         "podAffinityTerm":{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}}]}},"#;
@@ -24,6 +24,10 @@ fn preferences_can_be_ignored() {
     assert_eq!(counts(&plan("")), (0, 2));
     assert_eq!(counts(&plan("--preferences respect")), (0, 2));
     assert_eq!(counts(&plan("--preferences ignore")), (0, 1));
+    // A second machine costs 0.2, and the two pods share the price of being together, a hundredth for each.
+    assert_eq!(counts(&plan("--preferences weigh")), (0, 1));
+    assert_eq!(counts(&plan("--preferences weigh --preference-price 9")), (0, 1));
+    assert_eq!(counts(&plan("--preferences weigh --preference-price 11")), (0, 2));
 }
 
 #[test]

@@ -146,10 +146,15 @@ impl<'s> Classes<'s> {
     /// Sorts the pending pods into classes, in the order of their first pods.
     ///
     /// The axes have the resources of the daemons too.
-    pub(super) fn new(snapshot: &'s Snapshot, daemons: &[Daemon], options: &PlannerOptions) -> Self {
+    pub(super) fn new(
+        snapshot: &'s Snapshot,
+        daemons: &[Daemon],
+        options: &PlannerOptions,
+        preferences: PreferencePolicy,
+    ) -> Self {
         let workloads = Workloads::new(snapshot, options.max_workload_share);
         let mut out = Self { workloads, ..Self::default() };
-        let pods = out.read_neighbourhoods(snapshot, options.preferences);
+        let pods = out.read_neighbourhoods(snapshot, preferences);
         let mut by_text: IndexMap<Written<'_>, usize, FxBuild> = IndexMap::default();
         let mut by_meaning: IndexMap<Meaning, Vec<usize>, FxBuild> = IndexMap::default();
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
@@ -194,14 +199,13 @@ impl<'s> Classes<'s> {
     /// Sets aside the pods that cannot be planned, and reads the neighbourhoods of the others.
     fn read_neighbourhoods(&mut self, snapshot: &'s Snapshot, preferences: PreferencePolicy) -> Vec<Planned<'s>> {
         let namespaces = snapshot.namespaces();
-        let has_wishes = preferences == PreferencePolicy::Respect;
         self.standing = Standing::new(snapshot, &mut self.selectors, namespaces);
         let mut by_text: IndexMap<Said<'_>, Neighbourhood, FxBuild> = IndexMap::default();
         let mut pods = Vec::with_capacity(snapshot.pending().len());
         for (index, pod) in self.screen(snapshot) {
             let entry = by_text.entry(Said::new(pod));
             let neighbourhood = entry.index();
-            entry.or_insert_with(|| Neighbourhood::of_pod(pod, &mut self.selectors, namespaces, has_wishes));
+            entry.or_insert_with(|| Neighbourhood::of_pod(pod, &mut self.selectors, namespaces, preferences));
             pods.push(Planned { index, pod, neighbourhood });
         }
         self.standing.count(snapshot, &mut self.selectors);

@@ -16,7 +16,7 @@ impl Base<'_> {
 }
 
 /// An amount of money that an option names.
-fn amount(dollars: f64) -> f64 {
+pub(super) fn amount(dollars: f64) -> f64 {
     if dollars.is_finite() { dollars.max(0.0) } else { 0.0 }
 }
 

@@ -153,15 +153,29 @@ impl Lots {
         }
     }
 
+    /// The portions of a lot, with how many units of it are theirs.
+    pub(super) fn origins_of(&self, lot: &Lot) -> impl Iterator<Item = (&Portion, usize)> {
+        lot.origins.iter().map(|&(index, units)| (&self.portions[index], units))
+    }
+
     /// The portion of each unit of a lot, one after the other.
     pub(super) fn portions_of(&self, lot: &Lot) -> impl Iterator<Item = &Portion> {
         lot.origins.iter().flat_map(|&(index, units)| std::iter::repeat_n(&self.portions[index], units))
     }
 
-    /// How many wishes are given up for the units that a search planned.
+    /// How many wishes are given up for the units that a search planned, if they are given up one at each step.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
         let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();
         self.planned_portions(planned).map(|(portion, here, _)| here * wishes(portion)).sum()
+    }
+
+    /// The planned pods, by their indices in the snapshot, with the step at which each gives up its wishes.
+    pub(super) fn levels(&self, planned: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+        self.list.iter().zip(planned).flat_map(|(lot, &planned)| {
+            let members = self.portions_of(lot).take(planned).flat_map(|portion| &portion.members);
+            let levels = members.flat_map(|member| std::iter::repeat_n(member.level, member.count));
+            lot.pods.iter().copied().zip(levels)
+        })
     }
 
     /// What a search teaches that planned only so many units of each lot; nothing if no other division would help.

@@ -9,7 +9,7 @@ use std::{
 use ordered_float::OrderedFloat;
 
 use super::{
-    PlannerOptions, StopFlag, Warning,
+    PlannerOptions, PreferencePolicy, StopFlag, Warning,
     amounts::{Amounts, take},
     candidate::Candidate,
     claim,
@@ -20,7 +20,8 @@ use super::{
     pool::{AlternativeRows, Daemon, Limit, Pool},
     reservation::Reservations,
     search::Seats,
-    topology::{Lessons, allot},
+    topology::{Ladders, Lessons, allot},
+    weigh::{Tariff, Weighing},
 };
 use crate::{
     Catalogs, Snapshot,
@@ -78,6 +79,8 @@ pub(super) struct Course {
     pub(super) first: BTreeSet<usize>,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
+    /// Which of their wishes pods keep, one step after the other.
+    pub(super) ladders: Arc<Ladders>,
 }
 
 /// Who comes first where nodes exist already.
@@ -103,6 +106,12 @@ pub(super) enum Aim {
 /// What is known before any pod is given a domain.
 pub(super) struct Base<'a> {
     pub(super) options: &'a PlannerOptions,
+    /// What becomes of wishes.
+    pub(super) preferences: PreferencePolicy,
+    /// What wishes cost that are not met, where plans are compared by that.
+    pub(super) tariff: Option<Tariff>,
+    /// What else plans are made from if wishes are weighed.
+    pub(super) weighing: Option<Weighing<'a>>,
     pub(super) snapshot: &'a Snapshot,
     pub(super) classes: Classes<'a>,
     /// By weight, the heaviest first, then by name.
@@ -133,8 +142,21 @@ pub(super) struct OpenPlace<'a> {
 
 impl<'a> Base<'a> {
     pub(super) fn new(options: &'a PlannerOptions, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Self {
+        let of_policy = |preferences| Self::of_policy(options, preferences, snapshot, catalogs);
+        match options.preferences {
+            PreferencePolicy::Weigh => Self::weighed(of_policy),
+            preferences => of_policy(preferences),
+        }
+    }
+
+    fn of_policy(
+        options: &'a PlannerOptions,
+        preferences: PreferencePolicy,
+        snapshot: &'a Snapshot,
+        catalogs: &'a Catalogs,
+    ) -> Self {
         let daemons = daemons(snapshot);
-        let classes = Classes::new(snapshot, &daemons, options);
+        let classes = Classes::new(snapshot, &daemons, options, preferences);
         let mut order: Vec<_> = snapshot.pools().iter().collect();
         order.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.name().cmp(b.name())));
         let (mut pools, mut obstacles, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
@@ -169,6 +191,9 @@ impl<'a> Base<'a> {
         let sure_nodes = pools.iter().map(Pool::sure_nodes).fold(0, usize::saturating_add);
         Self {
             options,
+            preferences,
+            tariff: None,
+            weighing: None,
             snapshot,
             classes,
             pools,
@@ -191,7 +216,7 @@ impl<'a> Base<'a> {
 
 impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
-        let lots = Lots::new(&base, allot(&base, lessons));
+        let lots = Lots::new(&base, allot(&base, lessons, &course.ladders));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let spot_rows = flexibility::spot_rows(&base, course.aim);
         let mut problem = Self {

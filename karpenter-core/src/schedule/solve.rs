@@ -7,6 +7,7 @@ use super::{
     problem::{Aim, Course, Order, Problem},
     search::{Search, Stranding},
     topology::Lessons,
+    weigh::Unmet,
 };
 use crate::{Reason, reason::Obstacle};
 
@@ -24,20 +25,24 @@ const LARGER_NODES: Stranding = Stranding { share: 0.6, forced: 1.0 };
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
 /// A plan, and what tells whether it is better than another.
-struct Found {
-    plan: Plan,
-    /// How many wishes of the pods that it places are given up.
+pub(super) struct Found {
+    pub(super) plan: Plan,
+    /// How many wishes of the pods that it places are given up; none if they are weighed.
     given_up: usize,
+    /// What it costs that wishes of these pods are not met.
+    pub(super) unmet: Unmet,
 }
 
 impl Found {
-    /// The lower the better: pods are worth more than wishes, and wishes more than money.
+    /// The lower the better: pods are worth more than wishes, and wishes more than money unless they have a price.
     fn rank(&self) -> impl Ord {
-        (self.plan.unplaced.len(), self.given_up, self.plan.hourly_cost(), self.plan.claims.len())
+        (self.plan.unplaced.len(), self.given_up, self.total(), self.plan.claims.len())
     }
 
     fn of(search: Search<'_, '_>) -> Self {
-        Self { given_up: search.problem.lots.given_up(&search.planned()), plan: search.into_plan() }
+        let (problem, planned) = (search.problem, search.planned());
+        let (given_up, unmet) = (problem.given_up(&planned), problem.unmet(&planned));
+        Self { plan: search.into_plan(), given_up, unmet }
     }
 
     /// The better of two; the first of equals.
@@ -50,39 +55,38 @@ impl Problem<'_> {
     /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
     /// fewest, in which no class of pods fares worse than in the plain order of size.
     pub fn solve(&self) -> Plan {
-        let plan = self.best_plan();
+        let plan = match &self.base.weighing {
+            Some(weighing) => self.weigh(weighing).plan,
+            None => self.find().plan,
+        };
         Plan { is_complete: !self.is_stopped(), ..plan }
     }
 
-    fn best_plan(&self) -> Plan {
+    /// Does so with the wishes that the pods are to have.
+    pub(super) fn find(&self) -> Found {
+        let course = || self.course.clone();
         let best = self.divide_and_search();
         if self.is_stopped() {
-            return best.plan;
+            return best;
         }
         let is_limited = best.plan.unplaced.values().any(Reason::is_of_limits);
-        let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..self.new_course() }));
-        let by_size =
-            self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..self.new_course() }));
+        let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..course() }));
+        let by_size = self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..course() }));
         if let Some(by_size) = by_size.as_ref().filter(|_| !is_limited) {
             let first = self.faring_worse(&best.plan, &by_size.plan);
-            let fair = (!first.is_empty()).then(|| self.with(Course { first, ..self.new_course() }));
+            let fair = (!first.is_empty()).then(|| self.with(Course { first, ..course() }));
             if let Some(fair) = fair.filter(|fair| self.faring_worse(&fair.plan, &by_size.plan).is_empty()) {
-                return fair.plan;
+                return fair;
             }
         }
         let others = for_pods.into_iter().chain(by_size);
-        others.fold(best, Found::better).plan
+        others.fold(best, Found::better)
     }
 
     /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order.
     fn has_two_orders(&self, plan: &Plan) -> bool {
         let is_small = self.lots.list.len() * self.candidates.len() <= SMALL;
         !self.base.places.is_empty() && (is_small || !plan.unplaced.is_empty())
-    }
-
-    /// The usual course, which ends when this one does.
-    fn new_course(&self) -> Course {
-        Course { stop: self.course.stop.clone(), ..Course::default() }
     }
 
     /// Whether the search has to end with what there is.

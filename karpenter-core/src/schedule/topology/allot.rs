@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Allotment, Blocked, Lessons, Neighbourhood, Portion, PortionKey, Term,
+    Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Term,
     domains::{Counts, Domains},
     selectors::{SelectedBy, SelectorId},
     settle::{Step, pins},
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Divides all classes.
-pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons) -> Allotment {
-    let mut allotter = Allotter::new(base, lessons);
+pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons, ladders: &Ladders) -> Allotment {
+    let mut allotter = Allotter::new(base, lessons, ladders);
     let (mut waiting, first): (Vec<usize>, Vec<usize>) =
         allotter.order().into_iter().partition(|&class| !base.classes.neighbourhood(class).hard().near.is_empty());
     allotter.allot_all(&first);
@@ -42,6 +42,7 @@ pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons) -> Allotmen
 pub(super) struct Allotter<'b, 'a> {
     pub(super) base: &'b Base<'a>,
     pub(super) lessons: &'b Lessons,
+    ladders: &'b Ladders,
     pub(super) domains: Domains<'b, 'a>,
     pub(super) out: Allotment,
     /// Which pods are known to be in which domain, by key and domain.
@@ -59,7 +60,7 @@ pub(super) struct Allotter<'b, 'a> {
 }
 
 impl<'b, 'a> Allotter<'b, 'a> {
-    fn new(base: &'b Base<'a>, lessons: &'b Lessons) -> Self {
+    fn new(base: &'b Base<'a>, lessons: &'b Lessons, ladders: &'b Ladders) -> Self {
         let mut barred = BTreeSet::new();
         for (index, place) in base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.is_deleting) {
             for term in base.classes.standing.away(index).iter().filter(|term| !term.is_by_host()) {
@@ -73,6 +74,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
         Self {
             base,
             lessons,
+            ladders,
             domains: Domains::new(base),
             out: Allotment::default(),
             settled: BTreeSet::new(),
@@ -91,7 +93,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
         let is_shared = |term: &Term| !term.is_by_host();
         let mut keyed: Vec<_> = (0..self.base.classes.list.len())
             .map(|class| {
-                let rules = self.base.classes.neighbourhood(class).rules_at(0);
+                let rules = self.neighbourhood(class).rules_at(self.ladders.first(class));
                 let keys: BTreeSet<_> =
                     rules.spreads.iter().map(|s| &s.term).filter(|t| is_shared(t)).map(|t| t.key.clone()).collect();
                 let keys: Vec<_> = keys.into_iter().collect();
@@ -113,7 +115,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
     fn reach_alone(&mut self, class: usize, keys: &[Arc<str>]) -> usize {
         let constraint = self.seeker(class, self.base.classes.node_wanted(class));
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
-        reach.keys().filter(|cell| self.most(class, 0, &pins(keys, cell)) > 0).count()
+        let first = self.ladders.first(class);
+        reach.keys().filter(|cell| self.most(class, first, &pins(keys, cell)) > 0).count()
     }
 
     pub(super) fn constraint(&self, class: usize) -> &'b Constraint {
@@ -192,7 +195,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             return None;
         }
         let (mut obstacle, is_partial) = (None, most < usize::MAX);
-        for level in 0..self.neighbourhood(class).levels() {
+        for level in self.ladders.of(class, self.neighbourhood(class).levels()) {
             let rules = self.neighbourhood(class).rules_at(level);
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
             let count = self.left[class].min(most);

@@ -16,6 +16,7 @@ mod seek;
 mod selectors;
 mod settle;
 mod standing;
+mod wishes;
 
 pub(super) use allot::allot;
 pub(super) use neighbours::{Counted, Manners, Neighbours};
@@ -24,3 +25,4 @@ use portion::{Blocked, PortionKey};
 pub(super) use rules::{Neighbourhood, Rules, Spread, Term};
 pub(super) use selectors::{SelectorId, Selectors};
 pub(super) use standing::Standing;
+pub(super) use wishes::Ladders;

@@ -44,14 +44,14 @@ pub(in crate::schedule) struct Latitude {
     pub(in crate::schedule) limit: Option<(i64, usize)>,
 }
 
-/// Tells a portion from others: a class, how many of its wishes are given up, and the domains that it is given.
+/// Tells a portion from others: a class, the step at which it gives up its wishes, and the domains that it is given.
 pub(in crate::schedule) type PortionKey = (usize, usize, Requirements);
 
 /// Pods of one class in a unit.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::schedule) struct Member {
     pub(in crate::schedule) class: usize,
-    /// How many wishes are given up.
+    /// The step at which they give up their wishes: how many of them, unless they are weighed.
     pub(in crate::schedule) level: usize,
     pub(in crate::schedule) count: usize,
 }

@@ -1,12 +1,19 @@
-//! What pods say about their neighbours, and in which order their wishes are given up.
+//! What pods say about their neighbours.
 
 use std::sync::Arc;
 
-use super::selectors::{Namespaces, SelectedBy, SelectorId, Selectors};
+use super::{
+    selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
+    wishes::{FULL_WEIGHT, Wish, Wishes},
+};
 use crate::{
     NodeAlternatives, Requirements,
-    api::{InclusionPolicy, Pod, PodAffinityTerm, TopologySpreadConstraint, UnsatisfiableAction},
+    api::{
+        Affinity, InclusionPolicy, Pod, PodAffinityTerm, PreferredSchedulingTerm, TopologySpreadConstraint,
+        UnsatisfiableAction, WeightedPodAffinityTerm,
+    },
     labels,
+    schedule::PreferencePolicy,
 };
 
 /// Pods, and how near is near.
@@ -46,16 +53,6 @@ pub(in crate::schedule) struct Rules {
     pub(in crate::schedule) wishes_for_nodes: bool,
 }
 
-/// What a pod wishes, heaviest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Wishes {
-    near: Vec<Term>,
-    away: Vec<Term>,
-    nodes: Vec<Requirements>,
-    /// In the order in which they are given up.
-    spreads: Vec<Spread>,
-}
-
 /// The rules and wishes of a pod, and the rules of others that are about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Neighbourhood {
@@ -65,41 +62,33 @@ pub(in crate::schedule) struct Neighbourhood {
 }
 
 impl Neighbourhood {
-    /// Reads the rules of a pod, and its wishes if they are to be respected.
+    /// Reads the rules of a pod, and its wishes as far as they are looked at.
     pub(in crate::schedule) fn of_pod<'s>(
         pod: &'s Pod,
         selectors: &mut Selectors<'s>,
         namespaces: &Namespaces,
-        has_wishes: bool,
+        preferences: PreferencePolicy,
     ) -> Self {
         let affinity = &pod.spec.affinity;
+        let has_wishes = preferences != PreferencePolicy::Ignore;
         let mut read = |term: &PodAffinityTerm| Term {
             selector: selectors.of_term(pod, term, namespaces),
             key: Arc::from(labels::normalized(&term.topology_key)),
         };
         let near = affinity.pod_affinity.required.iter().map(&mut read).collect();
         let away = affinity.pod_anti_affinity.required.iter().map(&mut read).collect();
-        let mut wishes = Wishes::default();
-        if has_wishes {
-            let mut heaviest_first = |terms: &[crate::api::WeightedPodAffinityTerm]| {
-                let mut terms: Vec<_> = terms.iter().collect();
-                terms.sort_by_key(|t| -t.weight);
-                terms.into_iter().map(|t| read(&t.pod_affinity_term)).collect()
-            };
-            wishes.near = heaviest_first(&affinity.pod_affinity.preferred);
-            wishes.away = heaviest_first(&affinity.pod_anti_affinity.preferred);
-            let mut nodes: Vec<_> = affinity.node_affinity.preferred.iter().collect();
-            nodes.sort_by_key(|t| -t.weight);
-            wishes.nodes = nodes.into_iter().filter_map(|t| NodeAlternatives::of_term(&t.preference)).collect();
-        }
+        let mut wishes = if has_wishes { wishes_of_affinity(affinity, read) } else { Vec::new() };
         let mut spread = |constraint| Spread::new(pod, constraint, selectors);
         let all = &pod.spec.topology_spread_constraints;
         let is_hard = |c: &&TopologySpreadConstraint| c.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule;
         let hard =
             Rules { spreads: all.iter().filter(is_hard).map(&mut spread).collect(), near, away, ..Rules::default() };
         if has_wishes {
-            wishes.spreads = order_of_giving_up(all).into_iter().map(&mut spread).collect();
+            let spreads = order_of_giving_up(all).into_iter().map(spread);
+            wishes.extend(spreads.map(|spread| (Wish::Spread(spread), FULL_WEIGHT)));
         }
+        let is_weighed = preferences == PreferencePolicy::Weigh;
+        let wishes = if is_weighed { Wishes::weighed(wishes) } else { Wishes::in_order(wishes) };
         Self { selected_by: SelectedBy::default(), hard, wishes }
     }
 
@@ -108,32 +97,30 @@ impl Neighbourhood {
         Self { selected_by, ..self }
     }
 
-    /// How many steps there are: all wishes kept, one less at each step, none at the last.
+    /// How many steps there are: all wishes kept at the first, none at the last.
     pub(in crate::schedule) const fn levels(&self) -> usize {
-        let Wishes { near, away, nodes, spreads } = &self.wishes;
-        1 + near.len() + away.len() + nodes.len() + spreads.len()
+        self.wishes.levels()
     }
 
-    /// The rules that hold at a step. Karpenter gives up wishes in this order: pods to be near to, pods to keep away
-    /// from, nodes, spreads; in each the heaviest first. Of the nodes wished for only the heaviest wish counts.
+    /// The rules that hold at a step.
+    ///
+    /// Karpenter gives up one wish at each, in this order: pods to be near to, pods to keep away from, nodes, spreads; in
+    /// each the heaviest first. Of the nodes wished for only the heaviest wish counts. Weighed wishes are kept in any
+    /// combination, and all wishes for nodes that are kept count.
     pub(in crate::schedule) fn rules_at(&self, level: usize) -> Rules {
-        let mut given_up = level;
-        let mut drop = |count: usize| {
-            let here = given_up.min(count);
-            given_up -= here;
-            here
-        };
-        let Wishes { near, away, nodes, spreads } = &self.wishes;
-        let (near, away) = (&near[drop(near.len())..], &away[drop(away.len())..]);
-        let (nodes, spreads) = (&nodes[drop(nodes.len())..], &spreads[drop(spreads.len())..]);
         let mut rules = self.hard.clone();
-        rules.near.extend_from_slice(near);
-        rules.shuns.extend_from_slice(away);
-        rules.spreads.extend_from_slice(spreads);
-        rules.node = nodes.first().cloned();
-        let wishes = away.iter().chain(spreads.iter().map(|spread| &spread.term));
-        rules.wishes_for_nodes = wishes.into_iter().any(Term::is_by_host);
+        self.wishes.add_to(&mut rules, level);
         rules
+    }
+
+    /// The weight of the weighed wishes that are given up at each step.
+    pub(in crate::schedule) fn unmet_weights(&self) -> Vec<u64> {
+        self.wishes.unmet_weights()
+    }
+
+    /// The same at the steps of pods that give up these wishes in Karpenter's order.
+    pub(in crate::schedule) fn unmet_weights_in_order(&self) -> Vec<u64> {
+        self.wishes.unmet_weights_in_order()
     }
 
     /// The rules that hold whatever is given up.
@@ -155,6 +142,25 @@ impl Spread {
             honors_taints: source.node_taints_policy == Some(InclusionPolicy::Honor),
         }
     }
+}
+
+/// What a pod prefers of nodes and neighbours, with the weights, in the order in which Karpenter gives it up.
+fn wishes_of_affinity(affinity: &Affinity, mut read: impl FnMut(&PodAffinityTerm) -> Term) -> Vec<(Wish, i32)> {
+    let Affinity { node_affinity, pod_affinity, pod_anti_affinity } = affinity;
+    let mut heaviest_first = |terms: &[WeightedPodAffinityTerm], wish: fn(Term) -> Wish| -> Vec<(Wish, i32)> {
+        let mut terms: Vec<_> = terms.iter().collect();
+        terms.sort_by_key(|t| -t.weight);
+        terms.into_iter().map(|t| (wish(read(&t.pod_affinity_term)), t.weight)).collect()
+    };
+    let mut out = heaviest_first(&pod_affinity.preferred, Wish::Near);
+    out.extend(heaviest_first(&pod_anti_affinity.preferred, Wish::Away));
+    let mut nodes: Vec<_> = node_affinity.preferred.iter().collect();
+    nodes.sort_by_key(|t| -t.weight);
+    let node = |t: &PreferredSchedulingTerm| {
+        NodeAlternatives::of_term(&t.preference).map(|wanted| (Wish::Node(wanted), t.weight))
+    };
+    out.extend(nodes.into_iter().filter_map(node));
+    out
 }
 
 /// The spreads that are only wishes, in the order in which Karpenter gives them up: the first goes, and the last of the

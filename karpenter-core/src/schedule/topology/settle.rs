@@ -14,7 +14,7 @@ use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacl
 /// A class at one step of its wishes.
 pub(super) struct Step<'s> {
     pub(super) class: usize,
-    /// How many wishes are given up.
+    /// Which of the steps it is.
     pub(super) level: usize,
     pub(super) rules: &'s Rules,
     pub(super) seek: &'s Seek,
