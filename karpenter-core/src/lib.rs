@@ -3,6 +3,7 @@
 pub mod api;
 pub mod catalog;
 pub mod cluster;
+pub mod disrupt;
 pub mod driver;
 pub mod labels;
 pub mod provider;

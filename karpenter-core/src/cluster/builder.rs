@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Place, Snapshot, Storage};
 use crate::{
@@ -181,6 +184,7 @@ impl SnapshotBuilder {
         sort_unique("Node", &mut self.nodes, |n| n.metadata.sort_key())?;
         sort_unique("NodeClaim", &mut self.claims, |c| c.metadata.sort_key())?;
         sort_unique("Pod", &mut self.pods, Pod::sort_key)?;
+        sort_unique("PodDisruptionBudget", &mut self.budgets, |b| b.metadata.sort_key())?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
         let storage = self.take_storage()?;
         let namespaces = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
@@ -197,8 +201,8 @@ impl SnapshotBuilder {
         })
     }
 
-    fn assemble(self, namespaces: BTreeMap<String, BTreeMap<String, String>>, storage: Storage) -> Snapshot {
-        let mut places = join(&self.nodes, &self.claims, &storage);
+    fn assemble(mut self, namespaces: BTreeMap<String, BTreeMap<String, String>>, storage: Storage) -> Snapshot {
+        let mut places = join(std::mem::take(&mut self.nodes), &self.claims, &storage);
         places.sort_by(|a, b| a.name.cmp(&b.name));
         let by_name = index_of(&places);
         let launching: BTreeSet<&str> = self.claims.iter().map(NodeClaim::name).collect();
@@ -234,6 +238,7 @@ impl SnapshotBuilder {
             pending,
             places,
             unlaunched,
+            budgets: self.budgets,
             namespaces,
             storage,
         }
@@ -248,12 +253,14 @@ impl SnapshotBuilder {
 /// Nodes with their claims, and claims that have no node yet.
 ///
 /// A claim without a provider id may become anything that it allows, so it is no place for further pods.
-fn join(nodes: &[Node], claims: &[NodeClaim], storage: &Storage) -> Vec<Place> {
+fn join(nodes: Vec<Node>, claims: &[NodeClaim], storage: &Storage) -> Vec<Place> {
     let launched = claims.iter().filter(|c| !c.status.provider_id.is_empty());
-    let mut by_id: BTreeMap<&str, &NodeClaim> = launched.map(|c| (c.status.provider_id.as_str(), c)).collect();
+    let mut by_id: BTreeMap<&str, Arc<NodeClaim>> =
+        launched.map(|c| (c.status.provider_id.as_str(), Arc::new(c.clone()))).collect();
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let mut place = Place::new(Some(node), by_id.remove(node.spec.provider_id.as_str()));
+        let claim = by_id.remove(node.spec.provider_id.as_str());
+        let mut place = Place::new(Some(Arc::new(node)), claim);
         place.volume_limits = storage.limits_of(&place.name);
         places.push(place);
     }

@@ -17,7 +17,7 @@ pub use ports::HostPort;
 pub use requests::{daemon_requests, pod_requests};
 pub use storage::{Attachment, Storage, VolumeNeeds, VolumeProblem};
 
-use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod};
+use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget};
 
 /// A cluster at one moment.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,7 @@ pub struct Snapshot {
     pending: Vec<usize>,
     places: Vec<Place>,
     unlaunched: Vec<NodeClaim>,
+    budgets: Vec<PodDisruptionBudget>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     storage: Storage,
 }
@@ -85,6 +86,11 @@ impl Snapshot {
     /// The claims that are not machines yet, in the order of their names.
     pub fn unlaunched(&self) -> &[NodeClaim] {
         &self.unlaunched
+    }
+
+    /// The pod disruption budgets in the order of namespace and name.
+    pub fn budgets(&self) -> &[PodDisruptionBudget] {
+        &self.budgets
     }
 
     /// The labels of each namespace, by name. The label `kubernetes.io/metadata.name` is there even if it was not

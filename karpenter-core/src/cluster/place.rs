@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     NodeAlternatives, Quantity, ResourceList, Timestamp,
@@ -56,10 +59,15 @@ pub struct Place {
     pub is_deleting: bool,
     /// Whether it must take no pods, because nobody knows what runs there.
     pub is_closed: bool,
+    /// The node itself, once there is one.
+    pub node: Option<Arc<Node>>,
+    /// The claim itself; `None` for nodes that were not made by the engine.
+    pub node_claim: Option<Arc<NodeClaim>>,
 }
 
 impl Place {
-    pub(super) fn new(node: Option<&Node>, claim: Option<&NodeClaim>) -> Self {
+    pub(super) fn new(source: Option<Arc<Node>>, source_claim: Option<Arc<NodeClaim>>) -> Self {
+        let (node, claim) = (source.as_deref(), source_claim.as_deref());
         let has_label = |key| node.is_some_and(|n| n.metadata.labels.get(key).is_some_and(|v| v == "true"));
         let is_registered = node.is_some() && (claim.is_none() || has_label(labels::REGISTERED));
         let is_initialized = node.is_some() && (claim.is_none() || has_label(labels::INITIALIZED));
@@ -91,6 +99,8 @@ impl Place {
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
             is_closed: false,
+            node: source.clone(),
+            node_claim: source_claim.clone(),
         };
         place.fill_resources(node, claim);
         place.taints = place.effective_taints(node, claim, is_registered);
