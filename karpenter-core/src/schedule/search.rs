@@ -161,6 +161,24 @@ impl<'p, 'a> Search<'p, 'a> {
         self.stranding.cost(self.problem, candidate, is_limited)
     }
 
+    /// Leaves out all units on which others may depend, or which may depend on others, because not all of them have a node.
+    pub(super) fn drop_tentative(&mut self) {
+        let lots = &self.problem.lots;
+        let is_tentative: Vec<bool> =
+            lots.list.iter().map(|lot| lots.origins_of(lot).any(|(portion, _)| portion.is_tentative)).collect();
+        for batch in &mut self.batches {
+            batch.guests.retain(|seats| !is_tentative[seats.lot]);
+            batch.floor = self.problem.total(&batch.guests);
+        }
+        self.batches.retain(|batch| !batch.guests.is_empty());
+        for lots in &mut self.on_places {
+            lots.retain(|(lot, _)| !is_tentative[*lot]);
+        }
+        for (lot, left) in self.left.iter_mut().enumerate().filter(|(lot, _)| is_tentative[*lot]) {
+            *left = i64::try_from(lots.list[lot].units()).unwrap_or(i64::MAX);
+        }
+    }
+
     /// Uses the room that there is, then makes nodes in this way.
     pub(super) fn run_with(mut self, mut make_nodes: impl FnMut(&mut Self, Tolerance)) -> Self {
         // Taints that only ask to be avoided are obeyed as long as there is any other way.

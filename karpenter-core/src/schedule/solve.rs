@@ -45,6 +45,12 @@ impl Found {
         Self { plan: search.into_plan(), given_up, unmet }
     }
 
+    /// What is valid of a search that ends although other divisions of the pods were to be tried.
+    fn cut_short(mut search: Search<'_, '_>) -> Self {
+        search.drop_tentative();
+        Self::of(search)
+    }
+
     /// The better of two; the first of equals.
     fn better(self, other: Self) -> Self {
         if other.rank() < self.rank() { other } else { self }
@@ -114,10 +120,12 @@ impl Problem<'_> {
     fn divide_and_search(&self) -> Found {
         let search = Search::new(self, Stranding::USUAL).run();
         let mut lessons = Lessons::default();
-        let learned = self.lots.lessons(&search.planned(), &lessons).filter(|_| !self.is_stopped());
-        let Some(mut learned) = learned else { return Found::best(search) };
-        // What a search that may be stopped has found by then.
-        let mut so_far = self.course.stop.is_some().then(|| Found::of(search));
+        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
+        if self.is_stopped() {
+            return Found::cut_short(search);
+        }
+        // What there is if a later search is stopped.
+        let mut so_far = self.course.stop.is_some().then(|| Found::cut_short(search));
         let mut divisions = 1;
         loop {
             if divisions >= MAX_DIVISIONS {
@@ -126,13 +134,14 @@ impl Problem<'_> {
             lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
             let search = Search::new(&divided, Stranding::USUAL).run();
-            let next = divided.lots.lessons(&search.planned(), &lessons);
-            if self.is_stopped() {
-                return so_far.into_iter().fold(Found::of(search), Found::better);
-            }
-            let Some(next) = next else { return Found::best(search) };
+            let Some(next) = divided.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
             learned = next;
-            so_far = self.course.stop.is_some().then(|| Found::of(search));
+            let is_stopped = self.is_stopped();
+            let cut_short = self.course.stop.is_some().then(|| Found::cut_short(search));
+            so_far = so_far.into_iter().chain(cut_short).reduce(Found::better);
+            if let Some(so_far) = so_far.take_if(|_| is_stopped) {
+                return so_far;
+            }
             divisions += 1;
         }
     }
