@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -206,8 +207,8 @@ fn size(instance_type: &InstanceType, resource: &str) -> Quantity {
     if resource == "nodes" { Quantity::from_units(1) } else { instance_type.capacity.get(resource).unwrap_or_default() }
 }
 
-fn is_placeable(problem: &RandomProblem, places: &[Place], pod: &Pod, room: &Room) -> bool {
-    let on_place = |place: &Place| {
+fn is_placeable(problem: &RandomProblem, places: &[Arc<Place>], pod: &Pod, room: &Room) -> bool {
+    let on_place = |place: &Arc<Place>| {
         !place.is_deleting
             && accepts(&pod.spec, &place.labels)
             && tolerates(&pod.spec, &place.taints)

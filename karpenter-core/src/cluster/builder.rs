@@ -3,7 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Place, Snapshot, Storage};
+use super::{Objects, Place, Snapshot, Storage};
 use crate::{
     api::{
         CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
@@ -231,17 +231,16 @@ impl SnapshotBuilder {
             place.is_closed = self.closed_nodes.contains(&place.name);
         }
         let unlaunched = self.claims.iter().filter(|c| c.status.provider_id.is_empty()).cloned().collect();
-        Snapshot {
+        let objects = Objects {
             pools: self.pools,
             daemonsets: self.daemonsets,
             pods: self.pods,
-            pending,
-            places,
             unlaunched,
             budgets: self.budgets,
             namespaces,
             storage,
-        }
+        };
+        Snapshot { objects: Arc::new(objects), pending, places: places.into_iter().map(Arc::new).collect() }
     }
 
     /// The place that was promised to a pod.

@@ -9,7 +9,7 @@ mod ports;
 mod requests;
 mod storage;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub use builder::{SnapshotBuilder, SnapshotError};
 pub use place::Place;
@@ -19,16 +19,22 @@ pub use storage::{Attachment, Storage, VolumeNeeds, VolumeProblem};
 
 use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget};
 
-/// A cluster at one moment.
+/// A cluster at one moment. Clones share what they have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    objects: Arc<Objects>,
+    /// The indices of the pods that want a place, in order.
+    pending: Vec<usize>,
+    places: Vec<Arc<Place>>,
+}
+
+/// The objects that stay the same wherever pods go.
+#[derive(Debug, Default)]
+struct Objects {
     pools: Vec<NodePool>,
     daemonsets: Vec<DaemonSet>,
     /// By namespace and name.
     pods: Vec<Pod>,
-    /// The indices of those of them that want a place, in order.
-    pending: Vec<usize>,
-    places: Vec<Place>,
     unlaunched: Vec<NodeClaim>,
     budgets: Vec<PodDisruptionBudget>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -43,34 +49,34 @@ impl Snapshot {
 
     /// The node pools in the order of their names.
     pub fn pools(&self) -> &[NodePool] {
-        &self.pools
+        &self.objects.pools
     }
 
     /// The node pool of this name.
     pub fn pool(&self, name: &str) -> Option<&NodePool> {
-        self.pools.binary_search_by(|p| p.name().cmp(name)).ok().map(|i| &self.pools[i])
+        self.objects.pools.binary_search_by(|p| p.name().cmp(name)).ok().map(|i| &self.objects.pools[i])
     }
 
     /// The daemonsets in the order of namespace and name.
     pub fn daemonsets(&self) -> &[DaemonSet] {
-        &self.daemonsets
+        &self.objects.daemonsets
     }
 
     /// All pods, in the order of namespace and name.
     pub fn pods(&self) -> &[Pod] {
-        &self.pods
+        &self.objects.pods
     }
 
     /// The pod of this namespace and name.
     pub fn pod(&self, key: &ObjectKey) -> Option<&Pod> {
         let key = (key.namespace.as_str(), key.name.as_str());
-        self.pods.binary_search_by(|pod| pod.sort_key().cmp(&key)).ok().map(|i| &self.pods[i])
+        self.objects.pods.binary_search_by(|pod| pod.sort_key().cmp(&key)).ok().map(|i| &self.objects.pods[i])
     }
 
     /// The pods that want a place, in the order of namespace and name: those that the kube-scheduler refused, and those
     /// on nodes that are being deleted.
     pub fn pending(&self) -> impl ExactSizeIterator<Item = &Pod> + Clone {
-        self.pending.iter().map(|&index| &self.pods[index])
+        self.pending.iter().map(|&index| &self.objects.pods[index])
     }
 
     /// The indices of the pending pods among all pods.
@@ -79,28 +85,28 @@ impl Snapshot {
     }
 
     /// The places that exist, in the order of their names.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[Arc<Place>] {
         &self.places
     }
 
     /// The claims that are not machines yet, in the order of their names.
     pub fn unlaunched(&self) -> &[NodeClaim] {
-        &self.unlaunched
+        &self.objects.unlaunched
     }
 
     /// The pod disruption budgets in the order of namespace and name.
     pub fn budgets(&self) -> &[PodDisruptionBudget] {
-        &self.budgets
+        &self.objects.budgets
     }
 
     /// The labels of each namespace, by name. The label `kubernetes.io/metadata.name` is there even if it was not
     /// written, because the API server gives it to every namespace.
     pub fn namespaces(&self) -> &BTreeMap<String, BTreeMap<String, String>> {
-        &self.namespaces
+        &self.objects.namespaces
     }
 
     /// The volumes, and the claims on them.
     pub fn storage(&self) -> &Storage {
-        &self.storage
+        &self.objects.storage
     }
 }

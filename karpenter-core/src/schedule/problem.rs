@@ -180,7 +180,7 @@ impl<'a> Base<'a> {
             }
         }
         let places = snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_closed);
-        let open = |(index, source): (usize, &'a Place)| OpenPlace {
+        let open = |(index, source): (usize, &'a Arc<Place>)| OpenPlace {
             source,
             room: classes.axes.room(&source.free),
             occupancy: Occupancy::of_place(snapshot, index, &classes),
