@@ -259,11 +259,11 @@ fn join(nodes: Vec<Node>, claims: &[NodeClaim], storage: &Storage) -> Vec<Place>
     let mut places = Vec::with_capacity(nodes.len());
     for node in nodes {
         let claim = by_id.remove(node.spec.provider_id.as_str());
-        let mut place = Place::new(Some(Arc::new(node)), claim);
+        let mut place = Place::new(Some(&Arc::new(node)), claim.as_ref());
         place.volume_limits = storage.limits_of(&place.name);
         places.push(place);
     }
-    places.extend(by_id.into_values().map(|claim| Place::new(None, Some(claim))));
+    places.extend(by_id.into_values().map(|claim| Place::new(None, Some(&claim))));
     places
 }
 

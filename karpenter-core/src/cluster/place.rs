@@ -66,8 +66,8 @@ pub struct Place {
 }
 
 impl Place {
-    pub(super) fn new(source: Option<Arc<Node>>, source_claim: Option<Arc<NodeClaim>>) -> Self {
-        let (node, claim) = (source.as_deref(), source_claim.as_deref());
+    pub(super) fn new(source: Option<&Arc<Node>>, source_claim: Option<&Arc<NodeClaim>>) -> Self {
+        let (node, claim) = (source.map(AsRef::as_ref), source_claim.map(AsRef::as_ref));
         let has_label = |key| node.is_some_and(|n| n.metadata.labels.get(key).is_some_and(|v| v == "true"));
         let is_registered = node.is_some() && (claim.is_none() || has_label(labels::REGISTERED));
         let is_initialized = node.is_some() && (claim.is_none() || has_label(labels::INITIALIZED));
@@ -99,8 +99,8 @@ impl Place {
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
             is_closed: false,
-            node: source.clone(),
-            node_claim: source_claim.clone(),
+            node: source.cloned(),
+            node_claim: source_claim.cloned(),
         };
         place.fill_resources(node, claim);
         place.taints = place.effective_taints(node, claim, is_registered);
