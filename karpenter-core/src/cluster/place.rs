@@ -99,12 +99,13 @@ impl Place {
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
             is_closed: false,
-            node: source.clone(),
-            node_claim: source_claim.clone(),
+            node: None,
+            node_claim: None,
         };
         place.fill_resources(node, claim);
         place.taints = place.effective_taints(node, claim, is_registered);
         place.free = place.allocatable.clone();
+        (place.node, place.node_claim) = (source, source_claim);
         place
     }
 
