@@ -33,6 +33,10 @@ pub const INITIALIZED: &str = "karpenter.sh/initialized";
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// On a pod or node: leave it where it is.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// The key of the taint of nodes that were chosen to go.
+pub const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// On a pod: how much it costs to delete it, compared with its like; a 32-bit integer.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The value of [`CAPACITY_TYPE`] for capacity at the list price.
 pub const ON_DEMAND: &str = "on-demand";

@@ -354,7 +354,7 @@ fn every_reason_names_what_is_in_the_way() {
     let mut invalid = pool();
     invalid.spec.weight = Some(1000);
     let zone = |zone: &str| expression(labels::ZONE, Operator::In, &[zone]);
-    for (pool, pod, expected) in [
+    for (pool, pod, expected) in vec![
         (
             pool(),
             Pod::named("p").cpu("64"),

@@ -45,7 +45,7 @@ pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_al
 pub use validate::FieldError;
 pub use workload::{
     DaemonSet, DaemonSetSpec, IntOrPercent, IntOrPercentError, Node, NodeSpec, NodeStatus, PodDisruptionBudget,
-    PodDisruptionBudgetSpec, PodTemplate,
+    PodDisruptionBudgetSpec, PodDisruptionBudgetStatus, PodTemplate, UnhealthyPodEvictionPolicy,
 };
 
 /// Reads an explicit `null`, which dumps of clusters are full of, as the default.

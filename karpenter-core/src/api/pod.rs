@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,10 @@ use super::{
     Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta,
     PersistentVolumeClaimTemplate, PodBuilder, Toleration, is_default, nullable,
 };
-use crate::ResourceList;
+use crate::{ResourceList, Timestamp};
+
+/// How long a pod may stay after its deletion was due before nobody waits for it.
+const STUCK_AFTER: Duration = Duration::from_mins(1);
 
 /// A pod, as far as its placement goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +55,32 @@ impl Pod {
     /// Whether its deletion was asked for.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it is neither finished nor on its way out.
+    pub fn is_active(&self) -> bool {
+        !self.is_finished() && !self.is_terminating()
+    }
+
+    /// Whether it needs another place when its node goes. Daemons and mirrors of static pods go with their node, and
+    /// so do pods that are finished or on their way out; only a StatefulSet waits for its pod to be gone before it makes
+    /// the next one, of the same name.
+    pub fn is_reschedulable(&self) -> bool {
+        let is_wanted =
+            !self.is_finished() && (self.is_active() || self.metadata.is_owned_by("apps/v1", "StatefulSet"));
+        is_wanted && !self.is_daemon() && !self.is_mirror()
+    }
+
+    /// Whether it should have been gone for more than a minute, so that a drain waits for it no longer. The deletion
+    /// timestamp has the pod's grace period in it.
+    pub fn is_stuck_terminating(&self, now: Timestamp) -> bool {
+        self.metadata.deletion_timestamp.is_some_and(|gone| now.since(gone) > STUCK_AFTER)
+    }
+
+    /// Whether it says itself that it is not ready. A pod that says nothing, as in dumps that were made by hand, counts
+    /// as ready.
+    pub fn is_unready(&self) -> bool {
+        self.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status != ConditionStatus::True)
     }
 
     /// Whether a DaemonSet made it.
@@ -117,6 +146,9 @@ pub struct PodSpec {
     /// The scheduler that binds it.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub scheduler_name: String,
+    /// The value of its priority class; the higher, the more it matters.
+    #[serde(skip_serializing_if = "is_default")]
+    pub priority: Option<i32>,
 }
 
 /// A container, as far as the placement of its pod goes.
@@ -383,6 +415,9 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
+    /// When its node took it on.
+    #[serde(skip_serializing_if = "is_default")]
+    pub start_time: Option<Timestamp>,
     /// Observed aspects.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,

@@ -97,6 +97,9 @@ pub struct PodDisruptionBudget {
     /// The rule.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodDisruptionBudgetSpec,
+    /// What the disruption controller counted.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub status: PodDisruptionBudgetStatus,
 }
 
 /// The rule of a [`PodDisruptionBudget`].
@@ -113,9 +116,52 @@ pub struct PodDisruptionBudgetSpec {
     /// The least that must be there.
     #[serde(skip_serializing_if = "is_default")]
     pub min_available: Option<IntOrPercent>,
+    /// When pods that are not ready may be evicted; `IfHealthyBudget` where none is written.
+    #[serde(skip_serializing_if = "is_default")]
+    pub unhealthy_pod_eviction_policy: Option<UnhealthyPodEvictionPolicy>,
+}
+
+/// When pods that are not ready may be evicted
+/// (<https://kubernetes.io/docs/tasks/run-application/configure-pdb/#unhealthy-pod-eviction-policy>).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum UnhealthyPodEvictionPolicy {
+    /// While as many pods are healthy as must be.
+    #[default]
+    IfHealthyBudget,
+    /// Always.
+    AlwaysAllow,
+}
+
+/// What the disruption controller counted for a [`PodDisruptionBudget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct PodDisruptionBudgetStatus {
+    /// How many pods may be evicted now.
+    pub disruptions_allowed: i32,
+    /// How many pods are healthy.
+    pub current_healthy: i32,
+    /// How many pods must be healthy.
+    pub desired_healthy: i32,
+    /// How many pods there should be.
+    pub expected_pods: i32,
+    /// The generation of the budget that was looked at.
+    #[serde(skip_serializing_if = "is_default")]
+    pub observed_generation: Option<i64>,
 }
 
 impl PodDisruptionBudget {
+    /// Whether the disruption controller has counted for this budget, ever.
+    pub fn is_counted(&self) -> bool {
+        !is_default(&self.status)
+    }
+
+    /// Whether the budget was changed since it was counted for. The API server refuses evictions until that is done.
+    pub fn is_stale(&self) -> bool {
+        self.status.observed_generation.is_some_and(|seen| self.metadata.generation.is_some_and(|now| seen < now))
+    }
+
     /// Whether no pod of the group may ever be evicted, whatever its size.
     pub fn blocks_fully(&self) -> bool {
         matches!(self.spec.max_unavailable, Some(IntOrPercent::Int(0) | IntOrPercent::Percent(0)))

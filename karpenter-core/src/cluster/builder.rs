@@ -296,12 +296,11 @@ fn nominated_node(pod: &Pod) -> Option<&String> {
 
 /// Whether a pod on a node that is being deleted will need another place.
 fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget]) -> bool {
-    if pod.is_daemon() || pod.is_mirror() || pod.is_finished() {
+    if !pod.is_reschedulable() {
         return false;
     }
     if pod.is_terminating() {
-        // Only a StatefulSet waits for its pod to be gone before it makes the next one, of the same name.
-        return pod.metadata.is_owned_by("apps/v1", "StatefulSet");
+        return true;
     }
     if pod.metadata.annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|v| v == "true") {
         return false;

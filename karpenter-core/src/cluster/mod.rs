@@ -69,8 +69,13 @@ impl Snapshot {
 
     /// The pod of this namespace and name.
     pub fn pod(&self, key: &ObjectKey) -> Option<&Pod> {
+        self.pod_index(key).map(|i| &self.objects.pods[i])
+    }
+
+    /// The index among all pods of the pod of this namespace and name.
+    pub(crate) fn pod_index(&self, key: &ObjectKey) -> Option<usize> {
         let key = (key.namespace.as_str(), key.name.as_str());
-        self.objects.pods.binary_search_by(|pod| pod.sort_key().cmp(&key)).ok().map(|i| &self.objects.pods[i])
+        self.objects.pods.binary_search_by(|pod| pod.sort_key().cmp(&key)).ok()
     }
 
     /// The pods that want a place, in the order of namespace and name: those that the kube-scheduler refused, and those

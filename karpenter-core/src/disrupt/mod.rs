@@ -2,3 +2,18 @@
 //!
 //! A node goes because it is empty, because it is not what its pool asks for any more, or because its pods have a cheaper
 //! place. Whether it may go is a question of its own: pods, budgets and annotations protect it.
+
+mod candidate;
+mod cost;
+mod eviction;
+mod guard;
+mod ledger;
+mod shield;
+mod survey;
+
+pub use candidate::{Candidate, Candidates, Kept};
+pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
+pub use eviction::{EvictionLimit, EvictionLimits, Toll};
+pub use guard::{Guard, Scope};
+pub use ledger::{Demand, EvictionError, Evictions};
+pub use shield::{Shield, is_evictable};

@@ -1,0 +1,136 @@
+//! Which nodes may go, and what keeps the others.
+
+use super::{Demand, EvictionLimits, Guard, Scope, survey::Survey};
+use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason};
+
+/// A node that may go, for one reason at least.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// The index of its place among [`Snapshot::places`].
+    pub place: usize,
+    /// The name of the node.
+    pub name: String,
+    /// The name of the claim.
+    pub claim: String,
+    /// The name of the pool.
+    pub pool: String,
+    /// The instance type, by its label.
+    pub instance_type: Option<String>,
+    /// The zone, by its label.
+    pub zone: Option<String>,
+    /// The capacity type, by its label.
+    pub capacity_type: Option<String>,
+    /// The pods that need another place if it goes, by their indices among [`Snapshot::pods`], in order.
+    pub pods: Vec<usize>,
+    /// What draining it takes of the disruption budgets of pods, those of daemons among them.
+    pub demand: Demand,
+    /// What it costs now; `None` if nobody knows.
+    pub price_per_hour: Option<Price>,
+    /// What moving its pods costs, the node itself included; see [`rescheduling_cost`](super::rescheduling_cost).
+    pub rescheduling_cost: f64,
+    /// What disturbing it costs, less the older it is; see [`disruption_cost`](super::disruption_cost).
+    pub disruption_cost: f64,
+    /// Whether moving its pods costs nothing. There may be pods to move all the same: those whose eviction cost is not
+    /// above zero.
+    pub is_empty: bool,
+    /// Whether its claim bounds how long pods may take to leave, so that it may go for drift whatever they say.
+    pub has_termination_grace_period: bool,
+    /// What keeps it from going for some reasons.
+    pub guards: Vec<Guard>,
+}
+
+impl Candidate {
+    /// Whether it may go for this reason.
+    pub fn allows(&self, reason: DisruptionReason) -> bool {
+        self.guards_against(reason).next().is_none()
+    }
+
+    /// What keeps it from going for this reason.
+    pub fn guards_against(&self, reason: DisruptionReason) -> impl Iterator<Item = &Guard> {
+        let passes_pods = self.has_termination_grace_period;
+        self.guards.iter().filter(move |guard| match guard.scope() {
+            Scope::Everything => true,
+            Scope::Graceful => reason != DisruptionReason::Drifted || !passes_pods,
+            Scope::Consolidation => reason != DisruptionReason::Drifted,
+            Scope::Underutilized => reason == DisruptionReason::Underutilized,
+            Scope::Replacement => false,
+        })
+    }
+
+    /// What it costs for each unit of what moving its pods costs. Of nodes with a high ratio much is saved with little
+    /// disturbance.
+    pub fn savings_ratio(&self) -> f64 {
+        self.price_per_hour.unwrap_or(Price::ZERO).dollars_per_hour() / self.rescheduling_cost
+    }
+}
+
+/// A place that may not go for any reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// The index of the place among [`Snapshot::places`].
+    pub place: usize,
+    /// The name of the node, or of the claim while it has none.
+    pub name: String,
+    /// What keeps it.
+    pub guards: Vec<Guard>,
+}
+
+/// The places of a snapshot, sorted into those that may go and those that may not.
+///
+/// ```
+/// use karpenter_core::{Catalogs, Snapshot, Timestamp, api::Node, disrupt::Candidates};
+///
+/// let mut node = Node::default();
+/// node.metadata.name = "by-hand".to_owned();
+/// let snapshot = Snapshot::builder().node(node).build()?;
+///
+/// let candidates = Candidates::of(&snapshot, &Catalogs::new(), Timestamp::from_millis(0));
+/// assert!(candidates.all().is_empty());
+/// assert_eq!(candidates.kept()[0].guards[0].to_string(), "no NodeClaim stands behind it");
+/// # Ok::<(), karpenter_core::SnapshotError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    all: Vec<Candidate>,
+    kept: Vec<Kept>,
+    limits: EvictionLimits,
+}
+
+impl Candidates {
+    /// Looks at all places of a snapshot, as things stand `now`.
+    pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Self {
+        let limits = EvictionLimits::of(snapshot);
+        let (mut all, mut kept) = (Vec::new(), Vec::new());
+        let survey = Survey { snapshot, catalogs, limits: &limits, now };
+        for (index, place) in snapshot.places().iter().enumerate() {
+            match survey.look_at(index, place) {
+                Ok(candidate) => all.push(candidate),
+                Err(guards) => kept.push(Kept { place: index, name: place.name.clone(), guards }),
+            }
+        }
+        Self { all, kept, limits }
+    }
+
+    /// The nodes that may go for one reason at least, in the order of their names.
+    pub fn all(&self) -> &[Candidate] {
+        &self.all
+    }
+
+    /// The nodes that may go for this reason, in the order of their names.
+    pub fn for_reason(&self, reason: DisruptionReason) -> impl Iterator<Item = &Candidate> {
+        self.all.iter().filter(move |candidate| candidate.allows(reason))
+    }
+
+    /// The places that may not go for any reason, in the order of their names.
+    pub fn kept(&self) -> &[Kept] {
+        &self.kept
+    }
+
+    /// What the disruption budgets of pods allow. Before several nodes go at once, count their demands in a ledger:
+    /// [`Evictions`](super::Evictions).
+    pub fn limits(&self) -> &EvictionLimits {
+        &self.limits
+    }
+}

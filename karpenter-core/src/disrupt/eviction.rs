@@ -1,0 +1,266 @@
+//! Which pods the disruption budgets of pods let go, and how many at once.
+
+use std::{collections::BTreeMap, fmt};
+
+use indexmap::IndexMap;
+
+use super::is_evictable;
+use crate::{
+    FxBuild, Snapshot,
+    api::{IntOrPercent, ObjectKey, ObjectMeta, Pod, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
+};
+
+/// What a pod disruption budget allows now.
+///
+/// These are the counts of the disruption controller, as they stand in the budget's status. A budget that it never
+/// counted for, as in dumps that were made by hand, is counted for as the controller would: with the pods of the
+/// snapshot that the budget selects and that are neither finished nor on their way out as those that should be there,
+/// and percentages rounded up. Healthy are those of them that run and do not say that they are not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EvictionLimit {
+    /// The budget.
+    pub budget: ObjectKey,
+    /// How many healthy pods may be evicted.
+    pub allowed: u32,
+    /// How many pods are healthy.
+    pub healthy: u32,
+    /// How many pods must be healthy.
+    pub desired_healthy: u32,
+    /// How many pods there should be.
+    pub expected: u32,
+    /// Whether the budget was changed since it was counted for. Nothing is allowed until it was counted for again.
+    pub is_stale: bool,
+    /// When pods that are not ready may be evicted.
+    pub unhealthy_policy: UnhealthyPodEvictionPolicy,
+}
+
+impl EvictionLimit {
+    fn counted(budget: &PodDisruptionBudget) -> Self {
+        let count = |number: i32| u32::try_from(number).unwrap_or(0);
+        let (status, is_stale) = (&budget.status, budget.is_stale());
+        Self {
+            budget: key_of(budget),
+            allowed: if is_stale { 0 } else { count(status.disruptions_allowed) },
+            healthy: count(status.current_healthy),
+            desired_healthy: count(status.desired_healthy),
+            expected: count(status.expected_pods),
+            is_stale,
+            unhealthy_policy: budget.spec.unhealthy_pod_eviction_policy.unwrap_or_default(),
+        }
+    }
+
+    /// As the disruption controller counts. A budget that selects no pods, or has no rule, allows nothing.
+    fn recounted(budget: &PodDisruptionBudget, expected: u32, healthy: u32) -> Self {
+        let part_of_them = |amount: IntOrPercent| match amount {
+            IntOrPercent::Int(count) => count,
+            IntOrPercent::Percent(percent) => {
+                let count = (u64::from(percent) * u64::from(expected)).div_ceil(100);
+                u32::try_from(count).unwrap_or(u32::MAX)
+            }
+        };
+        let desired = match (budget.spec.max_unavailable, budget.spec.min_available) {
+            (Some(away), _) => Some(expected.saturating_sub(part_of_them(away))),
+            (None, Some(there)) => Some(part_of_them(there)),
+            (None, None) => None,
+        };
+        let spare = desired.map_or(0, |desired| healthy.saturating_sub(desired));
+        Self {
+            allowed: if expected == 0 { 0 } else { spare },
+            healthy,
+            desired_healthy: desired.unwrap_or(0),
+            expected,
+            ..Self::counted(budget)
+        }
+    }
+
+    /// Whether a pod that is not ready may be evicted without being counted
+    /// (<https://kubernetes.io/docs/tasks/run-application/configure-pdb/#unhealthy-pod-eviction-policy>).
+    fn lets_unready_go(&self) -> bool {
+        match self.unhealthy_policy {
+            UnhealthyPodEvictionPolicy::AlwaysAllow => true,
+            UnhealthyPodEvictionPolicy::IfHealthyBudget => {
+                self.desired_healthy > 0 && self.healthy >= self.desired_healthy
+            }
+        }
+    }
+}
+
+impl fmt::Display for EvictionLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { budget, allowed, healthy, desired_healthy, expected, .. } = self;
+        write!(f, "PodDisruptionBudget {budget} has disruptionsAllowed {allowed} (")?;
+        if self.is_stale {
+            return f.write_str("it was changed and has not been counted for again)");
+        }
+        write!(f, "{healthy} of {expected} pods are healthy, {desired_healthy} must be)")
+    }
+}
+
+/// What the eviction of a pod takes of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Toll<'l> {
+    /// Nothing: no budget selects the pod, or it does not count, or no drain evicts it.
+    Free,
+    /// One eviction of this limit.
+    One(&'l EvictionLimit),
+    /// The API server refuses to evict it, because several budgets select it.
+    Refused(&'l [ObjectKey]),
+}
+
+/// What all pod disruption budgets of a snapshot allow, and which pods they guard.
+///
+/// A pod that is finished, pending or on its way out may always be evicted, and so may one that is not ready if the
+/// budget's policy says so. A pod that several budgets select cannot be evicted
+/// (<https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/>).
+///
+/// ```
+/// use karpenter_core::{Snapshot, disrupt::{EvictionLimits, Toll}};
+/// # use karpenter_core::api::{Pod, PodDisruptionBudget};
+/// # let budget: PodDisruptionBudget = serde_json::from_str(
+/// #     r#"{"metadata":{"name":"web"},"spec":{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}}"#)?;
+/// # let pod = |name: &str| serde_json::from_str::<Pod>(&format!(
+/// #     r#"{{"metadata":{{"name":"{name}","labels":{{"app":"web"}}}},"spec":{{"nodeName":"n"}},"status":{{"phase":"Running"}}}}"#));
+/// // Three pods of the app `web`, of which one may be away.
+/// let snapshot = Snapshot::builder().pods(vec![pod("a")?, pod("b")?, pod("c")?]).budget(budget).build()?;
+///
+/// let limits = EvictionLimits::of(&snapshot);
+/// assert_eq!(limits.all()[0].allowed, 1);
+/// assert_eq!(limits.toll(0), Toll::One(&limits.all()[0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct EvictionLimits {
+    limits: Vec<EvictionLimit>,
+    /// By the indices of the pods.
+    tolls: Vec<Taken>,
+    refused: BTreeMap<usize, Refused>,
+}
+
+/// A [`Toll`] by index.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Taken {
+    Free,
+    One(usize),
+    Refused,
+}
+
+/// A pod that several budgets select.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) pod: ObjectKey,
+    pub(super) budgets: Vec<ObjectKey>,
+}
+
+impl EvictionLimits {
+    /// Works out what the budgets of a snapshot allow.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let budgets = snapshot.budgets();
+        let selected = Selected::new(snapshot);
+        let mut counts = vec![(0_u32, 0_u32); budgets.len()];
+        for (pod, of_pod) in snapshot.pods().iter().zip(&selected.of_pod).filter(|(pod, _)| pod.is_active()) {
+            for &budget in &selected.sets[*of_pod] {
+                counts[budget].0 += 1;
+                counts[budget].1 += u32::from(is_healthy(pod));
+            }
+        }
+        let limit = |(budget, (expected, healthy)): (&PodDisruptionBudget, (u32, u32))| {
+            if budget.is_counted() {
+                EvictionLimit::counted(budget)
+            } else {
+                EvictionLimit::recounted(budget, expected, healthy)
+            }
+        };
+        let mut out = Self { limits: budgets.iter().zip(counts).map(limit).collect(), ..Self::default() };
+        for (index, (pod, of_pod)) in snapshot.pods().iter().zip(&selected.of_pod).enumerate() {
+            let toll = out.taken_by(pod, &selected.sets[*of_pod]);
+            if matches!(toll, Taken::Refused) {
+                let budgets = selected.sets[*of_pod].iter().map(|&b| out.limits[b].budget.clone()).collect();
+                out.refused.insert(index, Refused { pod: pod.key(), budgets });
+            }
+            out.tolls.push(toll);
+        }
+        out
+    }
+
+    fn taken_by(&self, pod: &Pod, budgets: &[usize]) -> Taken {
+        match budgets {
+            _ if !is_evictable(pod) || pod.status.phase == "Pending" => Taken::Free,
+            [] => Taken::Free,
+            &[budget] if pod.is_unready() && self.limits[budget].lets_unready_go() => Taken::Free,
+            &[budget] => Taken::One(budget),
+            _ => Taken::Refused,
+        }
+    }
+
+    /// What each budget allows, in the order of [`Snapshot::budgets`].
+    pub fn all(&self) -> &[EvictionLimit] {
+        &self.limits
+    }
+
+    /// What the eviction of a pod takes, by its index among [`Snapshot::pods`].
+    ///
+    /// # Panics
+    /// If the snapshot has no pod of this index.
+    pub fn toll(&self, pod: usize) -> Toll<'_> {
+        match self.tolls[pod] {
+            Taken::Free => Toll::Free,
+            Taken::One(budget) => Toll::One(&self.limits[budget]),
+            Taken::Refused => Toll::Refused(&self.refused[&pod].budgets),
+        }
+    }
+
+    pub(super) fn taken(&self, pod: usize) -> Taken {
+        self.tolls[pod]
+    }
+
+    pub(super) fn refused(&self, pod: usize) -> &Refused {
+        &self.refused[&pod]
+    }
+}
+
+/// The namespace and the labels of a pod.
+type Likeness<'s> = (&'s str, &'s BTreeMap<String, String>);
+
+/// Which budgets select each pod, worked out once for pods that share a namespace and labels.
+struct Selected {
+    /// The sets of budgets that there are, by index.
+    sets: Vec<Vec<usize>>,
+    /// The set of each pod.
+    of_pod: Vec<usize>,
+}
+
+impl Selected {
+    fn new(snapshot: &Snapshot) -> Self {
+        let mut of_namespace: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (i, budget) in snapshot.budgets().iter().enumerate() {
+            of_namespace.entry(key_of(budget).namespace).or_default().push(i);
+        }
+        let mut sets: IndexMap<Likeness<'_>, Vec<usize>, FxBuild> = IndexMap::default();
+        let mut of_pod = Vec::with_capacity(snapshot.pods().len());
+        for pod in snapshot.pods() {
+            let set = sets.entry((pod.namespace(), &pod.metadata.labels));
+            of_pod.push(set.index());
+            set.or_insert_with(|| {
+                let budgets = of_namespace.get(pod.namespace()).into_iter().flatten().copied();
+                let selects = |&budget: &usize| {
+                    let selector = snapshot.budgets()[budget].spec.selector.as_ref();
+                    selector.is_some_and(|s| s.matches(&pod.metadata.labels))
+                };
+                budgets.filter(selects).collect()
+            });
+        }
+        Self { sets: sets.into_values().collect(), of_pod }
+    }
+}
+
+fn is_healthy(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty() && pod.status.phase != "Pending" && !pod.is_unready()
+}
+
+/// The namespace, `default` if none is written, and the name.
+fn key_of(budget: &PodDisruptionBudget) -> ObjectKey {
+    let ObjectMeta { namespace, name, .. } = &budget.metadata;
+    ObjectKey::new(if namespace.is_empty() { "default" } else { namespace }, name)
+}

@@ -1,0 +1,211 @@
+//! Pods that say themselves that they must be left where they are, and pods that no drain evicts.
+
+use std::{fmt, time::Duration};
+
+use crate::{
+    Timestamp,
+    api::{Pod, Taint, TaintEffect, tolerates_all},
+    labels,
+};
+
+/// How long a pod must be left where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shield {
+    /// For as long as it runs.
+    Always,
+    /// Until this time.
+    Until(Timestamp),
+    /// So long after it started; it does not say yet that it did.
+    OnceStarted(Duration),
+}
+
+impl Shield {
+    /// What the annotation `karpenter.sh/do-not-disrupt` of a pod means `now`; `None` if the pod may be disturbed.
+    ///
+    /// The value `true` holds for ever, and a positive duration as Go writes it, such as `1h30m`, from when the pod
+    /// started. Another value means nothing, and neither does the annotation of a pod that is finished or on its way
+    /// out.
+    pub fn of_pod(pod: &Pod, now: Timestamp) -> Option<Self> {
+        let value = pod.metadata.annotations.get(labels::DO_NOT_DISRUPT).filter(|_| pod.is_active())?;
+        if value == "true" {
+            return Some(Self::Always);
+        }
+        let duration = go_duration(value).filter(|d| !d.is_zero())?;
+        let Some(started) = pod.status.start_time else { return Some(Self::OnceStarted(duration)) };
+        let until = started + duration;
+        (now < until).then_some(Self::Until(until))
+    }
+}
+
+impl fmt::Display for Shield {
+    /// What follows the name of the annotation.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => Ok(()),
+            Self::Until(time) => write!(f, ", which holds until {time}"),
+            Self::OnceStarted(duration) => {
+                write!(f, ", which holds until {} s after it started", duration.as_secs_f64())
+            }
+        }
+    }
+}
+
+/// Whether a drain evicts this pod: not if it is finished or on its way out, not if it mirrors a static pod, and not if
+/// it tolerates the taint of nodes that were chosen to go.
+pub fn is_evictable(pod: &Pod) -> bool {
+    let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
+    pod.is_active() && !pod.is_mirror() && tolerates_all(&pod.spec.tolerations, &disrupted, false).is_err()
+}
+
+/// A duration in the notation of Go's `time.ParseDuration`, which has fractions and units down to nanoseconds; `None`
+/// if it is not one, or below zero.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut nanos = 0_u128;
+    loop {
+        let number = &rest[..rest.find(|c: char| !c.is_ascii_digit() && c != '.')?];
+        rest = &rest[number.len()..];
+        let unit = &rest[..rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len())];
+        rest = &rest[unit.len()..];
+        nanos = nanos.checked_add(scaled(number, unit_nanos(unit)?)?)?;
+        if rest.is_empty() {
+            // Go counts nanoseconds in 63 bits.
+            return i64::try_from(nanos).ok().map(|n| Duration::from_nanos(n.unsigned_abs()));
+        }
+    }
+}
+
+fn unit_nanos(unit: &str) -> Option<u128> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+/// A decimal number times `scale`, rounded down.
+fn scaled(number: &str, scale: u128) -> Option<u128> {
+    /// What comes after so many digits is less than a nanosecond, whatever the unit.
+    const DIGITS: usize = 18;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !is_number(fraction) {
+        return None;
+    }
+    let read = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u128>().ok() };
+    let fraction = &fraction[..fraction.len().min(DIGITS)];
+    let part = read(fraction)? * scale / 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    read(whole)?.checked_mul(scale)?.checked_add(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(json: &str) -> Pod {
+        serde_json::from_str(json).expect(json)
+    }
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, nanos) in [
+            ("5m", 300_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5h", 5_400_000_000_000),
+            ("+.5s", 500_000_000),
+            ("1.s", 1_000_000_000),
+            ("100ms", 100_000_000),
+            ("3us2ns", 3_002),
+            ("1\u{b5}s", 1_000),
+            ("0.1234567890123456789s", 123_456_789),
+            ("0", 0),
+            ("0s", 0),
+        ] {
+            assert_eq!(go_duration(text), Some(Duration::from_nanos(nanos)), "{text}");
+        }
+        for text in ["", "true", "5", "-5m", ".s", "1..5s", "1.5.s", "m", "1d", "1 h", "h1", "9999999h", "5m1", "é"] {
+            assert_eq!(go_duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_annotation_shields_for_ever_or_for_a_while_after_the_start() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
+        let started = r#","status":{"startTime":"2026-01-01T00:00:00Z"}"#;
+        for (value, more, expected) in [
+            ("true", "", Some(Shield::Always)),
+            ("false", "", None),
+            ("True", "", None),
+            ("1h", started, None),
+            ("61m", started, Some(Shield::Until(now + Duration::from_mins(1)))),
+            ("61m", "", Some(Shield::OnceStarted(Duration::from_mins(61)))),
+            ("0s", "", None),
+            ("-5m", started, None),
+            ("soon", started, None),
+            ("true", r#","status":{"phase":"Succeeded"}"#, None),
+            ("2h", r#","status":{"phase":"Failed","startTime":"2026-01-01T00:00:00Z"}"#, None),
+        ] {
+            let json = format!(
+                r#"{{"metadata":{{"name":"p","annotations":{{"karpenter.sh/do-not-disrupt":"{value}"}}}}{more}}}"#
+            );
+            assert_eq!(Shield::of_pod(&pod(&json), now), expected, "{json}");
+        }
+        let leaving = r#"{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"karpenter.sh/do-not-disrupt":"true"}}}"#;
+        assert_eq!(Shield::of_pod(&pod(leaving), now), None);
+        assert_eq!(Shield::of_pod(&pod(r#"{"metadata":{"name":"p"}}"#), now), None);
+    }
+
+    #[test]
+    fn a_drain_evicts_pods_that_run_and_do_not_stay_on_purpose() {
+        let owned = |kind: &str, version: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"p","ownerReferences":[{{"apiVersion":"{version}","kind":"{kind}","name":"o","uid":"u"}}]}}}}"#
+            )
+        };
+        let tolerant = |toleration: &str| {
+            format!(r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[],"tolerations":[{toleration}]}}}}"#)
+        };
+        for (json, evictable, reschedulable) in [
+            (r#"{"metadata":{"name":"p"}}"#.to_owned(), true, true),
+            (owned("ReplicaSet", "apps/v1"), true, true),
+            (owned("DaemonSet", "apps/v1"), true, false),
+            (owned("DaemonSet", "apps.kruise.io/v1"), true, true),
+            (owned("Node", "v1"), false, false),
+            (tolerant(r#"{"operator":"Exists"}"#), false, true),
+            (tolerant(r#"{"key":"karpenter.sh/disrupted","operator":"Exists","effect":"NoSchedule"}"#), false, true),
+            (tolerant(r#"{"key":"karpenter.sh/disrupted","operator":"Exists","effect":"NoExecute"}"#), true, true),
+            (tolerant(r#"{"key":"dedicated","operator":"Exists"}"#), true, true),
+            (r#"{"metadata":{"name":"p"},"status":{"phase":"Failed"}}"#.to_owned(), false, false),
+            (r#"{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#.to_owned(), false, false),
+            (
+                owned("StatefulSet", "apps/v1")
+                    .replace(r#""name":"p""#, r#""name":"p","deletionTimestamp":"2026-01-01T00:00:00Z""#),
+                false,
+                true,
+            ),
+        ] {
+            let pod = pod(&json);
+            assert_eq!((is_evictable(&pod), pod.is_reschedulable()), (evictable, reschedulable), "{json}");
+        }
+    }
+
+    #[test]
+    fn pods_are_stuck_a_minute_after_they_should_be_gone() {
+        let leaving = pod(r#"{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#);
+        for (now, expected) in
+            [("2025-12-31T23:00:00Z", false), ("2026-01-01T00:01:00Z", false), ("2026-01-01T00:01:01Z", true)]
+        {
+            assert_eq!(leaving.is_stuck_terminating(now.parse().expect("a time")), expected, "{now}");
+        }
+        let running = pod(r#"{"metadata":{"name":"p"}}"#);
+        assert!(!running.is_stuck_terminating("2026-01-01T00:00:00Z".parse().expect("a time")));
+    }
+}

@@ -1,0 +1,175 @@
+//! Looks at one place after the other, and names all that keeps it.
+
+use super::{
+    Candidate, Demand, EvictionLimits, Guard, NODE_COST, Shield, Toll, disruption_cost, price_of, rescheduling_cost,
+};
+use crate::{
+    Catalog, Catalogs, Snapshot, Timestamp,
+    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, Node, NodeClaim, NodePool, Pod},
+    cluster::Place,
+    labels,
+};
+
+/// What places are judged by.
+pub(super) struct Survey<'s> {
+    pub(super) snapshot: &'s Snapshot,
+    pub(super) catalogs: &'s Catalogs,
+    pub(super) limits: &'s EvictionLimits,
+    pub(super) now: Timestamp,
+}
+
+/// What a node was made from.
+struct Origin<'s> {
+    claim: &'s NodeClaim,
+    pool: &'s NodePool,
+    catalog: &'s Catalog,
+}
+
+impl<'s> Survey<'s> {
+    /// The place as a candidate, or what keeps it from going for any reason.
+    pub(super) fn look_at(&self, index: usize, place: &'s Place) -> Result<Candidate, Vec<Guard>> {
+        let Some(claim) = place.node_claim.as_deref() else { return Err(vec![Guard::NotManaged]) };
+        let pods: Vec<usize> = place.pods.iter().filter_map(|key| self.snapshot.pod_index(key)).collect();
+        let mut guards = guards_of_node(place);
+        guards.extend(self.nominated(&pods));
+        guards.extend(pods.iter().flat_map(|&pod| self.guards_of_pod(pod)));
+        let origin = match self.origin(place, claim) {
+            Ok(origin) => origin,
+            Err(guard) => {
+                guards.push(guard);
+                return Err(guards);
+            }
+        };
+        let mut candidate = self.candidate(index, place, &origin, &pods);
+        guards.extend(self.guards_of_pool(&origin, &candidate));
+        guards.extend(guards_of_price(&origin, &candidate));
+        candidate.guards = guards;
+        // What lets a node go for any reason lets it go for drift.
+        if candidate.allows(DisruptionReason::Drifted) { Ok(candidate) } else { Err(candidate.guards) }
+    }
+
+    fn origin(&self, place: &Place, claim: &'s NodeClaim) -> Result<Origin<'s>, Guard> {
+        let name = place.pool.as_deref().ok_or(Guard::NoPool)?;
+        let pool = self.snapshot.pool(name).ok_or_else(|| Guard::UnknownPool { pool: name.to_owned() })?;
+        let catalog = self.catalogs.get(name).filter(|catalog| !catalog.types().is_empty());
+        let catalog = catalog.ok_or_else(|| Guard::NoInstanceTypes { pool: name.to_owned() })?;
+        Ok(Origin { claim, pool, catalog })
+    }
+
+    fn candidate(&self, index: usize, place: &Place, origin: &Origin<'_>, pods: &[usize]) -> Candidate {
+        let label = |key: &str| place.labels.get(key).cloned();
+        let all = || pods.iter().map(|&pod| &self.snapshot.pods()[pod]);
+        let moves = |pod: &Pod| pod.is_reschedulable() && !pod.spec.node_name.is_empty();
+        let rescheduling_cost = rescheduling_cost(all().filter(|pod| moves(pod)));
+        let mut moving: Vec<usize> = pods.iter().copied().filter(|&pod| moves(&self.snapshot.pods()[pod])).collect();
+        moving.sort_unstable();
+        Candidate {
+            place: index,
+            name: place.name.clone(),
+            claim: origin.claim.name().to_owned(),
+            pool: origin.pool.name().to_owned(),
+            instance_type: label(labels::INSTANCE_TYPE),
+            zone: label(labels::ZONE),
+            capacity_type: label(labels::CAPACITY_TYPE),
+            pods: moving,
+            demand: Demand::of_pods(self.limits, pods.iter().copied()),
+            price_per_hour: price_of(place, origin.catalog),
+            rescheduling_cost,
+            disruption_cost: disruption_cost(all(), origin.claim, self.now),
+            is_empty: rescheduling_cost <= NODE_COST,
+            has_termination_grace_period: origin.claim.spec.termination_grace_period.is_some(),
+            guards: Vec::new(),
+        }
+    }
+
+    /// Pods that have the room of the place in prospect, and are not bound to it.
+    fn nominated(&self, pods: &[usize]) -> Option<Guard> {
+        let pods = pods.iter().map(|&pod| &self.snapshot.pods()[pod]);
+        let pods: Vec<_> = pods.filter(|pod| pod.spec.node_name.is_empty()).map(Pod::key).collect();
+        (!pods.is_empty()).then_some(Guard::Nominated { pods })
+    }
+
+    fn guards_of_pod(&self, index: usize) -> impl Iterator<Item = Guard> + use<> {
+        let pod = &self.snapshot.pods()[index];
+        let shield = Shield::of_pod(pod, self.now).map(|shield| Guard::PodDoNotDisrupt { pod: pod.key(), shield });
+        let budget = match self.limits.toll(index) {
+            Toll::One(limit) if limit.allowed == 0 => Some(Guard::PodBudget { pod: pod.key(), limit: limit.clone() }),
+            Toll::Refused(budgets) => Some(Guard::SeveralPodBudgets { pod: pod.key(), budgets: budgets.to_vec() }),
+            Toll::Free | Toll::One(_) => None,
+        };
+        shield.into_iter().chain(budget)
+    }
+
+    /// What the pool keeps from consolidation.
+    fn guards_of_pool(&self, origin: &Origin<'_>, candidate: &Candidate) -> Vec<Guard> {
+        let (rules, pool) = (&origin.pool.spec.disruption, || origin.pool.name().to_owned());
+        let mut out = Vec::new();
+        if origin.pool.spec.replicas.is_some() {
+            out.push(Guard::StaticPool { pool: pool() });
+        }
+        if rules.consolidate_after.duration().is_none() {
+            out.push(Guard::NeverConsolidated { pool: pool() });
+        }
+        if let Err(until) = quiet(origin.claim, origin.pool, self.now) {
+            let consolidate_after = rules.consolidate_after.clone();
+            out.push(Guard::NotQuiet { pool: pool(), consolidate_after, until });
+        }
+        if rules.consolidation_policy == ConsolidationPolicy::WhenEmpty && !candidate.is_empty {
+            out.push(Guard::NotEmpty { pool: pool(), pod_count: candidate.pods.len() });
+        }
+        out
+    }
+}
+
+/// What the node says itself.
+fn guards_of_node(place: &Place) -> Vec<Guard> {
+    let Some(node) = place.node.as_deref() else { return vec![Guard::NoNode] };
+    let is_disrupted = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED);
+    let is_annotated = |node: &Node| node.metadata.annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|v| v == "true");
+    let all = [
+        (!place.is_initialized, Guard::NotInitialized),
+        (place.is_deleting || node.metadata.deletion_timestamp.is_some(), Guard::Leaving),
+        (is_disrupted(node), Guard::Disrupted),
+        (place.is_closed, Guard::Closed),
+        (is_annotated(node), Guard::DoNotDisrupt),
+    ];
+    all.into_iter().filter_map(|(holds, guard)| holds.then_some(guard)).collect()
+}
+
+/// What is not known of what the node costs.
+fn guards_of_price(origin: &Origin<'_>, candidate: &Candidate) -> Vec<Guard> {
+    let Candidate { instance_type, zone, capacity_type, .. } = candidate;
+    let labels = [(instance_type, labels::INSTANCE_TYPE), (zone, labels::ZONE), (capacity_type, labels::CAPACITY_TYPE)];
+    let mut out: Vec<_> =
+        labels.iter().filter(|(value, _)| value.is_none()).map(|&(_, key)| Guard::NoLabel { key }).collect();
+    let Some(instance_type) = instance_type.clone() else { return out };
+    if origin.catalog.get(&instance_type).is_none() {
+        out.push(Guard::UnknownInstanceType { pool: origin.pool.name().to_owned(), instance_type });
+    } else if let (Some(zone), Some(capacity_type), None) = (zone, capacity_type, candidate.price_per_hour) {
+        let (zone, capacity_type) = (zone.clone(), capacity_type.clone());
+        out.push(Guard::PriceUnknown { instance_type, zone, capacity_type });
+    }
+    out
+}
+
+/// Whether pods have left a node alone for long enough; if not, when they will have, if that can be told.
+///
+/// The claim's condition `Consolidatable` says so. A claim that has none is judged as the one who writes that condition
+/// would: by the last time that a pod came or went, else by when the node was initialized, else by when the claim was
+/// made. If all of that is unknown, nothing is known to have disturbed the node.
+fn quiet(claim: &NodeClaim, pool: &NodePool, now: Timestamp) -> Result<(), Option<Timestamp>> {
+    let Some(wait) = pool.spec.disruption.consolidate_after.duration() else { return Ok(()) };
+    let condition = |name: &str| claim.status.conditions.iter().find(|c| c.r#type == name);
+    let is_true = |c: &&Condition| c.status == ConditionStatus::True;
+    let written = condition("Consolidatable");
+    if written.as_ref().is_some_and(is_true) {
+        return Ok(());
+    }
+    let initialized = condition("Initialized").filter(is_true).and_then(|c| c.last_transition_time);
+    let disturbed = claim.status.last_pod_event_time.or(initialized).or(claim.metadata.creation_timestamp);
+    let until = disturbed.map(|time| time + wait).filter(|&until| now < until);
+    match (written, until) {
+        (None, None) => Ok(()),
+        (_, until) => Err(until),
+    }
+}
