@@ -25,10 +25,32 @@ pub struct Args {
 pub enum Command {
     /// Say where the pending pods of a dumped cluster go: to room that there is, or to new nodes
     Plan(PlanArgs),
+    /// Say which nodes of a dumped cluster should go, and what comes in their place
+    Consolidate(ConsolidateArgs),
     /// Say where single pods go in the plan and with what, or pool by pool why they have no place
     // An option that takes several files would take the pods for files.
     #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]")]
     Explain(ExplainArgs),
+}
+
+/// What `karpenter consolidate` takes.
+#[derive(Debug, clap::Args)]
+pub struct ConsolidateArgs {
+    /// What is looked at.
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    /// How new nodes are planned.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+
+    /// Print the first command only
+    #[arg(long)]
+    pub once: bool,
+
+    /// How to print the commands
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    pub output: OutputFormat,
 }
 
 /// What `karpenter plan` takes.

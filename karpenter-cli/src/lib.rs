@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod check;
+pub mod consolidate;
 pub mod error;
 pub mod explain;
 pub mod load;

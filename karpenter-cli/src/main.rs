@@ -8,14 +8,15 @@ use std::{
 use clap::Parser as _;
 use karpenter_cli::{
     Error,
-    args::{Args, Command, ExplainArgs, PlanArgs},
-    explain, output, plan,
+    args::{Args, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
+    consolidate, explain, output, plan,
 };
 
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
-    let (Command::Plan(PlanArgs { input, policies, .. }) | Command::Explain(ExplainArgs { input, policies, .. })) =
-        &command;
+    let (Command::Plan(PlanArgs { input, policies, .. })
+    | Command::Consolidate(ConsolidateArgs { input, policies, .. })
+    | Command::Explain(ExplainArgs { input, policies, .. })) = &command;
     if let Err(error) = input.check().and_then(|()| policies.check()) {
         error.exit();
     }
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 fn answer(command: &Command) -> Result<String, Error> {
     match command {
         Command::Plan(args) => output::render(&plan::run(args)?, args.output, args.with_certificate),
+        Command::Consolidate(args) => output::render_commands(&consolidate::run(args)?, args.output),
         Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
     }
 }

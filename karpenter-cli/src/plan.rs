@@ -174,7 +174,7 @@ fn stop_after(time: Duration, stop: StopFlag) {
     }
 }
 
-fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {
+pub(crate) fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {
     let mut builder = Snapshot::builder()
         .pools(cluster.pools)
         .claims(cluster.claims)

@@ -26,7 +26,7 @@ struct Document<'o> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Claim<'o> {
+pub(super) struct Claim<'o> {
     node_pool: &'o str,
     pods: Vec<String>,
     instance_types: &'o [String],
@@ -71,7 +71,7 @@ fn document(outcome: &Outcome, with_certificate: bool) -> Document<'_> {
     }
 }
 
-fn claim(claim: &PlannedClaim) -> Claim<'_> {
+pub(super) fn claim(claim: &PlannedClaim) -> Claim<'_> {
     Claim {
         node_pool: &claim.node_pool,
         pods: names(&claim.pods),
@@ -82,6 +82,6 @@ fn claim(claim: &PlannedClaim) -> Claim<'_> {
     }
 }
 
-fn names(pods: &[ObjectKey]) -> Vec<String> {
+pub(super) fn names(pods: &[ObjectKey]) -> Vec<String> {
     pods.iter().map(ToString::to_string).collect()
 }

@@ -1,11 +1,12 @@
 //! Prints plans and answers about single pods.
 
+mod commands;
 mod explain;
 mod explain_json;
 mod json;
 mod table;
 
-use crate::{Error, args::OutputFormat, explain::Explanation, plan::Outcome};
+use crate::{Error, args::OutputFormat, consolidate::Consolidation, explain::Explanation, plan::Outcome};
 
 /// The text of a plan in this format, with a line break at the end. A table never has the certificate.
 ///
@@ -16,6 +17,18 @@ pub fn render(outcome: &Outcome, format: OutputFormat, with_certificate: bool) -
         OutputFormat::Json => json::json(outcome, with_certificate),
         OutputFormat::Yaml => json::yaml(outcome, with_certificate),
         OutputFormat::Table => Ok(table::table(outcome)),
+    }
+}
+
+/// The text of commands in this format, with a line break at the end.
+///
+/// # Errors
+/// The serializer refuses the commands.
+pub fn render_commands(found: &Consolidation, format: OutputFormat) -> Result<String, Error> {
+    match format {
+        OutputFormat::Json => json::to_json(&commands::document(found)),
+        OutputFormat::Yaml => json::to_yaml(&commands::document(found)),
+        OutputFormat::Table => Ok(commands::text(found)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! that exist. A place is a node, a claim whose node has not come yet, or both, as it will be when pods can bind to it.
 
 mod builder;
+mod change;
 mod place;
 mod ports;
 mod requests;

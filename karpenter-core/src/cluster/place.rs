@@ -24,7 +24,7 @@ const READINESS_PREFIX: &str = "readiness.k8s.io/";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A node, or a claim whose node has not come yet, as it will be when pods can bind to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Place {
     /// The name of the node, or of the claim while it has none.
@@ -106,6 +106,12 @@ impl Place {
         place.taints = place.effective_taints(node, claim, is_registered);
         place.free = place.allocatable.clone();
         place
+    }
+
+    /// A node that is to be made, with the labels that are known of it. It takes no further pods.
+    pub(crate) fn promised(name: String, mut labels: BTreeMap<String, String>) -> Self {
+        labels.insert(labels::HOSTNAME.to_owned(), name.clone());
+        Self { labels, is_closed: true, name, ..Self::default() }
     }
 
     /// A node reports what it has bit by bit; until it is initialized the claim's promise stands in for what is missing.

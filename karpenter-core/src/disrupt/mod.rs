@@ -4,15 +4,21 @@
 //! place. Whether it may go is a question of its own: pods, budgets and annotations protect it.
 
 mod candidate;
+mod command;
+mod consolidate;
 mod cost;
+mod disruptor;
 mod eviction;
 mod guard;
 mod ledger;
+mod scene;
 mod shield;
 mod survey;
 
 pub use candidate::{Candidate, Candidates, Kept};
+pub use command::{Command, Method};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
+pub use disruptor::{Disruptor, DisruptorOptions};
 pub use eviction::{EvictionLimit, EvictionLimits, Toll};
 pub use guard::{Guard, Scope};
 pub use ledger::{Demand, EvictionError, Evictions};

@@ -14,11 +14,11 @@ use crate::{
 #[must_use = "a plan does nothing by itself"]
 #[non_exhaustive]
 pub struct Plan {
-    pub(super) claims: Vec<PlannedClaim>,
-    pub(super) existing: BTreeMap<String, Vec<ObjectKey>>,
-    pub(super) unplaced: BTreeMap<ObjectKey, Reason>,
-    pub(super) warnings: Vec<Warning>,
-    pub(super) is_complete: bool,
+    pub(crate) claims: Vec<PlannedClaim>,
+    pub(crate) existing: BTreeMap<String, Vec<ObjectKey>>,
+    pub(crate) unplaced: BTreeMap<ObjectKey, Reason>,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) is_complete: bool,
 }
 
 /// A node to make.

@@ -322,6 +322,13 @@ impl<'a> Problem<'a> {
         self.base.pools[candidate.pool].source.weight()
     }
 
+    /// What each pod is worth that some node takes, in dollars an hour, by its index in the snapshot.
+    pub(crate) fn values_of_pods(&self) -> BTreeMap<usize, f64> {
+        let lots = self.lots.list.iter().map(|lot| (lot, self.values[lot.shape] / lot.unit_size as f64));
+        let valued = lots.filter(|(_, value)| value.is_finite());
+        valued.flat_map(|(lot, value)| lot.pods.iter().map(move |&pod| (pod, value))).collect()
+    }
+
     /// What a unit of a lot is worth.
     pub(super) fn value(&self, lot: usize) -> f64 {
         self.values[self.lot(lot).shape]

@@ -128,7 +128,12 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 
     fn open_places(&self) -> impl Iterator<Item = &'r Place> + use<'r, 'a> {
-        self.checker.snapshot.places().iter().map(AsRef::as_ref).filter(|place: &&Place| !place.is_deleting && !place.is_closed)
+        self.checker
+            .snapshot
+            .places()
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|place: &&Place| !place.is_deleting && !place.is_closed)
     }
 
     fn of_place(&self, place: &Place) -> Kind<'r> {

@@ -1,0 +1,67 @@
+//! What to do about nodes that should go.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    api::{DisruptionReason, ObjectKey},
+    schedule::PlannedClaim,
+};
+
+/// Nodes to take away together, and where their pods go.
+///
+/// First the replacements are launched, then the nodes are drained.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Command {
+    /// How it was found.
+    pub method: Method,
+    /// The names of the nodes to take away, in order.
+    pub candidates: Vec<String>,
+    /// The nodes to make first.
+    pub replacements: Vec<PlannedClaim>,
+    /// The pods that go into room that there is, by the name of the node.
+    pub existing: BTreeMap<String, Vec<ObjectKey>>,
+    /// How much less the cluster costs afterwards, in dollars an hour; less than nothing if it costs more.
+    pub savings_per_hour: f64,
+    /// What moving the pods costs: their eviction costs together, as far as they are above zero.
+    pub eviction_cost: f64,
+}
+
+/// How a command was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Method {
+    /// The nodes have no pods to move.
+    Emptiness,
+    /// The nodes are not what their pool asks for any more.
+    Drift,
+    /// The pods of the nodes have a cheaper place.
+    Consolidation,
+}
+
+impl Method {
+    /// The reason by which disruption budgets count it.
+    pub const fn reason(self) -> DisruptionReason {
+        match self {
+            Self::Emptiness => DisruptionReason::Empty,
+            Self::Drift => DisruptionReason::Drifted,
+            Self::Consolidation => DisruptionReason::Underutilized,
+        }
+    }
+}
+
+impl Command {
+    /// Whether nothing is made for the nodes that go.
+    pub fn is_delete(&self) -> bool {
+        self.replacements.is_empty()
+    }
+
+    /// How many pods move.
+    pub fn moved(&self) -> usize {
+        let existing: usize = self.existing.values().map(Vec::len).sum();
+        existing + self.replacements.iter().map(|claim| claim.pods.len()).sum::<usize>()
+    }
+}

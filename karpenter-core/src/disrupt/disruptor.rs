@@ -1,0 +1,101 @@
+//! From a cluster to the commands that it needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Candidates, Command, Method,
+    consolidate::{Consolidation, Threshold},
+    scene::Scene,
+};
+use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason};
+
+/// The most commands that are found in one go.
+const MAX_COMMANDS: usize = 1000;
+
+/// What savings must be at least.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DisruptorOptions {
+    /// How new nodes are planned.
+    pub planner: PlannerOptions,
+    /// What it must save to move a pod of the usual eviction cost, in dollars an hour.
+    pub min_savings_per_eviction: f64,
+    /// What it must save to replace nodes, as a share of what they cost.
+    pub min_savings_share: f64,
+}
+
+impl Default for DisruptorOptions {
+    fn default() -> Self {
+        let planner = PlannerOptions { slack: 0.0, ..PlannerOptions::default() };
+        Self { planner, min_savings_per_eviction: 0.005, min_savings_share: 0.01 }
+    }
+}
+
+/// Finds nodes that should go.
+#[derive(Clone, Debug, Default)]
+pub struct Disruptor {
+    options: DisruptorOptions,
+}
+
+impl Disruptor {
+    /// A disruptor with these options.
+    pub const fn new(options: DisruptorOptions) -> Self {
+        Self { options }
+    }
+
+    /// The commands that can be carried out one after the other until nothing more is worth it.
+    pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
+        let planner = Planner::new(self.options.planner.clone());
+        let mut scene = Scene::new(snapshot, catalogs, &planner);
+        let values = values(&scene, &planner, now);
+        let mut commands = Vec::new();
+        while commands.len() < MAX_COMMANDS {
+            let Some(command) = self.next(&scene, &values, now) else { break };
+            scene.carry_out(&command);
+            commands.push(command);
+        }
+        commands
+    }
+
+    fn next(&self, scene: &Scene<'_>, values: &BTreeMap<usize, f64>, now: Timestamp) -> Option<Command> {
+        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+        empty(scene, &candidates).or_else(|| {
+            let threshold = Threshold {
+                per_eviction: self.options.min_savings_per_eviction,
+                share: self.options.min_savings_share,
+            };
+            let allowed = allowed(scene, DisruptionReason::Underutilized);
+            Consolidation { scene, candidates: &candidates, allowed: &allowed, threshold, values }.best()
+        })
+    }
+}
+
+/// All nodes without pods to move.
+fn empty(scene: &Scene<'_>, candidates: &Candidates) -> Option<Command> {
+    let mut left = allowed(scene, DisruptionReason::Empty);
+    let empty = candidates.for_reason(DisruptionReason::Empty).filter(|candidate| candidate.pods.is_empty());
+    let goes: Vec<_> = empty
+        .filter(|candidate| {
+            let left = left.entry(candidate.pool.clone()).or_default();
+            let goes = *left > 0;
+            *left -= usize::from(goes);
+            goes
+        })
+        .collect();
+    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes)).flatten()?;
+    Some(Scene::command(Method::Emptiness, &goes, trial))
+}
+
+/// How many nodes of each pool may go for a reason.
+fn allowed(scene: &Scene<'_>, _reason: DisruptionReason) -> BTreeMap<String, usize> {
+    scene.snapshot.pools().iter().map(|pool| (pool.name().to_owned(), usize::MAX)).collect()
+}
+
+/// What the pods of all nodes that may go are worth, by index.
+fn values(scene: &Scene<'_>, planner: &Planner, now: Timestamp) -> BTreeMap<usize, f64> {
+    let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+    let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
+    let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
+    let snapshot = scene.snapshot.without_places(&all, moving);
+    planner.prepare(&snapshot, scene.catalogs).values_of_pods()
+}

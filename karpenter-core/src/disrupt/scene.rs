@@ -1,0 +1,134 @@
+//! A cluster in which commands are tried out and carried out in thought.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Candidate, Command, Method};
+use crate::{
+    Catalog, Catalogs, InstanceType, Offering, Planner, Price, Snapshot,
+    api::{NodePool, ObjectKey},
+    cluster::Place,
+    labels,
+    schedule::{Plan, PlannedClaim},
+};
+
+/// A cluster without waiting pods.
+pub(super) struct Scene<'s> {
+    pub(super) snapshot: Snapshot,
+    pub(super) catalogs: &'s Catalogs,
+    planner: &'s Planner,
+    /// How many nodes were made in thought.
+    made: usize,
+}
+
+/// What becomes of a cluster without some of its nodes.
+pub(super) struct Trial {
+    pub(super) plan: Plan,
+    /// How much less the cluster costs, in dollars an hour.
+    pub(super) savings_per_hour: f64,
+}
+
+impl<'s> Scene<'s> {
+    /// The cluster once its waiting pods are where the planner puts them; those without a place are left out.
+    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: &'s Planner) -> Self {
+        let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, made: 0 };
+        if snapshot.pending().len() > 0 {
+            let plan = planner.plan(snapshot, catalogs);
+            scene.settle(&plan.existing, &plan.claims);
+        }
+        scene
+    }
+
+    /// The cluster without some nodes; `None` if a pod of theirs would have no place.
+    pub(super) fn try_without(&self, candidates: &[&Candidate]) -> Option<Trial> {
+        let gone: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.place).collect();
+        let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
+        let snapshot = self.snapshot.without_places(&gone, moving);
+        let plan = self.planner.plan(&snapshot, self.catalogs);
+        if !plan.unplaced.is_empty() || !plan.is_complete {
+            return None;
+        }
+        let before: f64 = candidates.iter().filter_map(|c| c.price_per_hour).map(Price::dollars_per_hour).sum();
+        let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
+        Some(Trial { plan, savings_per_hour })
+    }
+
+    /// The command that does what was tried.
+    pub(super) fn command(method: Method, candidates: &[&Candidate], trial: Trial) -> Command {
+        let mut names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
+        names.sort();
+        Command {
+            method,
+            candidates: names,
+            replacements: trial.plan.claims,
+            existing: trial.plan.existing,
+            savings_per_hour: trial.savings_per_hour,
+            eviction_cost: candidates.iter().map(|candidate| eviction_cost(candidate)).sum(),
+        }
+    }
+
+    /// Carries a command out in thought.
+    pub(super) fn carry_out(&mut self, command: &Command) {
+        let is_gone = |place: &Place| command.candidates.binary_search(&place.name).is_ok();
+        let places = self.snapshot.places().iter().enumerate();
+        let gone = places.filter(|(_, place)| is_gone(place)).map(|(index, _)| index).collect();
+        self.snapshot = self.snapshot.without_places(&gone, []);
+        self.settle(&command.existing, &command.replacements);
+    }
+
+    fn settle(&mut self, existing: &BTreeMap<String, Vec<ObjectKey>>, claims: &[PlannedClaim]) {
+        let further: Vec<Place> = claims.iter().filter_map(|claim| self.place(claim)).collect();
+        self.snapshot = self.snapshot.settled(existing, further);
+    }
+
+    /// The node that a claim becomes if it is bought as cheaply as it can be. It takes no further pods: what it becomes is for
+    /// the provider to choose.
+    fn place(&mut self, claim: &PlannedClaim) -> Option<Place> {
+        let pool = self.snapshot.pool(&claim.node_pool)?;
+        let catalog = self.catalogs.get(&claim.node_pool)?;
+        let instance_type = catalog.get(claim.instance_types.first()?)?;
+        let offering = cheapest_offering(catalog, instance_type, claim)?;
+        self.made += 1;
+        let mut labels = labels_of(pool, claim);
+        for (key, requirement) in instance_type.requirements.iter().chain(offering.requirements.iter()) {
+            let asked = claim.requirements.get(key);
+            let value = requirement.values().find(|value| asked.is_none_or(|asked| asked.admits(Some(value))));
+            if let Some(value) = value {
+                labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
+        let mut place = Place::promised(format!("karpenter.sh/made-{:06}", self.made), labels);
+        place.pool = Some(claim.node_pool.clone());
+        place.taints.clone_from(&pool.spec.template.spec.taints);
+        place.capacity = instance_type.capacity.clone();
+        place.pods.clone_from(&claim.pods);
+        Some(place)
+    }
+}
+
+/// What it costs to move the pods of a node.
+pub(super) fn eviction_cost(candidate: &Candidate) -> f64 {
+    candidate.rescheduling_cost - super::NODE_COST
+}
+
+/// The offering that a claim for a type is launched by, if the provider buys as cheaply as it can.
+fn cheapest_offering<'c>(catalog: &Catalog, source: &'c InstanceType, claim: &PlannedClaim) -> Option<&'c Offering> {
+    let is_asked = |offering: &Offering| {
+        let all = offering.requirements.iter();
+        all.into_iter().all(|(key, own)| claim.requirements.get(key).is_none_or(|asked| asked.intersects(own)))
+    };
+    let offerings = source.offerings.iter().enumerate();
+    let open = offerings.filter(|(index, offering)| catalog.is_available(&source.name, *index) && is_asked(offering));
+    open.map(|(_, offering)| offering).min_by_key(|offering| offering.price)
+}
+
+fn labels_of(pool: &NodePool, claim: &PlannedClaim) -> BTreeMap<String, String> {
+    let mut out = pool.spec.template.metadata.labels.clone();
+    out.extend(claim.labels.clone());
+    out.insert(labels::NODE_POOL.to_owned(), claim.node_pool.clone());
+    for (key, requirement) in claim.requirements.iter() {
+        if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
+            out.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+        }
+    }
+    out
+}
