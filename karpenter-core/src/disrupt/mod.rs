@@ -5,6 +5,7 @@
 
 mod candidate;
 mod cost;
+mod drift;
 mod eviction;
 mod guard;
 mod ledger;
@@ -13,6 +14,7 @@ mod survey;
 
 pub use candidate::{Candidate, Candidates, Kept};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
+pub use drift::{Drift, ProviderDrift, drift_order, drifted_since};
 pub use eviction::{EvictionLimit, EvictionLimits, Toll};
 pub use guard::{Guard, Scope};
 pub use ledger::{Demand, EvictionError, Evictions};
