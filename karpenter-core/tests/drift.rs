@@ -383,24 +383,24 @@ fn change(pool: &mut NodePool, field: usize) {
         2 => template.spec.taints.push(taint()),
         3 => template.spec.startup_taints.push(taint()),
         4 => template.spec.node_class_ref.name.push('x'),
-        5 => template.spec.expire_after = "721h".parse().unwrap(),
-        6 => template.spec.expire_after = "Never".parse().unwrap(),
-        _ => template.spec.termination_grace_period = Some("0s".parse().unwrap()),
+        5 => template.spec.expire_after = "721h".parse().expect("a duration"),
+        6 => template.spec.expire_after = "Never".parse().expect("a duration"),
+        _ => template.spec.termination_grace_period = Some("0s".parse().expect("a duration")),
     }
 }
 
 /// The claims of a plan with the labels that their nodes would have, launched and two hours old.
 fn launched(problem: &strategies::RandomProblem) -> Vec<(NodeClaim, NodePool, Catalog)> {
-    let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().unwrap());
+    let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("valid"));
     let plan = Planner::default().plan(&snapshot, &catalogs);
     let launch = |planned: &karpenter_core::PlannedClaim| {
-        let pool = problem.pools.iter().find(|pool| pool.name() == planned.node_pool).unwrap();
-        let catalog = catalogs.get(pool.name()).unwrap();
+        let pool = problem.pools.iter().find(|pool| pool.name() == planned.node_pool).expect("its pool");
+        let catalog = catalogs.get(pool.name()).expect("its catalog");
         let mut claim = planned.to_node_claim(pool, "c", "uid");
         let wanted = Requirements::from_iter(&claim.spec.requirements);
-        let instance_type = catalog.get(&planned.instance_types[0]).unwrap();
+        let instance_type = catalog.get(&planned.instance_types[0]).expect("a type of it");
         let fits = |offering: &&Offering| wanted.conflict(&offering.requirements).is_none();
-        let offering = instance_type.offerings.iter().find(fits).unwrap();
+        let offering = instance_type.offerings.iter().find(fits).expect("an offering that will do");
         for (key, offered) in instance_type.requirements.iter().chain(offering.requirements.iter()) {
             let value = wanted.get(key).map_or_else(|| offered.clone(), |r| r.intersection(offered)).any_value();
             if let Some(value) = value {

@@ -10,15 +10,15 @@ use serde_json::Value;
 
 /// Each template with its name, as it is written and as it is read, and the hash that Karpenter gives it.
 fn known() -> Vec<(String, Value, NodePool, String)> {
-    let file: Value = serde_json::from_str(include_str!("static_hashes.json")).unwrap();
+    let file: Value = serde_json::from_str(include_str!("static_hashes.json")).expect("the data is JSON");
     let read = |entry: &Value| {
-        let template: NodeClaimTemplate = serde_json::from_value(entry["template"].clone()).unwrap();
+        let template: NodeClaimTemplate = serde_json::from_value(entry["template"].clone()).expect("a template");
         let mut pool = NodePool::named("p");
         pool.spec.template = template;
-        let text = |key: &str| entry[key].as_str().unwrap().to_owned();
+        let text = |key: &str| entry[key].as_str().expect("a text").to_owned();
         (text("name"), entry["template"].clone(), pool, text("hash"))
     };
-    file["templates"].as_array().unwrap().iter().map(read).collect()
+    file["templates"].as_array().expect("a list").iter().map(read).collect()
 }
 
 fn writes_something_empty(template: &Value) -> bool {

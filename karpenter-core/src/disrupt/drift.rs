@@ -13,7 +13,7 @@ const NODE_POOL_DRIFTED: &str = "NodePoolDrifted";
 const REQUIREMENTS_DRIFTED: &str = "RequirementsDrifted";
 const INSTANCE_TYPE_NOT_FOUND: &str = "InstanceTypeNotFound";
 /// How old a claim must be for its instance type to be missed: catalogs may be incomplete for a while.
-const MIN_AGE_OF_MISSED_TYPES: Duration = Duration::from_secs(3600);
+const MIN_AGE_OF_MISSED_TYPES: Duration = Duration::from_hours(1);
 /// A label with this word in its name says which reservation a node draws on.
 const RESERVATION: &str = "reservation";
 
