@@ -407,7 +407,7 @@ fn launched(problem: &strategies::RandomProblem) -> Vec<(NodeClaim, NodePool, Ca
                 claim.metadata.labels.entry(key.to_owned()).or_insert_with(|| value.to_string());
             }
         }
-        claim.status.provider_id = "id".to_owned();
+        "id".clone_into(&mut claim.status.provider_id);
         claim.metadata.creation_timestamp = Some(at("2026-01-01T22:00:00Z"));
         (claim, pool.clone(), Catalog::clone(catalog))
     };
