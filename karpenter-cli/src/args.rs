@@ -8,6 +8,7 @@ use std::{
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
     PlannerOptions,
+    disrupt::DisruptorOptions,
     schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
 };
 
@@ -43,6 +44,14 @@ pub struct ConsolidateArgs {
     /// How new nodes are planned.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict
+    #[arg(long, value_parser = dollars, default_value_t = DisruptorOptions::default().min_savings_per_eviction, value_name = "DOLLARS")]
+    pub min_savings_per_eviction: f64,
+
+    /// What it must save at least, as a share of what the nodes that go cost
+    #[arg(long, value_parser = share, default_value_t = DisruptorOptions::default().min_savings_share, value_name = "SHARE")]
+    pub min_savings: f64,
 
     /// Print the first command only
     #[arg(long)]

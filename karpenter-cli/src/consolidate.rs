@@ -36,6 +36,8 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let mut options = DisruptorOptions::default();
     options.planner = args.policies.options();
     options.planner.slack = 0.0;
+    options.min_savings_per_eviction = args.min_savings_per_eviction;
+    options.min_savings_share = args.min_savings;
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
     let start = Instant::now();

@@ -37,6 +37,10 @@ pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// On a pod: how much it costs to delete it, compared with its like; a 32-bit integer.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// On a pool or claim, as an annotation: the hash of the pool's template, as it is or as it was when the claim was made.
+pub const NODE_POOL_HASH: &str = "karpenter.sh/nodepool-hash";
+/// On a pool or claim, as an annotation: the version of the hash in [`NODE_POOL_HASH`].
+pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
 /// The value of [`CAPACITY_TYPE`] for capacity at the list price.
 pub const ON_DEMAND: &str = "on-demand";

@@ -4,7 +4,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A duration in hours, minutes and seconds, or `Never`.
 ///
-/// The text is kept as the user wrote it, because the drift hash of a pool must not change with its spelling.
+/// The text is kept as the user wrote it, so that an object is written back as it was read. Its spelling has no bearing on
+/// the static hash of a pool.
 ///
 /// ```
 /// use karpenter_core::api::NillableDuration;

@@ -6,6 +6,7 @@
 
 mod conversion;
 mod duration;
+mod hash;
 mod meta;
 mod nodeclaim;
 mod nodepool;
@@ -19,6 +20,7 @@ mod workload;
 
 pub use conversion::{Change, Converted, Difference, READ_VERSIONS};
 pub use duration::{DurationError, NillableDuration};
+pub use hash::STATIC_HASH_VERSION;
 pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
 pub use nodepool::{

@@ -82,7 +82,7 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates) -> Option<Command> {
             goes
         })
         .collect();
-    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes)).flatten()?;
+    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes).ok()).flatten()?;
     Some(Scene::command(Method::Emptiness, &goes, trial))
 }
 

@@ -38,18 +38,21 @@ impl<'s> Scene<'s> {
         scene
     }
 
-    /// The cluster without some nodes; `None` if a pod of theirs would have no place.
-    pub(super) fn try_without(&self, candidates: &[&Candidate]) -> Option<Trial> {
+    /// The cluster without some nodes.
+    ///
+    /// # Errors
+    /// The pods that would have no place, by index.
+    pub(super) fn try_without(&self, candidates: &[&Candidate]) -> Result<Trial, BTreeSet<usize>> {
         let gone: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.place).collect();
         let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
         let snapshot = self.snapshot.without_places(&gone, moving);
         let plan = self.planner.plan(&snapshot, self.catalogs);
-        if !plan.unplaced.is_empty() || !plan.is_complete {
-            return None;
+        if !plan.unplaced.is_empty() {
+            return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
         }
         let before: f64 = candidates.iter().filter_map(|c| c.price_per_hour).map(Price::dollars_per_hour).sum();
         let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
-        Some(Trial { plan, savings_per_hour })
+        Ok(Trial { plan, savings_per_hour })
     }
 
     /// The command that does what was tried.

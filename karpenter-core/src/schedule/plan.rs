@@ -136,6 +136,7 @@ impl PlannedClaim {
             }],
             ..claim.metadata
         };
+        claim.metadata.annotations.extend(pool.hash_annotations());
         claim.metadata.labels.extend(self.labels.clone());
         claim.metadata.labels.insert(labels::NODE_POOL.to_owned(), self.node_pool.clone());
         claim.metadata.labels.insert(class.label_key(), class.name.clone());
