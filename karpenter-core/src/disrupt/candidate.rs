@@ -23,7 +23,8 @@ pub struct Candidate {
     pub capacity_type: Option<String>,
     /// The pods that need another place if it goes, by their indices among [`Snapshot::pods`], in order.
     pub pods: Vec<usize>,
-    /// What draining it takes of the disruption budgets of pods, those of daemons among them.
+    /// What draining it takes of the disruption budgets of pods, those of daemons among them. A drained node whose claim
+    /// has a termination grace period gets rid of its pods in the end even if that is more than they allow.
     pub demand: Demand,
     /// What it costs now; `None` if nobody knows.
     pub price_per_hour: Option<Price>,

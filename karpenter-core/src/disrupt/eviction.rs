@@ -41,7 +41,7 @@ impl EvictionLimit {
         let (status, is_stale) = (&budget.status, budget.is_stale());
         Self {
             budget: key_of(budget),
-            allowed: if is_stale { 0 } else { count(status.disruptions_allowed) },
+            allowed: if is_stale { 0 } else { count(status.disruptions_allowed.unwrap_or(0)) },
             healthy: count(status.current_healthy),
             desired_healthy: count(status.desired_healthy),
             expected: count(status.expected_pods),
