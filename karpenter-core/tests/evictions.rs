@@ -11,7 +11,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+    serde_json::from_value(value).expect("as the API has it")
 }
 
 /// A pod of the app `web`: `r`eady, `u`nready, `s`aying nothing of it, `p`ending, without a `n`ode, `f`inished or
@@ -36,7 +36,7 @@ fn pod(name: usize, state: char) -> Pod {
 }
 
 /// A budget of the app `web` with this rule.
-fn budget(rule: &Value, status: Value) -> PodDisruptionBudget {
+fn budget(rule: &Value, status: &Value) -> PodDisruptionBudget {
     let mut budget = json!({"metadata": {"name": "web"}, "spec": rule, "status": status});
     budget["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
     read(budget)
@@ -44,7 +44,7 @@ fn budget(rule: &Value, status: Value) -> PodDisruptionBudget {
 
 fn snapshot(states: &str, budget: PodDisruptionBudget) -> Snapshot {
     let pods: Vec<Pod> = states.chars().enumerate().map(|(i, state)| pod(i, state)).collect();
-    Snapshot::builder().pods(pods).budget(budget).build().unwrap()
+    Snapshot::builder().pods(pods).budget(budget).build().expect("valid")
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_budget_that_nobody_counted_for_is_counted_for_as_the_controller_would() {
         (json!({}), "rr", (0, 2, 0, 2)),
     ] {
         for status in [Value::Null, json!({})] {
-            let snapshot = snapshot(states, budget(&rule, status));
+            let snapshot = snapshot(states, budget(&rule, &status));
             let limits = EvictionLimits::of(&snapshot);
             let limit = &limits.all()[0];
             let found = (limit.allowed, limit.healthy, limit.desired_healthy, limit.expected);
@@ -80,31 +80,31 @@ fn a_budget_that_nobody_counted_for_is_counted_for_as_the_controller_would() {
 #[test]
 fn what_was_counted_stands_until_the_budget_is_changed() {
     let rule = json!({"maxUnavailable": 1});
-    let never_more = snapshot("rrr", budget(&rule, json!({"disruptionsAllowed": 0})));
+    let never_more = snapshot("rrr", budget(&rule, &json!({"disruptionsAllowed": 0})));
     assert_eq!(EvictionLimits::of(&never_more).all()[0].allowed, 0);
-    let status = |seen: Value| json!({"disruptionsAllowed": 2, "currentHealthy": 9, "desiredHealthy": 7, "expectedPods": 9, "observedGeneration": seen});
+    let status = |seen: Option<i64>| json!({"disruptionsAllowed": 2, "currentHealthy": 9, "desiredHealthy": 7, "expectedPods": 9, "observedGeneration": seen});
     for (seen, generation, allowed, text) in [
         (
-            json!(1),
-            json!(1),
+            Some(1),
+            Some(1),
             2,
             "PodDisruptionBudget default/web has disruptionsAllowed 2 (9 of 9 pods are healthy, 7 must be)",
         ),
         (
-            Value::Null,
-            json!(4),
+            None,
+            Some(4),
             2,
             "PodDisruptionBudget default/web has disruptionsAllowed 2 (9 of 9 pods are healthy, 7 must be)",
         ),
         (
-            json!(3),
-            json!(4),
+            Some(3),
+            Some(4),
             0,
             "PodDisruptionBudget default/web has disruptionsAllowed 0 (it was changed and has not been counted for again)",
         ),
     ] {
-        let mut budget = budget(&rule, status(seen));
-        budget.metadata.generation = serde_json::from_value(generation).unwrap();
+        let mut budget = budget(&rule, &status(seen));
+        budget.metadata.generation = generation;
         let snapshot = snapshot("r", budget);
         let limits = EvictionLimits::of(&snapshot);
         assert_eq!((limits.all()[0].allowed, limits.all()[0].to_string()), (allowed, text.to_owned()));
@@ -130,7 +130,7 @@ fn pods_that_are_not_ready_go_as_the_policy_says() {
         (Value::Null, 'l', status(0, 1, 2), true),
     ] {
         let rule = json!({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy});
-        let snapshot = snapshot(&state.to_string(), budget(&rule, status));
+        let snapshot = snapshot(&state.to_string(), budget(&rule, &status));
         let limits = EvictionLimits::of(&snapshot);
         assert_eq!(limits.toll(0) == Toll::Free, is_free, "{policy} {state} {:?}", limits.all());
     }
@@ -140,7 +140,7 @@ fn pods_that_are_not_ready_go_as_the_policy_says() {
 fn a_budget_selects_pods_of_its_own_namespace_by_its_selector() {
     let other = |namespace: &str| {
         let mut pod = pod(0, 'r');
-        pod.metadata.namespace = namespace.to_owned();
+        pod.metadata.namespace = namespace.into();
         pod
     };
     let spec = |selector: Value| json!({"maxUnavailable": 0, "selector": selector});
@@ -152,7 +152,7 @@ fn a_budget_selects_pods_of_its_own_namespace_by_its_selector() {
         (other("team-b"), spec(json!({})), true),
     ] {
         let budget = read(json!({"metadata": {"name": "b"}, "spec": spec}));
-        let snapshot = Snapshot::builder().pods(pod).budget(budget).build().unwrap();
+        let snapshot = Snapshot::builder().pods(pod).budget(budget).build().expect("valid");
         assert_eq!(EvictionLimits::of(&snapshot).toll(0) == Toll::Free, is_free, "{spec}");
     }
 }
@@ -160,12 +160,12 @@ fn a_budget_selects_pods_of_its_own_namespace_by_its_selector() {
 #[test]
 fn pods_of_several_budgets_cannot_be_evicted() {
     let named = |name: &str| {
-        let mut budget = budget(&json!({"maxUnavailable": 5}), Value::Null);
+        let mut budget = budget(&json!({"maxUnavailable": 5}), &Value::Null);
         budget.metadata.name = name.to_owned();
         budget
     };
     let pods = vec![pod(0, 'r'), pod(1, 'p')];
-    let snapshot = Snapshot::builder().pods(pods).budget(named("a")).budget(named("b")).build().unwrap();
+    let snapshot = Snapshot::builder().pods(pods).budget(named("a")).budget(named("b")).build().expect("valid");
     let limits = EvictionLimits::of(&snapshot);
     let mut evictions = Evictions::new(&limits);
     assert_eq!(evictions.add(&Demand::of_pods(&limits, [1])), Ok(()));
@@ -196,7 +196,7 @@ fn cluster() -> impl Strategy<Value = Snapshot> {
     (vec(of_pod, 1..14), vec(of_budget, 0..4)).prop_map(|(pods, budgets)| {
         let pods = pods.into_iter().enumerate().map(|(i, (namespace, app, state))| {
             let mut pod = pod(i, state);
-            pod.metadata.namespace = namespace.to_owned();
+            pod.metadata.namespace = namespace.into();
             pod.metadata.labels = BTreeMap::from([("app".to_owned(), app.to_owned())]);
             pod
         });
@@ -208,7 +208,7 @@ fn cluster() -> impl Strategy<Value = Snapshot> {
             let meta = json!({"name": format!("b{i}"), "namespace": namespace});
             builder = builder.budget(read(json!({"metadata": meta, "spec": spec, "status": status})));
         }
-        builder.build().unwrap()
+        builder.build().expect("valid")
     })
 }
 

@@ -15,11 +15,11 @@ const REASONS: [DisruptionReason; 3] =
     [DisruptionReason::Drifted, DisruptionReason::Empty, DisruptionReason::Underutilized];
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+    serde_json::from_value(value).expect("as the API has it")
 }
 
 fn time(text: &str) -> Timestamp {
-    text.parse().unwrap()
+    text.parse().expect("a time")
 }
 
 /// One node and what is around it; nothing is in the way of taking it away.
@@ -57,7 +57,7 @@ impl Scene {
         let small = InstanceType::named("small", [("cpu", Quantity::from_units(4))]).offering(
             "spot",
             "a",
-            Price::per_hour(0.5).unwrap(),
+            Price::per_hour(0.5).expect("a price"),
         );
         Self {
             node: Some(read(json!({"metadata": {"name": "n", "labels": labels}, "spec": {"providerID": "id"}}))),
@@ -81,15 +81,15 @@ impl Scene {
     }
 
     fn node(&mut self) -> &mut Node {
-        self.node.as_mut().unwrap()
+        self.node.as_mut().expect("not taken away")
     }
 
     fn claim(&mut self) -> &mut NodeClaim {
-        self.claim.as_mut().unwrap()
+        self.claim.as_mut().expect("not taken away")
     }
 
     fn pod(&mut self, name: &str) -> &mut Pod {
-        self.pods.iter_mut().find(|pod| pod.metadata.name == name).unwrap()
+        self.pods.iter_mut().find(|pod| pod.metadata.name == name).expect("a pod of the scene")
     }
 
     fn relabel(&mut self, key: &str, value: &str) {
@@ -118,11 +118,11 @@ impl Scene {
         if self.is_closed {
             builder = builder.close_node("n");
         }
-        builder.build().unwrap()
+        builder.build().expect("valid")
     }
 
     fn candidates(&self) -> Candidates {
-        let catalogs = Catalogs::shared(self.types.clone(), [&self.pool]).unwrap();
+        let catalogs = Catalogs::shared(self.types.clone(), [&self.pool]).expect("valid");
         Candidates::of(&self.snapshot(), &catalogs, time(NOW))
     }
 
@@ -188,7 +188,7 @@ const CASES: [Case; 17] = {
         ),
         (|s| s.pool.spec.replicas = Some(3), "NodePool p is static (spec.replicas is set)", &[Drifted]),
         (
-            |s| s.pool.spec.disruption.consolidate_after = "Never".parse().unwrap(),
+            |s| s.pool.spec.disruption.consolidate_after = "Never".parse().expect("a duration"),
             "NodePool p has consolidateAfter Never",
             &[Drifted],
         ),
@@ -283,7 +283,7 @@ fn a_termination_grace_period_lets_drift_pass_pods_and_nothing_else() {
         let mut scene = Scene::new();
         obstruct(&mut scene);
         if let Some(claim) = &mut scene.claim {
-            claim.spec.termination_grace_period = Some("1h".parse().unwrap());
+            claim.spec.termination_grace_period = Some("1h".parse().expect("a duration"));
         }
         let drift = [DisruptionReason::Drifted];
         let expected = if text.starts_with("pod ") { &drift } else { *allowed };
@@ -298,7 +298,9 @@ proptest! {
             let mut scene = Scene::new();
             let picked = CASES.iter().enumerate().filter(|(i, _)| flags[*i] && skip != Some(*i));
             let picked: Vec<&Case> = picked.map(|(_, case)| case).collect();
-            picked.iter().for_each(|(obstruct, ..)| obstruct(&mut scene));
+            for (obstruct, ..) in &picked {
+                obstruct(&mut scene);
+            }
             let texts = picked.iter().map(|(_, text, _)| (*text).to_owned()).filter(|text| !text.is_empty());
             let allowed = REASONS.into_iter().filter(|r| picked.iter().all(|(.., allowed)| allowed.contains(r)));
             (scene.verdict(), (texts.collect::<BTreeSet<_>>(), allowed.collect::<Vec<_>>()))
@@ -327,12 +329,13 @@ fn a_node_is_quiet_when_pods_have_left_it_alone_for_long_enough() {
         (None, None, None, None, "2h", None),
         (None, at(11), at(11), at(11), "0s", None),
         (None, at(13), None, None, "2h", until(15)),
+        (None, at(13), at(13), at(13), "0s", None),
         (Some("False"), at(11), None, None, "2h", until(13)),
         (Some("False"), at(1), None, None, "2h", unknown()),
         (Some("Unknown"), None, None, None, "0s", unknown()),
     ] {
         let mut scene = Scene::new();
-        scene.pool.spec.disruption.consolidate_after = after.parse().unwrap();
+        scene.pool.spec.disruption.consolidate_after = after.parse().expect("a duration");
         let condition = |name: &str, status: &str, time: &Option<String>| json!({"type": name, "status": status, "reason": "", "message": "", "lastTransitionTime": time});
         let conditions = consolidatable.map(|status| condition("Consolidatable", status, &None));
         let conditions =
@@ -363,7 +366,9 @@ fn a_node_is_empty_if_moving_its_pods_costs_nothing() {
     };
     let daemons_only = without(&["api", "web", "leaving"]);
     let mut cheap_pods = Scene::new();
-    ["api", "web", "leaving"].into_iter().for_each(|pod| cheap(&mut cheap_pods, pod));
+    for pod in ["api", "web", "leaving"] {
+        cheap(&mut cheap_pods, pod);
+    }
     let mut one_counts = cheap_pods.clone();
     one_counts.pod("web").metadata.annotations.clear();
     for (scene, is_empty, pod_count) in [(daemons_only, true, 0), (cheap_pods, true, 3), (one_counts, false, 3)] {

@@ -168,7 +168,7 @@ fn quiet(claim: &NodeClaim, pool: &NodePool, now: Timestamp) -> Result<(), Optio
     }
     let initialized = condition("Initialized").filter(is_true).and_then(|c| c.last_transition_time);
     let disturbed = claim.status.last_pod_event_time.or(initialized).or(claim.metadata.creation_timestamp);
-    let until = disturbed.map(|time| time + wait).filter(|&until| now < until);
+    let until = disturbed.map(|time| time + wait).filter(|&until| !wait.is_zero() && now < until);
     match (written, until) {
         (None, None) => Ok(()),
         (_, until) => Err(until),
