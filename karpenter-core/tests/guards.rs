@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use karpenter_core::{
-    Catalogs, InstanceType, Price, Quantity, Snapshot, Timestamp,
+    Catalogs, InstanceType, Price, Quantity, Snapshot, SnapshotBuilder, Timestamp,
     api::{DisruptionReason, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget},
     disrupt::{Candidate, Candidates},
 };
@@ -102,7 +102,7 @@ impl Scene {
         self.budgets.push(read(json!({"metadata": {"name": name}, "spec": spec})));
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn builder(&self) -> SnapshotBuilder {
         let mut builder = Snapshot::builder()
             .pool(self.pool.clone())
             .nodes(self.node.clone())
@@ -118,12 +118,19 @@ impl Scene {
         if self.is_closed {
             builder = builder.close_node("n");
         }
-        builder.build().expect("valid")
+        builder
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.builder().build().expect("valid")
+    }
+
+    fn catalogs(&self) -> Catalogs {
+        Catalogs::shared(self.types.clone(), [&self.pool]).expect("valid")
     }
 
     fn candidates(&self) -> Candidates {
-        let catalogs = Catalogs::shared(self.types.clone(), [&self.pool]).expect("valid");
-        Candidates::of(&self.snapshot(), &catalogs, time(NOW))
+        Candidates::of(&self.snapshot(), &self.catalogs(), time(NOW))
     }
 
     fn candidate(&self) -> Candidate {
@@ -374,5 +381,35 @@ fn a_node_is_empty_if_moving_its_pods_costs_nothing() {
     for (scene, is_empty, pod_count) in [(daemons_only, true, 0), (cheap_pods, true, 3), (one_counts, false, 3)] {
         let candidate = scene.candidate();
         assert_eq!((candidate.is_empty, candidate.pods.len()), (is_empty, pod_count));
+    }
+}
+
+#[test]
+fn what_leaves_already_counts_against_the_budgets() {
+    let twin = |scene: &Scene| {
+        let mut node = scene.node.clone().expect("a node");
+        node.metadata.name = "m".to_owned();
+        node.spec.provider_id = "other".to_owned();
+        node
+    };
+    let leave: fn(&mut Node) = |node| node.metadata.deletion_timestamp = Some(time(NOW));
+    let choose: fn(&mut Node) =
+        |node| node.spec.taints.push(read(json!({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"})));
+    for (change, allowed, is_free) in
+        [(leave, 1, false), (choose, 1, false), (leave, 2, true), ((|_| ()) as fn(&mut Node), 1, true)]
+    {
+        let mut scene = Scene::new();
+        scene.protect("web", "keep", json!({"maxUnavailable": allowed}));
+        let mut other = scene.pod("web").clone();
+        other.metadata.name = "web-on-m".to_owned();
+        other.spec.node_name = "m".to_owned();
+        let mut node = twin(&scene);
+        change(&mut node);
+        scene.pods.push(other);
+        let snapshot = scene.builder().node(node).build().expect("valid");
+        let candidates = Candidates::of(&snapshot, &scene.catalogs(), time(NOW));
+        assert_eq!(candidates.all().len(), 1, "the other has no claim");
+        let mut ledger = candidates.ledger();
+        assert_eq!(ledger.add(&candidates.all()[0].demand).is_ok(), is_free);
     }
 }

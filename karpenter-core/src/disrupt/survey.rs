@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     Catalog, Catalogs, Snapshot, Timestamp,
-    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, Node, NodeClaim, NodePool, ObjectKey},
+    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey},
     cluster::Place,
     labels,
 };
@@ -125,16 +125,28 @@ impl<'s> Survey<'s> {
 /// What the node says itself.
 fn guards_of_node(place: &Place) -> Vec<Guard> {
     let Some(node) = place.node.as_deref() else { return vec![Guard::NoNode] };
-    let is_disrupted = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED);
-    let is_annotated = |node: &Node| node.metadata.annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|v| v == "true");
+    let annotation = node.metadata.annotations.get(labels::DO_NOT_DISRUPT);
     let all = [
         (!place.is_initialized, Guard::NotInitialized),
-        (place.is_deleting || node.metadata.deletion_timestamp.is_some(), Guard::Leaving),
-        (is_disrupted(node), Guard::Disrupted),
+        (is_deleting(place), Guard::Leaving),
+        (is_disrupted(place), Guard::Disrupted),
         (place.is_closed, Guard::Closed),
-        (is_annotated(node), Guard::DoNotDisrupt),
+        (annotation.is_some_and(|value| value == "true"), Guard::DoNotDisrupt),
     ];
     all.into_iter().filter_map(|(holds, guard)| holds.then_some(guard)).collect()
+}
+
+/// Whether a place is on its way out, or was chosen to be.
+pub(super) fn is_leaving(place: &Place) -> bool {
+    is_deleting(place) || is_disrupted(place)
+}
+
+fn is_deleting(place: &Place) -> bool {
+    place.is_deleting || place.node.as_ref().is_some_and(|node| node.metadata.deletion_timestamp.is_some())
+}
+
+fn is_disrupted(place: &Place) -> bool {
+    place.node.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
 }
 
 /// What is not known of what the node costs.
