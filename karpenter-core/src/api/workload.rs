@@ -138,8 +138,9 @@ pub enum UnhealthyPodEvictionPolicy {
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct PodDisruptionBudgetStatus {
-    /// How many pods may be evicted now.
-    pub disruptions_allowed: i32,
+    /// How many pods may be evicted now; none until the controller has counted.
+    #[serde(skip_serializing_if = "is_default")]
+    pub disruptions_allowed: Option<i32>,
     /// How many pods are healthy.
     pub current_healthy: i32,
     /// How many pods must be healthy.
@@ -154,7 +155,7 @@ pub struct PodDisruptionBudgetStatus {
 impl PodDisruptionBudget {
     /// Whether the disruption controller has counted for this budget, ever.
     pub fn is_counted(&self) -> bool {
-        !is_default(&self.status)
+        self.status.disruptions_allowed.is_some()
     }
 
     /// Whether the budget was changed since it was counted for. The API server refuses evictions until that is done.

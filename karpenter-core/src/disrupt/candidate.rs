@@ -1,6 +1,11 @@
 //! Which nodes may go, and what keeps the others.
 
-use super::{Demand, EvictionLimits, Guard, Scope, survey::Survey};
+use std::collections::BTreeSet;
+
+use super::{
+    Demand, EvictionLimits, Evictions, Guard, Scope,
+    survey::{Survey, is_leaving},
+};
 use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason};
 
 /// A node that may go, for one reason at least.
@@ -23,7 +28,8 @@ pub struct Candidate {
     pub capacity_type: Option<String>,
     /// The pods that need another place if it goes, by their indices among [`Snapshot::pods`], in order.
     pub pods: Vec<usize>,
-    /// What draining it takes of the disruption budgets of pods, those of daemons among them.
+    /// What draining it takes of the disruption budgets of pods, those of daemons among them. A drained node whose claim
+    /// has a termination grace period gets rid of its pods in the end even if that is more than they allow.
     pub demand: Demand,
     /// What it costs now; `None` if nobody knows.
     pub price_per_hour: Option<Price>,
@@ -96,6 +102,8 @@ pub struct Candidates {
     all: Vec<Candidate>,
     kept: Vec<Kept>,
     limits: EvictionLimits,
+    /// What the nodes take that are on their way out already.
+    leaving: Demand,
 }
 
 impl Candidates {
@@ -110,7 +118,12 @@ impl Candidates {
                 Err(guards) => kept.push(Kept { place: index, name: place.name.clone(), guards }),
             }
         }
-        Self { all, kept, limits }
+        let leaving: BTreeSet<&str> =
+            snapshot.places().iter().filter(|place| is_leaving(place)).map(|place| place.name.as_str()).collect();
+        let pods = snapshot.pods().iter().enumerate();
+        let pods = pods.filter(|(_, pod)| leaving.contains(pod.spec.node_name.as_str())).map(|(index, _)| index);
+        let leaving = Demand::of_pods(&limits, pods);
+        Self { all, kept, limits, leaving }
     }
 
     /// The nodes that may go for one reason at least, in the order of their names.
@@ -128,9 +141,16 @@ impl Candidates {
         &self.kept
     }
 
-    /// What the disruption budgets of pods allow. Before several nodes go at once, count their demands in a ledger:
-    /// [`Evictions`](super::Evictions).
+    /// What the disruption budgets of pods allow.
     pub fn limits(&self) -> &EvictionLimits {
         &self.limits
+    }
+
+    /// A ledger in which the pods of nodes that are on their way out already are counted. Before several nodes go at
+    /// once, add their demands to it.
+    pub fn ledger(&self) -> Evictions<'_> {
+        let mut evictions = Evictions::new(&self.limits);
+        evictions.force(&self.leaving);
+        evictions
     }
 }

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use super::is_evictable;
 use crate::{
     FxBuild, Snapshot,
-    api::{IntOrPercent, ObjectKey, ObjectMeta, Pod, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
+    api::{IntOrPercent, ObjectKey, Pod, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
 };
 
 /// What a pod disruption budget allows now.
@@ -41,7 +41,7 @@ impl EvictionLimit {
         let (status, is_stale) = (&budget.status, budget.is_stale());
         Self {
             budget: key_of(budget),
-            allowed: if is_stale { 0 } else { count(status.disruptions_allowed) },
+            allowed: if is_stale { 0 } else { count(status.disruptions_allowed.unwrap_or(0)) },
             healthy: count(status.current_healthy),
             desired_healthy: count(status.desired_healthy),
             expected: count(status.expected_pods),
@@ -233,25 +233,50 @@ struct Selected {
 
 impl Selected {
     fn new(snapshot: &Snapshot) -> Self {
-        let mut of_namespace: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (i, budget) in snapshot.budgets().iter().enumerate() {
-            of_namespace.entry(key_of(budget).namespace).or_default().push(i);
-        }
+        let index = Index::new(snapshot.budgets());
         let mut sets: IndexMap<Likeness<'_>, Vec<usize>, FxBuild> = IndexMap::default();
         let mut of_pod = Vec::with_capacity(snapshot.pods().len());
         for pod in snapshot.pods() {
             let set = sets.entry((pod.namespace(), &pod.metadata.labels));
             of_pod.push(set.index());
-            set.or_insert_with(|| {
-                let budgets = of_namespace.get(pod.namespace()).into_iter().flatten().copied();
-                let selects = |&budget: &usize| {
-                    let selector = snapshot.budgets()[budget].spec.selector.as_ref();
-                    selector.is_some_and(|s| s.matches(&pod.metadata.labels))
-                };
-                budgets.filter(selects).collect()
-            });
+            set.or_insert_with(|| index.selecting(pod, snapshot.budgets()));
         }
         Self { sets: sets.into_values().collect(), of_pod }
+    }
+}
+
+/// Budgets by a label that their pods must have.
+#[derive(Default)]
+struct Index<'s> {
+    /// Those that name labels, by namespace and the first of them.
+    by_label: BTreeMap<(&'s str, &'s str, &'s str), Vec<usize>>,
+    /// The others, by namespace.
+    others: BTreeMap<&'s str, Vec<usize>>,
+}
+
+impl<'s> Index<'s> {
+    fn new(budgets: &'s [PodDisruptionBudget]) -> Self {
+        let mut out = Self::default();
+        for (i, budget) in budgets.iter().enumerate() {
+            let namespace = namespace_of(budget);
+            let label = budget.spec.selector.as_ref().and_then(|selector| selector.match_labels.iter().next());
+            match label {
+                Some((key, value)) => out.by_label.entry((namespace, key, value)).or_default().push(i),
+                None => out.others.entry(namespace).or_default().push(i),
+            }
+        }
+        out
+    }
+
+    /// The budgets that select a pod, in order.
+    fn selecting(&self, pod: &Pod, budgets: &[PodDisruptionBudget]) -> Vec<usize> {
+        let labels = &pod.metadata.labels;
+        let by_label = labels.iter().filter_map(|(k, v)| self.by_label.get(&(pod.namespace(), k, v)));
+        let near = by_label.chain(self.others.get(pod.namespace())).flatten().copied();
+        let selects = |&budget: &usize| budgets[budget].spec.selector.as_ref().is_some_and(|s| s.matches(labels));
+        let mut out: Vec<usize> = near.filter(selects).collect();
+        out.sort_unstable();
+        out
     }
 }
 
@@ -259,8 +284,11 @@ fn is_healthy(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && pod.status.phase != "Pending" && !pod.is_unready()
 }
 
-/// The namespace, `default` if none is written, and the name.
 fn key_of(budget: &PodDisruptionBudget) -> ObjectKey {
-    let ObjectMeta { namespace, name, .. } = &budget.metadata;
-    ObjectKey::new(if namespace.is_empty() { "default" } else { namespace }, name)
+    ObjectKey::new(namespace_of(budget), &budget.metadata.name)
+}
+
+/// The namespace, `default` if none is written.
+fn namespace_of(budget: &PodDisruptionBudget) -> &str {
+    if budget.metadata.namespace.is_empty() { "default" } else { &budget.metadata.namespace }
 }

@@ -132,19 +132,24 @@ impl<'l> Evictions<'l> {
     /// A budget that does not allow it, or a pod that cannot be evicted; then nothing is counted.
     pub fn add(&mut self, demand: &Demand) -> Result<(), EvictionError> {
         self.check(demand)?;
-        for &(budget, count) in &demand.counts {
-            self.taken[budget] += count;
-        }
+        self.force(demand);
         Ok(())
     }
 
-    /// Takes back a demand that was added.
+    /// Counts a demand whatever the budgets allow, because its pods go anyway. A pod that cannot be evicted takes nothing.
+    pub fn force(&mut self, demand: &Demand) {
+        for &(budget, count) in &demand.counts {
+            self.taken[budget] = self.taken[budget].saturating_add(count);
+        }
+    }
+
+    /// Takes back a demand that was counted.
     ///
     /// # Panics
-    /// If it was not added.
+    /// If it was not counted.
     pub fn remove(&mut self, demand: &Demand) {
         for &(budget, count) in &demand.counts {
-            self.taken[budget] = self.taken[budget].checked_sub(count).expect("what is removed was added before");
+            self.taken[budget] = self.taken[budget].checked_sub(count).expect("what is removed was counted before");
         }
     }
 

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     Catalog, Catalogs, Snapshot, Timestamp,
-    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, Node, NodeClaim, NodePool, Pod},
+    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey},
     cluster::Place,
     labels,
 };
@@ -29,9 +29,11 @@ impl<'s> Survey<'s> {
     /// The place as a candidate, or what keeps it from going for any reason.
     pub(super) fn look_at(&self, index: usize, place: &'s Place) -> Result<Candidate, Vec<Guard>> {
         let Some(claim) = place.node_claim.as_deref() else { return Err(vec![Guard::NotManaged]) };
-        let pods: Vec<usize> = place.pods.iter().filter_map(|key| self.snapshot.pod_index(key)).collect();
+        let (pods, promised) = self.pods_of(place);
         let mut guards = guards_of_node(place);
-        guards.extend(self.nominated(&pods));
+        if !promised.is_empty() {
+            guards.push(Guard::Nominated { pods: promised });
+        }
         guards.extend(pods.iter().flat_map(|&pod| self.guards_of_pod(pod)));
         let origin = match self.origin(place, claim) {
             Ok(origin) => origin,
@@ -48,6 +50,14 @@ impl<'s> Survey<'s> {
         if candidate.allows(DisruptionReason::Drifted) { Ok(candidate) } else { Err(candidate.guards) }
     }
 
+    /// The pods that are bound to a place, by index, and those that its room was promised to.
+    fn pods_of(&self, place: &Place) -> (Vec<usize>, Vec<ObjectKey>) {
+        let all = place.pods.iter().filter_map(|key| self.snapshot.pod_index(key));
+        let (bound, promised): (Vec<usize>, Vec<usize>) =
+            all.partition(|&pod| !self.snapshot.pods()[pod].spec.node_name.is_empty());
+        (bound, promised.into_iter().map(|pod| self.snapshot.pods()[pod].key()).collect())
+    }
+
     fn origin(&self, place: &Place, claim: &'s NodeClaim) -> Result<Origin<'s>, Guard> {
         let name = place.pool.as_deref().ok_or(Guard::NoPool)?;
         let pool = self.snapshot.pool(name).ok_or_else(|| Guard::UnknownPool { pool: name.to_owned() })?;
@@ -59,10 +69,8 @@ impl<'s> Survey<'s> {
     fn candidate(&self, index: usize, place: &Place, origin: &Origin<'_>, pods: &[usize]) -> Candidate {
         let label = |key: &str| place.labels.get(key).cloned();
         let all = || pods.iter().map(|&pod| &self.snapshot.pods()[pod]);
-        let moves = |pod: &Pod| pod.is_reschedulable() && !pod.spec.node_name.is_empty();
-        let rescheduling_cost = rescheduling_cost(all().filter(|pod| moves(pod)));
-        let mut moving: Vec<usize> = pods.iter().copied().filter(|&pod| moves(&self.snapshot.pods()[pod])).collect();
-        moving.sort_unstable();
+        let pods_to_move = || pods.iter().copied().filter(|&pod| self.snapshot.pods()[pod].is_reschedulable());
+        let rescheduling_cost = rescheduling_cost(pods_to_move().map(|pod| &self.snapshot.pods()[pod]));
         Candidate {
             place: index,
             name: place.name.clone(),
@@ -71,7 +79,7 @@ impl<'s> Survey<'s> {
             instance_type: label(labels::INSTANCE_TYPE),
             zone: label(labels::ZONE),
             capacity_type: label(labels::CAPACITY_TYPE),
-            pods: moving,
+            pods: pods_to_move().collect(),
             demand: Demand::of_pods(self.limits, pods.iter().copied()),
             price_per_hour: price_of(place, origin.catalog),
             rescheduling_cost,
@@ -80,13 +88,6 @@ impl<'s> Survey<'s> {
             has_termination_grace_period: origin.claim.spec.termination_grace_period.is_some(),
             guards: Vec::new(),
         }
-    }
-
-    /// Pods that have the room of the place in prospect, and are not bound to it.
-    fn nominated(&self, pods: &[usize]) -> Option<Guard> {
-        let pods = pods.iter().map(|&pod| &self.snapshot.pods()[pod]);
-        let pods: Vec<_> = pods.filter(|pod| pod.spec.node_name.is_empty()).map(Pod::key).collect();
-        (!pods.is_empty()).then_some(Guard::Nominated { pods })
     }
 
     fn guards_of_pod(&self, index: usize) -> impl Iterator<Item = Guard> + use<> {
@@ -124,16 +125,28 @@ impl<'s> Survey<'s> {
 /// What the node says itself.
 fn guards_of_node(place: &Place) -> Vec<Guard> {
     let Some(node) = place.node.as_deref() else { return vec![Guard::NoNode] };
-    let is_disrupted = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED);
-    let is_annotated = |node: &Node| node.metadata.annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|v| v == "true");
+    let annotation = node.metadata.annotations.get(labels::DO_NOT_DISRUPT);
     let all = [
         (!place.is_initialized, Guard::NotInitialized),
-        (place.is_deleting || node.metadata.deletion_timestamp.is_some(), Guard::Leaving),
-        (is_disrupted(node), Guard::Disrupted),
+        (is_deleting(place), Guard::Leaving),
+        (is_disrupted(place), Guard::Disrupted),
         (place.is_closed, Guard::Closed),
-        (is_annotated(node), Guard::DoNotDisrupt),
+        (annotation.is_some_and(|value| value == "true"), Guard::DoNotDisrupt),
     ];
     all.into_iter().filter_map(|(holds, guard)| holds.then_some(guard)).collect()
+}
+
+/// Whether a place is on its way out, or was chosen to be.
+pub(super) fn is_leaving(place: &Place) -> bool {
+    is_deleting(place) || is_disrupted(place)
+}
+
+fn is_deleting(place: &Place) -> bool {
+    place.is_deleting || place.node.as_ref().is_some_and(|node| node.metadata.deletion_timestamp.is_some())
+}
+
+fn is_disrupted(place: &Place) -> bool {
+    place.node.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
 }
 
 /// What is not known of what the node costs.
@@ -167,7 +180,7 @@ fn quiet(claim: &NodeClaim, pool: &NodePool, now: Timestamp) -> Result<(), Optio
     }
     let initialized = condition("Initialized").filter(is_true).and_then(|c| c.last_transition_time);
     let disturbed = claim.status.last_pod_event_time.or(initialized).or(claim.metadata.creation_timestamp);
-    let until = disturbed.map(|time| time + wait).filter(|&until| now < until);
+    let until = disturbed.map(|time| time + wait).filter(|&until| !wait.is_zero() && now < until);
     match (written, until) {
         (None, None) => Ok(()),
         (_, until) => Err(until),
