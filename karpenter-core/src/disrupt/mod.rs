@@ -2,3 +2,7 @@
 //!
 //! A node goes because it is empty, because it is not what its pool asks for any more, or because its pods have a cheaper
 //! place. Whether it may go is a question of its own: pods, budgets and annotations protect it.
+
+mod cron;
+
+pub use cron::{Schedule, ScheduleError, ScheduleFault, ScheduleField};
