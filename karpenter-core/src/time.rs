@@ -50,6 +50,14 @@ impl std::ops::Add<Duration> for Timestamp {
     }
 }
 
+impl std::ops::Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
 impl FromStr for Timestamp {
     type Err = TimestampError;
 

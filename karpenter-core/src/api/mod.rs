@@ -4,6 +4,7 @@
 //! a pod may run and on what a node has. Fields that are not read are skipped when an object is deserialized.
 //! [`Converted`] reads pools and claims of older versions.
 
+mod budget;
 mod conversion;
 mod duration;
 mod hash;
@@ -18,14 +19,15 @@ mod taint;
 mod validate;
 mod workload;
 
+pub use budget::{Budget, BudgetError, DisruptionReason};
 pub use conversion::{Change, Converted, Difference, READ_VERSIONS};
 pub use duration::{DurationError, NillableDuration};
 pub use hash::STATIC_HASH_VERSION;
 pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
 pub use nodepool::{
-    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate, NodePool, NodePoolSpec,
-    NodePoolStatus, TemplateMeta, TemplateSpec,
+    ConsolidationPolicy, Disruption, NodeClaimTemplate, NodePool, NodePoolSpec, NodePoolStatus, TemplateMeta,
+    TemplateSpec,
 };
 pub use pod::{
     Affinity, Container, ContainerPort, ContainerStatus, EphemeralVolume, InclusionPolicy, NodeAffinity, Pod,

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionStatus, IntOrPercent, NillableDuration, NodeClassRef, NodeSelectorRequirement, ObjectMeta,
-    Taint, is_default, nullable,
+    Budget, Condition, ConditionStatus, NillableDuration, NodeClassRef, NodeSelectorRequirement, ObjectMeta, Taint,
+    is_default, nullable,
 };
 use crate::{Quantity, ResourceList, ResourceName};
 
@@ -220,42 +220,6 @@ pub enum ConsolidationPolicy {
     WhenEmptyOrUnderutilized,
     /// Those whose savings are worth the disturbance.
     Balanced,
-}
-
-/// How many nodes of a pool may be disturbed at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[non_exhaustive]
-pub struct Budget {
-    /// So many, or so many of a hundred, rounded up.
-    pub nodes: IntOrPercent,
-    /// The reasons that this budget is for; none written means every reason.
-    #[serde(skip_serializing_if = "is_default")]
-    pub reasons: Option<Vec<DisruptionReason>>,
-    /// When the budget begins to count: five cron fields, in UTC.
-    #[serde(skip_serializing_if = "is_default")]
-    pub schedule: Option<String>,
-    /// For how long it then counts.
-    #[serde(skip_serializing_if = "is_default")]
-    pub duration: Option<NillableDuration>,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self { nodes: IntOrPercent::Percent(10), reasons: None, schedule: None, duration: None }
-    }
-}
-
-/// Why a node is disturbed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum DisruptionReason {
-    /// Its pods have a cheaper place.
-    Underutilized,
-    /// It has no pods.
-    Empty,
-    /// It is not what its pool asks for any more.
-    Drifted,
 }
 
 /// How a [`NodePool`] fares.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    Budget, IntOrPercent, NodePool, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, Taint, TemplateSpec,
+    Budget, BudgetError, NodePool, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, Taint, TemplateSpec,
 };
 use crate::labels;
 
@@ -60,6 +60,15 @@ impl NodePool {
     /// # Errors
     /// The first broken rule, with the path of its field.
     pub fn validate(&self) -> Result<(), FieldError> {
+        self.validate_for_provisioning()?;
+        check(self.spec.disruption.budgets.len() <= MAX_BUDGETS, "spec.disruption.budgets", || {
+            format!("more than {MAX_BUDGETS}")
+        })?;
+        self.spec.disruption.budgets.iter().enumerate().try_for_each(|(index, budget)| validate_budget(budget, index))
+    }
+
+    /// Checks the rules without which no node can be made: all but those of budgets, which only protect nodes.
+    pub(crate) fn validate_for_provisioning(&self) -> Check {
         check(labels::is_qualified_name(self.name()), "metadata.name", || format!("{:?} is not a name", self.name()))?;
         let weight = self.spec.weight;
         check(weight.is_none_or(|w| (1..=100).contains(&w)), "spec.weight", || {
@@ -70,14 +79,7 @@ impl NodePool {
         }
         self.validate_static()?;
         self.validate_labels()?;
-        self.spec.template.spec.validate("spec.template.spec")?;
-        check(self.spec.disruption.budgets.len() <= MAX_BUDGETS, "spec.disruption.budgets", || {
-            format!("more than {MAX_BUDGETS}")
-        })?;
-        for (i, budget) in self.spec.disruption.budgets.iter().enumerate() {
-            validate_budget(budget, &format!("spec.disruption.budgets[{i}]"))?;
-        }
-        Ok(())
+        self.spec.template.spec.validate("spec.template.spec")
     }
 
     fn validate_static(&self) -> Check {
@@ -140,12 +142,14 @@ fn validate_taints(taints: &[Taint], startup_taints: &[Taint], path: &str) -> Ch
     Ok(())
 }
 
-fn validate_budget(budget: &Budget, path: &str) -> Check {
-    let percent_is_sane = !matches!(budget.nodes, IntOrPercent::Percent(p) if p > 100);
-    check(percent_is_sane, format_args!("{path}.nodes"), || "more than 100%".to_owned())?;
-    check(budget.schedule.is_some() == budget.duration.is_some(), path, || {
-        "schedule and duration go together".to_owned()
-    })
+fn validate_budget(budget: &Budget, index: usize) -> Check {
+    let broken = |error: BudgetError| {
+        let field = format!("spec.disruption.budgets[{index}].{}", error.field());
+        FieldError::new(field, error.to_string())
+    };
+    budget.node_limit().map_err(broken)?;
+    budget.window().map_err(broken)?;
+    Ok(())
 }
 
 impl NodeSelectorRequirement {
@@ -289,12 +293,6 @@ mod tests {
                 ),
                 "spec.template.spec.startupTaints[0]",
             ),
-            (
-                format!(
-                    r#"{{"template":{{"spec":{{{class}}}}},"disruption":{{"budgets":[{{"nodes":"5","schedule":"@daily"}}]}}}}"#
-                ),
-                "spec.disruption.budgets[0]",
-            ),
         ] {
             assert_eq!(pool(&spec).validate().map_err(|e| e.field), Err(field.to_owned()), "{spec}");
         }
@@ -302,8 +300,33 @@ mod tests {
     }
 
     #[test]
+    fn bad_budgets_break_a_rule_but_not_provisioning() {
+        for (budget, field, message) in [
+            (r#"{"nodes":"5","schedule":"@daily"}"#, "duration", r#"missing beside the schedule "@daily""#),
+            (r#"{"nodes":"5","duration":"1h"}"#, "schedule", r#"missing beside the duration "1h""#),
+            (r#"{"nodes":"1000a%"}"#, "nodes", r#"expected a whole number or a percentage up to 100%, not "1000a%""#),
+            (
+                r#"{"nodes":"5","schedule":"@daily","duration":"1d"}"#,
+                "duration",
+                r#"expected hours and minutes such as 1h30m, not "1d""#,
+            ),
+        ] {
+            let class = r#""nodeClassRef":{"group":"g","kind":"K","name":"n"}"#;
+            let disruption = format!(r#"{{"budgets":[{{}},{budget}]}}"#);
+            let pool = pool(&format!(r#"{{"template":{{"spec":{{{class}}}}},"disruption":{disruption}}}"#));
+            let broken = FieldError::new(format!("spec.disruption.budgets[1].{field}"), message);
+            assert_eq!(pool.validate(), Err(broken), "{budget}");
+            assert_eq!(pool.validate_for_provisioning(), Ok(()), "{budget}");
+        }
+        let mut pool = NodePool::named("p");
+        pool.spec.disruption.budgets = vec![Budget::default(); MAX_BUDGETS + 1];
+        assert_eq!(pool.validate(), Err(FieldError::new("spec.disruption.budgets", "more than 50")));
+        assert_eq!(pool.validate_for_provisioning(), Ok(()));
+    }
+
+    #[test]
     fn a_pool_survives_the_wire() {
-        let json = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"p"},"spec":{"template":{"spec":{"nodeClassRef":{"group":"g","kind":"K","name":"n"},"requirements":[{"key":"a","operator":"In","values":["x"],"minValues":1}],"expireAfter":"Never"}},"disruption":{"consolidateAfter":"1m","consolidationPolicy":"WhenEmpty","budgets":[{"nodes":"20%"},{"nodes":0,"reasons":["Drifted"]}]},"limits":{"cpu":"1k"},"weight":5}}"#;
+        let json = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"p"},"spec":{"template":{"spec":{"nodeClassRef":{"group":"g","kind":"K","name":"n"},"requirements":[{"key":"a","operator":"In","values":["x"],"minValues":1}],"expireAfter":"Never"}},"disruption":{"consolidateAfter":"1m","consolidationPolicy":"WhenEmpty","budgets":[{"nodes":"20%"},{"nodes":"0","reasons":["Drifted"]},{"nodes":"many","schedule":"@never","duration":"1d"}]},"limits":{"cpu":"1k"},"weight":5}}"#;
         let pool: NodePool = serde_json::from_str(json).expect("valid");
         assert_eq!(serde_json::to_string(&pool).expect("valid"), json);
     }

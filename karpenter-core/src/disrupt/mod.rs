@@ -25,3 +25,8 @@ pub use eviction::{EvictionLimit, EvictionLimits, Toll};
 pub use guard::{Guard, Scope};
 pub use ledger::{Demand, EvictionError, Evictions};
 pub use shield::{Shield, is_evictable};
+mod budget;
+mod cron;
+
+pub use budget::{ActiveBudget, BudgetFault, BudgetLimit, NodeCounts, PoolBudgets, UnreadableBudget};
+pub use cron::{Schedule, ScheduleError, ScheduleFault, ScheduleField};

@@ -98,7 +98,7 @@ impl<'a> Pool<'a> {
         if let Some(message) = source.unready() {
             return Err(Box::new(Obstacle::NotReady { message }));
         }
-        source.validate().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
+        source.validate_for_provisioning().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
         let template = &source.spec.template.spec;
         let Some(catalog) = catalogs.get(source.name()) else {
             return Err(Box::new(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() }));
