@@ -7,7 +7,7 @@ use karpenter_cli::{
     args::OutputFormat,
     load::{self, Cluster},
     output,
-    plan::{self, Outcome},
+    plan::{self, Effort, Outcome},
 };
 use karpenter_core::{InstanceType, PlannerOptions, Price, Quantity};
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ fuzz_target!(|text: &str| {
 
 /// A plan, or nothing for objects that do not go together, such as two pods of one name.
 fn plan_once(cluster: Cluster) -> Option<Outcome> {
-    plan::plan(cluster, TYPES.clone(), "types", &PlannerOptions::default(), 1).ok()
+    plan::plan(cluster, TYPES.clone(), "types", &PlannerOptions::default(), Effort::default()).ok()
 }
 
 fn check(outcome: &Outcome, bad_pods: usize) {

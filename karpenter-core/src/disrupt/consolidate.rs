@@ -6,17 +6,18 @@
 //! long as that gains something.
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use ordered_float::OrderedFloat;
 
 use super::{
-    Candidate, Candidates, Command, Evictions, Method,
-    scene::{Scene, Trial, eviction_cost},
+    Candidate, Candidates, Command, Method,
+    allowance::Allowance,
+    scene::{Care, Scene, Trial, eviction_cost},
 };
-use crate::{Price, api::DisruptionReason};
+use crate::{Price, Timestamp, api::DisruptionReason, schedule::parallel};
 
 /// How many sets of nodes are tried between two of which one is the best so far.
 const REFINEMENTS: usize = 4;
@@ -52,8 +53,7 @@ struct Found {
 pub(super) struct Consolidation<'c, 's> {
     pub(super) scene: &'c Scene<'s>,
     pub(super) candidates: &'c Candidates,
-    /// How many nodes of each pool may go.
-    pub(super) allowed: &'c BTreeMap<String, usize>,
+    pub(super) now: Timestamp,
     pub(super) threshold: Threshold,
     /// What each pod is worth, in dollars an hour, by its index.
     pub(super) values: &'c BTreeMap<usize, f64>,
@@ -63,15 +63,16 @@ pub(super) struct Consolidation<'c, 's> {
 struct Climb<'k, 'c, 's> {
     consolidation: &'k Consolidation<'c, 's>,
     order: Vec<&'k Candidate>,
-    work: Cell<usize>,
+    /// How many pods were placed.
+    work: AtomicUsize,
 }
 
 impl Consolidation<'_, '_> {
     /// The command that saves most, if any saves enough.
     pub(super) fn best(&self) -> Option<Command> {
-        let climb = Climb { consolidation: self, order: self.by_waste(), work: Cell::new(0) };
-        let found = climb.best_prefix().or_else(|| climb.first_single())?;
-        let Found { nodes, trial, .. } = climb.improved(found);
+        let climb = Climb { consolidation: self, order: self.by_waste(), work: AtomicUsize::new(0) };
+        let found = climb.best_prefix().or_else(|| climb.best_single())?;
+        let Found { nodes, trial, .. } = climb.planned(climb.improved(found));
         let candidates: Vec<&Candidate> = nodes.iter().map(|&node| climb.order[node]).collect();
         Some(Scene::command(Method::Consolidation, &candidates, trial))
     }
@@ -84,13 +85,13 @@ impl Consolidation<'_, '_> {
             let waste = self.waste(candidate);
             (OrderedFloat(-waste / (1.0 + eviction_cost(candidate))), candidate.name.clone())
         });
-        let mut left = self.allowed.clone();
-        let mut evictions = Evictions::new(self.candidates.limits());
+        let mut allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
+        let mut evictions = self.candidates.ledger();
         order.retain(|candidate| {
-            let left = left.entry(candidate.pool.clone()).or_default();
-            let goes = *left > 0 && evictions.add(&candidate.demand).is_ok();
-            *left -= usize::from(goes);
-            goes
+            // What the pods of a node refuse must not be taken off what is left for its pool.
+            evictions.check(&candidate.demand).is_ok()
+                && allowance.take(candidate)
+                && evictions.add(&candidate.demand).is_ok()
         });
         order
     }
@@ -105,70 +106,79 @@ impl Consolidation<'_, '_> {
 impl Climb<'_, '_, '_> {
     /// The best of the sets of the first nodes.
     fn best_prefix(&self) -> Option<Found> {
+        let all = self.order.len();
+        let mut sizes: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&size| size < all).collect();
+        sizes.extend((all > 0).then_some(all));
         let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
-        let mut size = 1;
-        while size < self.order.len() {
-            known.insert(size, self.try_all((0..size).collect()));
-            size *= 2;
-        }
-        known.insert(self.order.len(), self.try_all((0..self.order.len()).collect()));
-        for _ in 0..REFINEMENTS {
+        for _ in 0..=REFINEMENTS {
+            sizes.retain(|size| !known.contains_key(size));
+            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect()));
+            known.extend(sizes.drain(..).zip(found));
             let Some(best) = best_of(&known) else { break };
-            let below = known.range(..best).next_back().map(|(&size, _)| size);
-            let above = known.range(best + 1..).next().map(|(&size, _)| size);
-            let middles = [below.map(|size| size.midpoint(best)), above.map(|size| size.midpoint(best))];
-            for middle in middles.into_iter().flatten() {
-                known.entry(middle).or_insert_with(|| self.try_all((0..middle).collect()));
-            }
+            let below = known.range(..best).next_back().map(|(&size, _)| size.midpoint(best));
+            let above = known.range(best + 1..).next().map(|(&size, _)| size.midpoint(best));
+            sizes.extend(below.into_iter().chain(above));
         }
         let best = best_of(&known)?;
         known.remove(&best).flatten()
     }
 
-    /// The first node that may go alone.
-    fn first_single(&self) -> Option<Found> {
-        (0..self.order.len()).find_map(|node| self.try_all(BTreeSet::from([node])))
+    /// The best of the nodes that may go alone.
+    fn best_single(&self) -> Option<Found> {
+        let all: Vec<usize> = (0..self.order.len()).collect();
+        let found = parallel::map(&all, |&node| self.try_all(BTreeSet::from([node])));
+        found.into_iter().flatten().reduce(|a, b| if b.gain > a.gain { b } else { a })
     }
 
     /// A set that gains more, as far as one is found by leaving out or adding parts, the larger ones first.
     fn improved(&self, mut found: Found) -> Found {
         let mut size = (self.order.len() / PARTS).max(1);
         loop {
-            let mut is_better = false;
-            for part in (0..self.order.len()).collect::<Vec<_>>().chunks(size).rev() {
-                let inside: BTreeSet<usize> = part.iter().copied().filter(|node| found.nodes.contains(node)).collect();
-                let without = (!inside.is_empty()).then(|| &found.nodes - &inside);
-                let with = (inside.len() < part.len()).then(|| found.nodes.iter().chain(part).copied().collect());
-                for nodes in without.into_iter().chain(with).filter(|nodes| !nodes.is_empty()) {
-                    if self.work.get() >= MAX_WORK {
-                        return found;
-                    }
-                    if let Some(other) = self.try_all(nodes).filter(|other| other.gain > found.gain) {
-                        (found, is_better) = (other, true);
-                        break;
-                    }
-                }
+            let all: Vec<usize> = (0..self.order.len()).collect();
+            let changes: Vec<Change> = all.chunks(size).flat_map(|part| Change::all(part, &found.nodes)).collect();
+            let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes)));
+            let mut better: Vec<(Change, Found)> =
+                changes.into_iter().zip(tried).filter_map(|(c, f)| Some((c, f?))).collect();
+            better.retain(|(_, other)| other.gain > found.gain);
+            better.sort_by_key(|(_, other)| OrderedFloat(-other.gain));
+            let is_better = !better.is_empty();
+            for (index, (change, alone)) in better.into_iter().enumerate() {
+                let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes)) };
+                found = other.filter(|other| other.gain > found.gain).unwrap_or(found);
             }
-            if size == 1 && !is_better {
+            if size == 1 && !is_better || self.work.load(Ordering::Relaxed) >= MAX_WORK {
                 return found;
             }
             size = (size / 2).max(1);
         }
     }
 
+    /// The same nodes with a better plan, if there is one.
+    fn planned(&self, found: Found) -> Found {
+        let candidates: Vec<&Candidate> = found.nodes.iter().map(|&node| self.order[node]).collect();
+        let trial = self.consolidation.scene.try_without(&candidates, Care::Plan);
+        let better = trial.ok().filter(|trial| trial.savings_per_hour > found.trial.savings_per_hour);
+        match better {
+            Some(trial) => Found { gain: found.gain, nodes: found.nodes, trial },
+            None => found,
+        }
+    }
+
     /// What is gained if all of these go, without those of which a pod would have no place; `None` if it is not enough.
     fn try_all(&self, mut nodes: BTreeSet<usize>) -> Option<Found> {
         for _ in 0..MAX_LEFT_OUT {
+            if nodes.is_empty() {
+                return None;
+            }
             let candidates: Vec<&Candidate> = nodes.iter().map(|&node| self.order[node]).collect();
             let moving: usize = candidates.iter().map(|candidate| candidate.pods.len()).sum();
-            self.work.set(self.work.get() + moving);
-            match self.consolidation.scene.try_without(&candidates) {
+            self.work.fetch_add(moving, Ordering::Relaxed);
+            match self.consolidation.scene.try_without(&candidates, Care::Sketch) {
                 Ok(trial) => return self.worthwhile(nodes, trial),
                 Err(left) => {
-                    let stays = |node: &usize| self.order[*node].pods.iter().any(|pod| left.contains(pod));
                     let before = nodes.len();
-                    nodes.retain(|node| !stays(node));
-                    if nodes.is_empty() || nodes.len() == before {
+                    nodes.retain(|&node| !self.order[node].pods.iter().any(|pod| left.contains(pod)));
+                    if nodes.len() == before {
                         return None;
                     }
                 }
@@ -184,6 +194,25 @@ impl Climb<'_, '_, '_> {
         let before: f64 = candidates().map(price).sum();
         let gain = trial.savings_per_hour - evictions * per_eviction - before * share;
         (gain > 0.0).then_some(Found { nodes, gain, trial })
+    }
+}
+
+/// Nodes that are left out of a set, or added to it.
+struct Change {
+    nodes: BTreeSet<usize>,
+    is_out: bool,
+}
+
+impl Change {
+    /// What can be done with a part of all nodes: leave out those that are in the set, or add the others.
+    fn all(part: &[usize], set: &BTreeSet<usize>) -> impl Iterator<Item = Self> {
+        let (inside, outside): (BTreeSet<usize>, BTreeSet<usize>) = part.iter().partition(|node| set.contains(node));
+        let changes = [Self { nodes: inside, is_out: true }, Self { nodes: outside, is_out: false }];
+        changes.into_iter().filter(|change| !change.nodes.is_empty())
+    }
+
+    fn apply(&self, set: &BTreeSet<usize>) -> BTreeSet<usize> {
+        if self.is_out { set - &self.nodes } else { set | &self.nodes }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Candidates, Command, Method,
+    Candidate, Candidates, Command, Method,
+    allowance::Allowance,
     consolidate::{Consolidation, Threshold},
-    scene::Scene,
+    drift_order, drifted_since,
+    scene::{Care, Scene},
 };
 use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason};
 
@@ -59,36 +61,42 @@ impl Disruptor {
 
     fn next(&self, scene: &Scene<'_>, values: &BTreeMap<usize, f64>, now: Timestamp) -> Option<Command> {
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
-        empty(scene, &candidates).or_else(|| {
-            let threshold = Threshold {
-                per_eviction: self.options.min_savings_per_eviction,
-                share: self.options.min_savings_share,
-            };
-            let allowed = allowed(scene, DisruptionReason::Underutilized);
-            Consolidation { scene, candidates: &candidates, allowed: &allowed, threshold, values }.best()
-        })
+        let threshold =
+            Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share };
+        let consolidation = Consolidation { scene, candidates: &candidates, threshold, values, now };
+        empty(scene, &candidates, now).or_else(|| drifted(scene, &candidates, now)).or_else(|| consolidation.best())
     }
 }
 
 /// All nodes without pods to move.
-fn empty(scene: &Scene<'_>, candidates: &Candidates) -> Option<Command> {
-    let mut left = allowed(scene, DisruptionReason::Empty);
+fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
+    let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Empty, now);
     let empty = candidates.for_reason(DisruptionReason::Empty).filter(|candidate| candidate.pods.is_empty());
-    let goes: Vec<_> = empty
-        .filter(|candidate| {
-            let left = left.entry(candidate.pool.clone()).or_default();
-            let goes = *left > 0;
-            *left -= usize::from(goes);
-            goes
-        })
-        .collect();
-    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes).ok()).flatten()?;
+    let goes: Vec<&Candidate> = empty.filter(|candidate| allowance.take(candidate)).collect();
+    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes, Care::Plan).ok()).flatten()?;
     Some(Scene::command(Method::Emptiness, &goes, trial))
 }
 
-/// How many nodes of each pool may go for a reason.
-fn allowed(scene: &Scene<'_>, _reason: DisruptionReason) -> BTreeMap<String, usize> {
-    scene.snapshot.pools().iter().map(|pool| (pool.name().to_owned(), usize::MAX)).collect()
+/// The first node, in the order of drift, of which the claim says that it is not what its pool asks for, and whose pods have
+/// another place.
+fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
+    let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
+    let is_drifted = |candidate: &&Candidate| {
+        let is_static = scene.snapshot.pool(&candidate.pool).is_some_and(|pool| pool.spec.replicas.is_some());
+        let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
+        !is_static && claim.is_some_and(|claim| claim.status.is_true("Drifted"))
+    };
+    let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_drifted).collect();
+    order.sort_by_cached_key(|candidate| {
+        let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
+        let (has_pods, since, name) =
+            drift_order(!candidate.pods.is_empty(), claim.and_then(drifted_since), &candidate.name);
+        (has_pods, since, name.to_owned())
+    });
+    order.into_iter().filter(|candidate| allowance.take(candidate)).find_map(|candidate| {
+        let trial = scene.try_without(&[candidate], Care::Plan).ok()?;
+        Some(Scene::command(Method::Drift, &[candidate], trial))
+    })
 }
 
 /// What the pods of all nodes that may go are worth, by index.

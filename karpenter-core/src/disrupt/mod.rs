@@ -25,6 +25,7 @@ pub use eviction::{EvictionLimit, EvictionLimits, Toll};
 pub use guard::{Guard, Scope};
 pub use ledger::{Demand, EvictionError, Evictions};
 pub use shield::{Shield, is_evictable};
+mod allowance;
 mod budget;
 mod cron;
 

@@ -20,6 +20,15 @@ pub(super) struct Scene<'s> {
     made: usize,
 }
 
+/// How well it is planned where pods go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Care {
+    /// By one search.
+    Sketch,
+    /// As well as can be.
+    Plan,
+}
+
 /// What becomes of a cluster without some of its nodes.
 pub(super) struct Trial {
     pub(super) plan: Plan,
@@ -42,11 +51,14 @@ impl<'s> Scene<'s> {
     ///
     /// # Errors
     /// The pods that would have no place, by index.
-    pub(super) fn try_without(&self, candidates: &[&Candidate]) -> Result<Trial, BTreeSet<usize>> {
+    pub(super) fn try_without(&self, candidates: &[&Candidate], care: Care) -> Result<Trial, BTreeSet<usize>> {
         let gone: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.place).collect();
         let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
         let snapshot = self.snapshot.without_places(&gone, moving);
-        let plan = self.planner.plan(&snapshot, self.catalogs);
+        let plan = match care {
+            Care::Sketch => self.planner.sketch(&snapshot, self.catalogs),
+            Care::Plan => self.planner.plan(&snapshot, self.catalogs),
+        };
         if !plan.unplaced.is_empty() {
             return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
         }

@@ -20,7 +20,7 @@ mod judge;
 mod landing;
 mod lot;
 mod occupancy;
-mod parallel;
+pub(crate) mod parallel;
 mod plan;
 mod pool;
 mod problem;
@@ -220,7 +220,17 @@ impl Planner {
 
     /// The first half of [`Planner::plan`], for those who solve a problem more than once or time the halves.
     pub fn prepare<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Problem<'a> {
+        self.problem(snapshot, catalogs, false)
+    }
+
+    /// A valid plan that is found quickly, by one search where [`Planner::plan`] compares several.
+    pub(crate) fn sketch(&self, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
+        self.problem(snapshot, catalogs, true).solve()
+    }
+
+    fn problem<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, is_sketch: bool) -> Problem<'a> {
         let base = Base::new(&self.options, snapshot, catalogs);
-        Problem::new(Arc::new(base), &Lessons::default(), Course { stop: self.stop.clone(), ..Course::default() })
+        let course = Course { stop: self.stop.clone(), is_sketch, ..Course::default() };
+        Problem::new(Arc::new(base), &Lessons::default(), course)
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Course {
     pub(super) order: Order,
     /// Classes that come before all others.
     pub(super) first: BTreeSet<usize>,
+    /// Whether the first plan that is found will do.
+    pub(super) is_sketch: bool,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.

@@ -72,7 +72,7 @@ impl Problem<'_> {
     pub(super) fn find(&self) -> Found {
         let course = || self.course.clone();
         let best = self.divide_and_search();
-        if self.is_stopped() {
+        if self.course.is_sketch || self.is_stopped() {
             return best;
         }
         let is_limited = best.plan.unplaced.values().any(Reason::is_of_limits);
@@ -152,7 +152,7 @@ impl Found {
     /// once the pods are bound.
     fn best(search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
-        if problem.is_stopped() {
+        if problem.course.is_sketch || problem.is_stopped() {
             return Self::of(search);
         }
         let has_model = search.can_land();

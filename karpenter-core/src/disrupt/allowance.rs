@@ -1,0 +1,52 @@
+//! How many nodes of each pool may go now.
+
+use std::collections::BTreeMap;
+
+use super::{BudgetLimit, Candidate, NodeCounts, PoolBudgets};
+use crate::{
+    Snapshot, Timestamp,
+    api::{Condition, ConditionStatus, DisruptionReason, NodePool},
+    cluster::Place,
+};
+
+/// What the disruption budgets of pools leave for one reason.
+pub(super) struct Allowance<'s>(BTreeMap<&'s str, u32>);
+
+impl<'s> Allowance<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, reason: DisruptionReason, now: Timestamp) -> Self {
+        let left = |pool: &'s NodePool| (pool.name(), limit(snapshot, pool, reason, now).allowed());
+        Self(snapshot.pools().iter().map(left).collect())
+    }
+
+    /// Takes a node off what is left for its pool, if there is anything left.
+    pub(super) fn take(&mut self, candidate: &Candidate) -> bool {
+        let Some(left) = self.0.get_mut(candidate.pool.as_str()).filter(|left| **left > 0) else { return false };
+        *left -= 1;
+        true
+    }
+}
+
+/// What limits how many nodes of a pool may go for a reason.
+fn limit(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> BudgetLimit {
+    PoolBudgets::of(pool).limit(reason, counts(snapshot, pool), now)
+}
+
+fn counts(snapshot: &Snapshot, pool: &NodePool) -> NodeCounts {
+    let mut counts = NodeCounts::default();
+    let of_pool = |place: &&Place| place.pool.as_deref() == Some(pool.name()) && place.is_initialized;
+    for place in snapshot.places().iter().map(AsRef::as_ref).filter(of_pool) {
+        let Some(claim) = place.node_claim.as_deref() else { continue };
+        if claim.status.is_true("InstanceTerminating") {
+            continue;
+        }
+        counts.managed += 1;
+        counts.not_ready_or_leaving += u32::from(place.is_deleting || !is_ready(place));
+    }
+    counts
+}
+
+/// Whether the node says that it is ready; one that says nothing, as in dumps made by hand, counts as ready.
+fn is_ready(place: &Place) -> bool {
+    let is_not_ready = |c: &Condition| c.r#type == "Ready" && c.status != ConditionStatus::True;
+    !place.node.iter().flat_map(|node| &node.status.conditions).any(is_not_ready)
+}
