@@ -25,8 +25,12 @@ const REFINEMENTS: usize = 4;
 /// How often nodes are left out whose pods find no place, before a set is given up.
 const MAX_LEFT_OUT: usize = 8;
 
-/// The most pods that are placed in all trials for one command: some seconds.
-const MAX_WORK: usize = 1_000_000;
+/// The most pods that are placed in sketches and in plans for one command: some seconds each.
+const MAX_SKETCHED: usize = 1_000_000;
+const MAX_PLANNED: usize = 400_000;
+
+/// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
+const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
 
 /// Into how many parts a set is divided at first to see which parts are better left out or added.
 const PARTS: usize = 8;
@@ -62,7 +66,9 @@ pub(super) struct Consolidation<'c, 's> {
 /// The nodes that may go together, and what was tried.
 struct Climb<'k, 'c, 's> {
     consolidation: &'k Consolidation<'c, 's>,
-    order: Vec<&'k Candidate>,
+    order: &'k [&'k Candidate],
+    /// By what the threshold is multiplied.
+    factor: f64,
     /// How many pods were placed.
     work: AtomicUsize,
 }
@@ -70,9 +76,15 @@ struct Climb<'k, 'c, 's> {
 impl Consolidation<'_, '_> {
     /// The command that saves most, if any saves enough.
     pub(super) fn best(&self) -> Option<Command> {
-        let climb = Climb { consolidation: self, order: self.by_waste(), work: AtomicUsize::new(0) };
-        let found = climb.best_prefix().or_else(|| climb.best_single())?;
-        let Found { nodes, trial, .. } = climb.planned(climb.improved(found));
+        let order = self.by_waste();
+        let climb = |factor| Climb { consolidation: self, order: &order, factor, work: AtomicUsize::new(0) };
+        let starts = parallel::map(&FACTORS, |&factor| climb(factor).sketched());
+        let climb = climb(1.0);
+        let starts =
+            starts.into_iter().flatten().filter_map(|Found { nodes, trial, .. }| climb.worthwhile(nodes, trial));
+        let found = starts.reduce(|a, b| if b.gain > a.gain { b } else { a })?;
+        let found = climb.improved(found, 1, Care::Sketch);
+        let Found { nodes, trial, .. } = climb.improved(climb.planned(found), 1, Care::Plan);
         let candidates: Vec<&Candidate> = nodes.iter().map(|&node| climb.order[node]).collect();
         Some(Scene::command(Method::Consolidation, &candidates, trial))
     }
@@ -104,6 +116,12 @@ impl Consolidation<'_, '_> {
 }
 
 impl Climb<'_, '_, '_> {
+    /// A set that was looked for by sketches.
+    fn sketched(&self) -> Option<Found> {
+        let found = self.best_prefix().or_else(|| self.best_single())?;
+        Some(self.improved(found, (self.order.len() / PARTS).max(1), Care::Sketch))
+    }
+
     /// The best of the sets of the first nodes.
     fn best_prefix(&self) -> Option<Found> {
         let all = self.order.len();
@@ -112,7 +130,7 @@ impl Climb<'_, '_, '_> {
         let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
         for _ in 0..=REFINEMENTS {
             sizes.retain(|size| !known.contains_key(size));
-            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect()));
+            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect(), Care::Sketch));
             known.extend(sizes.drain(..).zip(found));
             let Some(best) = best_of(&known) else { break };
             let below = known.range(..best).next_back().map(|(&size, _)| size.midpoint(best));
@@ -126,27 +144,27 @@ impl Climb<'_, '_, '_> {
     /// The best of the nodes that may go alone.
     fn best_single(&self) -> Option<Found> {
         let all: Vec<usize> = (0..self.order.len()).collect();
-        let found = parallel::map(&all, |&node| self.try_all(BTreeSet::from([node])));
+        let found = parallel::map(&all, |&node| self.try_all(BTreeSet::from([node]), Care::Sketch));
         found.into_iter().flatten().reduce(|a, b| if b.gain > a.gain { b } else { a })
     }
 
-    /// A set that gains more, as far as one is found by leaving out or adding parts, the larger ones first.
-    fn improved(&self, mut found: Found) -> Found {
-        let mut size = (self.order.len() / PARTS).max(1);
+    /// A set that gains more, as far as one is found by leaving out or adding parts, from parts of this size to single nodes.
+    fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
+        let start = self.work.load(Ordering::Relaxed);
+        let most = if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED };
         loop {
             let all: Vec<usize> = (0..self.order.len()).collect();
             let changes: Vec<Change> = all.chunks(size).flat_map(|part| Change::all(part, &found.nodes)).collect();
-            let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes)));
-            let mut better: Vec<(Change, Found)> =
-                changes.into_iter().zip(tried).filter_map(|(c, f)| Some((c, f?))).collect();
-            better.retain(|(_, other)| other.gain > found.gain);
+            let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes), care));
+            let tried = changes.into_iter().zip(tried).filter_map(|(change, other)| Some((change, other?)));
+            let mut better: Vec<(Change, Found)> = tried.filter(|(_, other)| other.gain > found.gain).collect();
             better.sort_by_key(|(_, other)| OrderedFloat(-other.gain));
             let is_better = !better.is_empty();
             for (index, (change, alone)) in better.into_iter().enumerate() {
-                let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes)) };
+                let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes), care) };
                 found = other.filter(|other| other.gain > found.gain).unwrap_or(found);
             }
-            if size == 1 && !is_better || self.work.load(Ordering::Relaxed) >= MAX_WORK {
+            if size == 1 && !is_better || self.work.load(Ordering::Relaxed) - start >= most {
                 return found;
             }
             size = (size / 2).max(1);
@@ -155,17 +173,12 @@ impl Climb<'_, '_, '_> {
 
     /// The same nodes with a better plan, if there is one.
     fn planned(&self, found: Found) -> Found {
-        let candidates: Vec<&Candidate> = found.nodes.iter().map(|&node| self.order[node]).collect();
-        let trial = self.consolidation.scene.try_without(&candidates, Care::Plan);
-        let better = trial.ok().filter(|trial| trial.savings_per_hour > found.trial.savings_per_hour);
-        match better {
-            Some(trial) => Found { gain: found.gain, nodes: found.nodes, trial },
-            None => found,
-        }
+        let better = self.try_all(found.nodes.clone(), Care::Plan);
+        better.filter(|better| better.gain > found.gain).unwrap_or(found)
     }
 
     /// What is gained if all of these go, without those of which a pod would have no place; `None` if it is not enough.
-    fn try_all(&self, mut nodes: BTreeSet<usize>) -> Option<Found> {
+    fn try_all(&self, mut nodes: BTreeSet<usize>, care: Care) -> Option<Found> {
         for _ in 0..MAX_LEFT_OUT {
             if nodes.is_empty() {
                 return None;
@@ -173,7 +186,7 @@ impl Climb<'_, '_, '_> {
             let candidates: Vec<&Candidate> = nodes.iter().map(|&node| self.order[node]).collect();
             let moving: usize = candidates.iter().map(|candidate| candidate.pods.len()).sum();
             self.work.fetch_add(moving, Ordering::Relaxed);
-            match self.consolidation.scene.try_without(&candidates, Care::Sketch) {
+            match self.consolidation.scene.try_without(&candidates, care) {
                 Ok(trial) => return self.worthwhile(nodes, trial),
                 Err(left) => {
                     let before = nodes.len();
@@ -192,7 +205,8 @@ impl Climb<'_, '_, '_> {
         let candidates = || nodes.iter().map(|&node| self.order[node]);
         let evictions: f64 = candidates().map(eviction_cost).sum();
         let before: f64 = candidates().map(price).sum();
-        let gain = trial.savings_per_hour - evictions * per_eviction - before * share;
+        let worth = evictions * per_eviction + before * share;
+        let gain = trial.savings_per_hour - self.factor * worth;
         (gain > 0.0).then_some(Found { nodes, gain, trial })
     }
 }

@@ -29,7 +29,7 @@ pub struct DisruptorOptions {
 impl Default for DisruptorOptions {
     fn default() -> Self {
         let planner = PlannerOptions { slack: 0.0, ..PlannerOptions::default() };
-        Self { planner, min_savings_per_eviction: 0.005, min_savings_share: 0.01 }
+        Self { planner, min_savings_per_eviction: 0.01, min_savings_share: 0.01 }
     }
 }
 
