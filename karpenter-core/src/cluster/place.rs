@@ -114,6 +114,11 @@ impl Place {
         Self { labels, is_closed: true, name, ..Self::default() }
     }
 
+    /// Whether it is a node that is only thought of.
+    pub(crate) const fn is_promised(&self) -> bool {
+        self.node.is_none() && self.node_claim.is_none()
+    }
+
     /// A node reports what it has bit by bit; until it is initialized the claim's promise stands in for what is missing.
     fn fill_resources(&mut self, node: Option<&Node>, claim: Option<&NodeClaim>) {
         for (name, quantity) in node.map(|n| n.status.capacity.clone()).unwrap_or_default().iter() {

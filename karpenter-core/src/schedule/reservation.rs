@@ -26,7 +26,8 @@ pub(super) struct Said {
 impl Reservations {
     /// Several offerings may draw on one reservation; the least that any of them names is what is left.
     ///
-    /// A claim that is bound to a reservation and is not a machine yet will still take one.
+    /// A claim that is bound to a reservation and is not a machine yet will still take one, and so will a node that is only
+    /// thought of.
     pub(super) fn new(snapshot: &Snapshot, pools: &[Pool<'_>]) -> Self {
         let mut out = Self::default();
         for pool in pools {
@@ -44,13 +45,17 @@ impl Reservations {
         out.left.values_mut().zip(&out.said).for_each(|(left, said)| *left = said.capacity);
         for pool in pools {
             let Some(key) = pool.catalog.reservation_label() else { continue };
-            let of_pool = snapshot.unlaunched().iter().filter(|claim| pool.is_of(&claim.metadata.labels));
-            for claim in of_pool {
-                let requirements: Requirements = claim.spec.requirements.iter().collect();
-                let name = requirements.get(key).and_then(|requirement| requirement.values().next());
+            let mut take = |name: Option<&str>| {
                 if let Some(left) = name.and_then(|name| out.left.get_mut(name)) {
                     *left -= 1;
                 }
+            };
+            for claim in snapshot.unlaunched().iter().filter(|claim| pool.is_of(&claim.metadata.labels)) {
+                let requirements: Requirements = claim.spec.requirements.iter().collect();
+                take(requirements.get(key).and_then(|requirement| requirement.values().next()));
+            }
+            for place in snapshot.places().iter().filter(|place| place.is_promised() && pool.is_of(&place.labels)) {
+                take(place.labels.get(key).map(String::as_str));
             }
         }
         out
