@@ -1,0 +1,98 @@
+//! What keeps nodes, and that they go without it.
+
+use karpenter::{
+    api::{Budget, ConsolidationPolicy, PodDisruptionBudget},
+    labels,
+};
+use serde_json::json;
+
+use crate::{moves::machine, world::World};
+
+/// A large node for a small pod; with `is_empty` one for none.
+fn wasteful(is_empty: bool) -> World {
+    let mut world = World::of([machine("large", 8, 80), machine("small", 1, 10)]);
+    world.node("a", "large", if is_empty { &[] } else { &["1"] });
+    world
+}
+
+/// A budget for the pods of the app `web`.
+pub(crate) fn pod_budget(max_unavailable: u32) -> PodDisruptionBudget {
+    let spec = json!({"maxUnavailable": max_unavailable, "selector": {"matchLabels": {"app": "web"}}});
+    let budget = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec});
+    serde_json::from_value(budget).expect("a valid budget")
+}
+
+pub(crate) fn node_budget(nodes: &str) -> Budget {
+    let mut budget = Budget::default();
+    nodes.clone_into(&mut budget.nodes);
+    budget
+}
+
+fn shield_pods(world: &mut World) {
+    for pod in &mut world.objects.pods {
+        pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+    }
+}
+
+/// What is done to a world.
+type Obstacle = fn(&mut World);
+
+#[test]
+fn each_obstacle_keeps_the_node_and_nothing_else_does() {
+    let obstacles: [(&str, Obstacle, bool); 9] = [
+        ("a pod that must not be disturbed", shield_pods, false),
+        ("a budget that lets no pod go", |w| w.budgets.push(pod_budget(0)), false),
+        ("two budgets for one pod", |w| w.budgets.extend(two_budgets()), false),
+        ("a pool that lets no node go", |w| w.pool().spec.disruption.budgets.push(node_budget("0")), true),
+        ("consolidateAfter Never", |w| w.pool().spec.disruption.consolidate_after = "Never".parse().unwrap(), true),
+        ("WhenEmpty", |w| w.pool().spec.disruption.consolidation_policy = ConsolidationPolicy::WhenEmpty, false),
+        ("no claim", |w| w.objects.claims.clear(), true),
+        ("a static pool", |w| w.pool().spec.replicas = Some(1), true),
+        ("an annotated node", annotate_node, true),
+    ];
+    for is_empty in [false, true] {
+        assert_eq!(wasteful(is_empty).commands().len(), 1, "nothing keeps the node");
+        for (name, obstacle, keeps_empty) in obstacles {
+            let mut world = wasteful(is_empty);
+            obstacle(&mut world);
+            let is_kept = world.commands().is_empty();
+            assert_eq!(is_kept, !is_empty || keeps_empty, "{name}, on a node that is empty: {is_empty}");
+        }
+    }
+}
+
+fn two_budgets() -> [PodDisruptionBudget; 2] {
+    let mut other = pod_budget(5);
+    "other".clone_into(&mut other.metadata.name);
+    [pod_budget(5), other]
+}
+
+fn annotate_node(world: &mut World) {
+    let annotations = &mut world.objects.nodes[0].metadata.annotations;
+    annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+}
+
+fn three_wasteful() -> World {
+    let mut world = World::of([machine("large", 8, 80), machine("small", 1, 10)]);
+    ["a", "b", "c"].into_iter().for_each(|name| world.node(name, "large", &["1"]));
+    world
+}
+
+#[test]
+fn a_budget_of_pods_holds_for_a_whole_command() {
+    assert_eq!(three_wasteful().commands()[0].candidates.len(), 3);
+    let mut world = three_wasteful();
+    world.budgets.push(pod_budget(1));
+    let commands = world.commands();
+    assert!(!commands.is_empty() && commands.iter().all(|command| command.candidates.len() == 1), "{commands:?}");
+}
+
+#[test]
+fn a_budget_of_nodes_holds_for_a_whole_command() {
+    for (nodes, most) in [("1", 1), ("2", 2), ("34%", 2), ("10%", 1), ("100%", 3)] {
+        let mut world = three_wasteful();
+        world.pool().spec.disruption.budgets.push(node_budget(nodes));
+        let commands = world.commands();
+        assert_eq!(commands.iter().map(|c| c.candidates.len()).max(), Some(most), "{nodes}: {commands:?}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Which nodes go, and what comes in their place.
+
+use karpenter::{
+    InstanceType, Offering, Planner, Price, Quantity, Requirement,
+    api::{NodeSelectorRequirement, Operator},
+    disrupt::{Command, Method},
+    fake::check,
+    labels,
+};
+
+use crate::world::{RESERVATION, World, ZONE, condition, open_pool};
+
+pub(crate) fn machine(name: &str, cpu: i64, cents: u32) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))];
+    InstanceType::named(name, capacity).offering("on-demand", ZONE, price(cents))
+}
+
+fn price(cents: u32) -> Price {
+    Price::per_hour(f64::from(cents) / 100.0).expect("not below zero")
+}
+
+/// Carries out all commands, holds each against what it said, and tells them: how each was found, what goes, and how many
+/// nodes come.
+fn carried_out(world: &mut World) -> Vec<(Method, String, usize)> {
+    let commands = world.commands();
+    commands.iter().for_each(|command| hold(world, command));
+    let tell = |c: &Command| (c.method, c.candidates.join(" "), c.replacements.len());
+    commands.iter().map(tell).collect()
+}
+
+fn hold(world: &mut World, command: &Command) {
+    let plan = karpenter::Plan::from_parts(command.replacements.clone(), command.existing.clone(), [].into());
+    let without = world.without(&command.candidates);
+    assert_eq!(check(&without.snapshot(), &without.catalogs(), &plan), []);
+    let before = world.bill();
+    world.carry_out(command);
+    assert!((before - world.bill() - command.savings_per_hour).abs() < 1e-6, "{command:?}");
+}
+
+#[test]
+fn an_empty_node_is_deleted() {
+    let mut world = World::of([machine("t", 4, 20)]);
+    world.node("full", "t", &["4"]);
+    world.node("empty", "t", &[]);
+    assert_eq!(carried_out(&mut world), [(Method::Emptiness, "empty".to_owned(), 0)]);
+    assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn pods_fill_the_room_that_there_is() {
+    let mut world = World::of([machine("t", 8, 40)]);
+    world.node("a", "t", &["2", "2"]);
+    world.node("b", "t", &["2"]);
+    world.node("c", "t", &["2"]);
+    assert_eq!(carried_out(&mut world), [(Method::Consolidation, "b c".to_owned(), 0)]);
+    assert_eq!(world.pods_on("a").len(), 4);
+    assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn a_large_node_becomes_a_small_one() {
+    let mut world = World::of([machine("large", 8, 40), machine("small", 2, 10)]);
+    world.node("a", "large", &["1", "1"]);
+    assert_eq!(carried_out(&mut world), [(Method::Consolidation, "a".to_owned(), 1)]);
+    assert_eq!((world.bill(), world.commands()), (0.1, Vec::new()));
+}
+
+#[test]
+fn three_nodes_become_two_of_another_size_where_nothing_less_helps() {
+    let mut world = World::of([machine("six", 6, 40), machine("eight", 8, 45)]);
+    let nodes = ["a", "b", "c"];
+    nodes.iter().for_each(|name| world.node(name, "six", &["1"; 5]));
+
+    // The planner finds nothing cheaper for the pods of one node, nor for those of two.
+    let singles = nodes.iter().map(|name| vec![(*name).to_owned()]);
+    let pairs = [["a", "b"], ["a", "c"], ["b", "c"]].map(|pair| pair.map(str::to_owned).to_vec());
+    for gone in singles.chain(pairs) {
+        let without = world.without(&gone);
+        let plan = Planner::new(world.options.planner.clone()).plan(&without.snapshot(), &without.catalogs());
+        assert!(plan.unplaced().is_empty());
+        let saved = world.bill() - without.bill() - plan.hourly_cost().dollars_per_hour();
+        assert!(saved < 1e-9, "without {gone:?} {saved} is saved");
+    }
+
+    assert_eq!(carried_out(&mut world), [(Method::Consolidation, "a b c".to_owned(), 2)]);
+    assert!((world.bill() - 0.9).abs() < 1e-9);
+    assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn a_drifted_node_is_replaced_even_if_that_costs_more() {
+    let mut cheap = machine("cheap", 4, 10);
+    cheap.offerings[0].available = false;
+    let mut world = World::of([cheap, machine("dear", 4, 30)]);
+    world.node("a", "cheap", &["3"]);
+    assert_eq!(world.commands(), []);
+    world.objects.claims[0].status.conditions.push(condition("Drifted"));
+
+    let mut of_static_pool = world.clone();
+    of_static_pool.pool().spec.replicas = Some(1);
+    assert_eq!(of_static_pool.commands(), [], "a static pool keeps the number of its nodes itself");
+
+    assert_eq!(carried_out(&mut world), [(Method::Drift, "a".to_owned(), 1)]);
+    assert!((world.bill() - 0.3).abs() < 1e-9);
+    assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn pennies_move_nothing() {
+    // Ten pods cost 10 cents to move, and a cent of each dollar is not worth the trouble.
+    for (dear, cheap, pods, per_eviction, share, moves) in [
+        (40, 31, 10, 0.01, 0.0, false),
+        (40, 29, 10, 0.01, 0.0, true),
+        (40, 31, 10, 0.0, 0.01, true),
+        (1000, 991, 1, 0.0, 0.01, false),
+        (1000, 989, 1, 0.0, 0.01, true),
+        (1000, 989, 1, 0.02, 0.01, false),
+        (1000, 999, 1, 0.0, 0.0, true),
+        (1000, 1000, 1, 0.0, 0.0, false),
+    ] {
+        let mut world = World::of([machine("dear", 11, dear), machine("cheap", 10, cheap)]);
+        world.options.min_savings_per_eviction = per_eviction;
+        world.options.min_savings_share = share;
+        world.node("a", "dear", &vec!["1"; pods]);
+        let moved = !carried_out(&mut world).is_empty();
+        assert_eq!(moved, moves, "{dear} to {cheap} cents, {pods} pods, thresholds {per_eviction} and {share}");
+    }
+}
+
+#[test]
+fn commands_of_one_call_are_carried_out_in_their_order() {
+    let mut world = World::of([machine("large", 8, 80), machine("small", 2, 10), machine("drifting", 2, 11)]);
+    for name in ["a", "b", "c"] {
+        world.node(name, "large", &["1", "1"]);
+    }
+    world.node("empty", "small", &[]);
+    world.node("old", "drifting", &["1"]);
+    world.objects.claims[4].status.conditions.push(condition("Drifted"));
+    let mut budget = karpenter::api::Budget::default();
+    budget.nodes = "1".to_owned();
+    world.pool().spec.disruption.budgets = vec![budget];
+
+    let done = carried_out(&mut world);
+    let methods: Vec<Method> = done.iter().map(|(method, ..)| *method).collect();
+    assert_eq!(methods[..2], [Method::Emptiness, Method::Drift], "{done:?}");
+    assert!(done.len() > 2, "{done:?}");
+    assert!(world.bill() < 0.5, "{done:?}");
+}
+
+#[test]
+fn several_commands_share_what_is_left_of_a_reservation() {
+    let mut reserved = machine("reserved", 2, 90);
+    let mut offering = Offering::new(labels::RESERVED, ZONE, price(1));
+    offering.requirements.add(RESERVATION, Requirement::one_of(["r"]));
+    offering.reservation_capacity = Some(1);
+    reserved.offerings.push(offering);
+    let mut world = World::of([machine("dear", 2, 100), reserved]);
+    let mut budget = karpenter::api::Budget::default();
+    budget.nodes = "1".to_owned();
+    world.pool().spec.disruption.budgets = vec![budget];
+    for name in ["a", "b"] {
+        world.node(name, "dear", &["2"]);
+    }
+    let done = carried_out(&mut world);
+    assert_eq!(done.len(), 2, "{done:?}");
+    assert!((world.bill() - 0.91).abs() < 1e-9);
+}
+
+#[test]
+fn several_commands_share_what_is_left_of_a_limit() {
+    let mut world = World::of([machine("dear", 2, 100), machine("cheap", 2, 50)]);
+    world.node("a", "dear", &["2"]);
+    world.node("b", "dear", &["2"]);
+    let only_dear = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, ["dear"]);
+    let general = world.pool().clone().require(only_dear);
+    let limited = open_pool("limited").limit("nodes", Quantity::from_units(1));
+    world.objects.pools = vec![general, limited];
+    let mut budget = karpenter::api::Budget::default();
+    budget.nodes = "1".to_owned();
+    world.pool().spec.disruption.budgets = vec![budget];
+    let done = carried_out(&mut world);
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert_eq!(world.objects.claims.iter().filter(|c| c.metadata.labels[labels::NODE_POOL] == "limited").count(), 1);
+}
