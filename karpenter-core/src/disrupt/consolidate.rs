@@ -33,6 +33,9 @@ const MAX_PLANNED: usize = 250_000;
 /// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
 const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
 
+/// Among how many sets of nodes that may go together a command is sought: enough for budgets of a hundredth.
+const MAX_WINDOWS: usize = 100;
+
 /// Into how many parts a set is divided at first to see which parts are better left out or added.
 const PARTS: usize = 8;
 
@@ -75,10 +78,25 @@ struct Climb<'k, 'c, 's> {
 }
 
 impl Consolidation<'_, '_> {
-    /// The command that saves most, if any saves enough.
+    /// The command that saves most, if any saves enough. It is sought among the nodes that waste most, as many of them as may
+    /// go together; if there is none, among the next.
     pub(super) fn best(&self) -> Option<Command> {
-        let order = self.by_waste();
-        let climb = |factor| Climb { consolidation: self, order: &order, factor, work: AtomicUsize::new(0) };
+        let mut order = self.by_waste();
+        for _ in 0..MAX_WINDOWS {
+            let (window, later) = self.window(order);
+            if window.is_empty() {
+                break;
+            }
+            if let Some(command) = self.best_among(&window) {
+                return Some(command);
+            }
+            order = later;
+        }
+        None
+    }
+
+    fn best_among(&self, order: &[&Candidate]) -> Option<Command> {
+        let climb = |factor| Climb { consolidation: self, order, factor, work: AtomicUsize::new(0) };
         let starts = parallel::map(&FACTORS, |&factor| climb(factor).sketched());
         let climb = climb(1.0);
         let starts =
@@ -90,7 +108,7 @@ impl Consolidation<'_, '_> {
         Some(Scene::command(Method::Consolidation, &candidates, trial))
     }
 
-    /// The nodes that may go together, those that waste most for what it costs to move their pods first.
+    /// The nodes that may go, those that waste most for what it costs to move their pods first.
     fn by_waste(&self) -> Vec<&Candidate> {
         let all = self.candidates.for_reason(DisruptionReason::Underutilized);
         let mut order: Vec<&Candidate> = all.filter(|candidate| !candidate.pods.is_empty()).collect();
@@ -98,15 +116,19 @@ impl Consolidation<'_, '_> {
             let waste = self.waste(candidate);
             (OrderedFloat(-waste / (1.0 + eviction_cost(candidate))), candidate.name.clone())
         });
+        order
+    }
+
+    /// As many of the first nodes as may go together, and the others.
+    fn window<'k>(&self, order: Vec<&'k Candidate>) -> (Vec<&'k Candidate>, Vec<&'k Candidate>) {
         let mut allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
         let mut evictions = self.candidates.ledger();
-        order.retain(|candidate| {
+        order.into_iter().partition(|candidate| {
             // What the pods of a node refuse must not be taken off what is left for its pool.
             evictions.check(&candidate.demand).is_ok()
                 && allowance.take(candidate)
                 && evictions.add(&candidate.demand).is_ok()
-        });
-        order
+        })
     }
 
     /// What a node costs beyond what its pods are worth, in dollars an hour.
