@@ -2,11 +2,15 @@
 
 use karpenter::{
     api::{Budget, ConsolidationPolicy, PodDisruptionBudget},
+    disrupt::Method,
     labels,
 };
 use serde_json::json;
 
-use crate::{moves::machine, world::World};
+use crate::{
+    moves::machine,
+    world::{World, condition},
+};
 
 /// A large node for a small pod; with `is_empty` one for none.
 fn wasteful(is_empty: bool) -> World {
@@ -94,5 +98,41 @@ fn a_budget_of_nodes_holds_for_a_whole_command() {
         world.pool().spec.disruption.budgets.push(node_budget(nodes));
         let commands = world.commands();
         assert_eq!(commands.iter().map(|c| c.candidates.len()).max(), Some(most), "{nodes}: {commands:?}");
+    }
+}
+
+#[test]
+fn a_drifted_node_that_cannot_go_does_not_use_up_the_budget() {
+    let mut world = World::of([machine("gone", 8, 80), machine("small", 2, 10)]);
+    world.pool().spec.disruption.budgets.push(node_budget("1"));
+    world.node("a", "gone", &["6"]);
+    world.node("b", "gone", &["1"; 3]);
+    world.objects.types[0].offerings[0].available = false;
+    for claim in &mut world.objects.claims {
+        claim.status.conditions.push(condition("Drifted"));
+    }
+    let commands = world.commands();
+    assert_eq!(commands[0].candidates, ["b"], "{commands:?}");
+    assert_eq!(commands[0].method, Method::Drift);
+}
+
+/// The pod of `a` fits nowhere else, and those of `b` fit beside the others.
+fn one_of_three() -> World {
+    let mut world = World::of([machine("t", 8, 40)]);
+    world.node("a", "t", &["5"]);
+    world.node("b", "t", &["1"; 4]);
+    world.node("c", "t", &["1"; 7]);
+    world
+}
+
+#[test]
+fn a_node_that_cannot_go_does_not_use_up_the_budgets() {
+    let mut of_nodes = one_of_three();
+    of_nodes.pool().spec.disruption.budgets.push(node_budget("1"));
+    let mut of_pods = one_of_three();
+    of_pods.budgets.push(pod_budget(4));
+    for world in [one_of_three(), of_nodes, of_pods] {
+        let commands = world.commands();
+        assert_eq!(commands.iter().map(|c| c.candidates.join(" ")).collect::<Vec<_>>(), ["b"]);
     }
 }

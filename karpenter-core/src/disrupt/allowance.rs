@@ -18,6 +18,11 @@ impl<'s> Allowance<'s> {
         Self(snapshot.pools().iter().map(left).collect())
     }
 
+    /// Whether anything is left for the pool of a node.
+    pub(super) fn admits(&self, candidate: &Candidate) -> bool {
+        self.0.get(candidate.pool.as_str()).is_some_and(|left| *left > 0)
+    }
+
     /// Takes a node off what is left for its pool, if there is anything left.
     pub(super) fn take(&mut self, candidate: &Candidate) -> bool {
         let Some(left) = self.0.get_mut(candidate.pool.as_str()).filter(|left| **left > 0) else { return false };

@@ -80,7 +80,7 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 /// The first node, in the order of drift, of which the claim says that it is not what its pool asks for, and whose pods have
 /// another place.
 fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
-    let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
+    let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
     let is_drifted = |candidate: &&Candidate| {
         let is_static = scene.snapshot.pool(&candidate.pool).is_some_and(|pool| pool.spec.replicas.is_some());
         let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
@@ -93,7 +93,7 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
             drift_order(!candidate.pods.is_empty(), claim.and_then(drifted_since), &candidate.name);
         (has_pods, since, name.to_owned())
     });
-    order.into_iter().filter(|candidate| allowance.take(candidate)).find_map(|candidate| {
+    order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
         let trial = scene.try_without(&[candidate], Care::Plan).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
