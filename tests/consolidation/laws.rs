@@ -14,7 +14,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select, strategy::Va
 
 use crate::{
     guards::{node_budget, pod_budget},
-    world::{World, condition},
+    world::{World, condition, unbind},
 };
 
 const PODS: usize = 20;
@@ -194,6 +194,25 @@ proptest! {
             }
         }
         prop_assert_eq!(world.commands(), []);
+    }
+
+    #[test]
+    fn commands_reckon_with_the_nodes_of_pods_that_wait(mut world in world(), waits in vec(any::<bool>(), PODS)) {
+        for (pod, _) in world.objects.pods.iter_mut().zip(waits).filter(|(_, waits)| *waits) {
+            unbind(pod);
+        }
+        let plan = loop {
+            let plan = Planner::new(world.options.planner.clone()).plan(&world.snapshot(), &world.catalogs());
+            if plan.unplaced().is_empty() {
+                break plan;
+            }
+            world.objects.pods.retain(|pod| !plan.unplaced().contains_key(&pod.key()));
+        };
+        let commands = world.commands();
+        world.provision(&plan);
+        for command in &commands {
+            hold(&mut world, command)?;
+        }
     }
 
     #[test]

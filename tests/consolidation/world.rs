@@ -122,8 +122,7 @@ impl World {
         world.objects.claims.retain(|claim| !is_gone(&claim.status.node_name));
         world.prices.retain(|name, _| !is_gone(name));
         for pod in world.objects.pods.iter_mut().filter(|pod| is_gone(&pod.spec.node_name)) {
-            pod.spec.node_name.clear();
-            pod.status = Workload::from(Pod::named("waiting")).into_pods().expect("a valid pod")[0].status.clone();
+            unbind(pod);
         }
         world
     }
@@ -204,6 +203,12 @@ impl World {
             offering.reservation_capacity = offering.reservation_capacity.map(&change);
         }
     }
+}
+
+/// Makes a pod anew, that waits for a node.
+pub(crate) fn unbind(pod: &mut Pod) {
+    pod.spec.node_name.clear();
+    pod.status = Workload::from(Pod::named("waiting")).into_pods().expect("a valid pod")[0].status.clone();
 }
 
 fn node_of(claim: &NodeClaim) -> Node {
