@@ -78,7 +78,9 @@ fn annotate_node(world: &mut World) {
 
 fn three_wasteful() -> World {
     let mut world = World::of([machine("large", 8, 80), machine("small", 1, 10)]);
-    ["a", "b", "c"].into_iter().for_each(|name| world.node(name, "large", &["1"]));
+    for name in ["a", "b", "c"] {
+        world.node(name, "large", &["1"]);
+    }
     world
 }
 

@@ -22,8 +22,8 @@ const PODS: usize = 20;
 const BATCH: usize = 4;
 /// After so many rounds a cluster as small as these must have come to rest.
 const MAX_ROUNDS: usize = 20;
-/// Where sums of prices differ by less, they are the same.
-const CENT_FRACTION: f64 = 1e-6;
+/// Sums of prices that differ by less, in dollars, are the same.
+const TOLERANCE_PER_HOUR: f64 = 1e-6;
 
 /// What is done to a cluster after its pods have been placed.
 #[derive(Clone, Debug)]
@@ -117,8 +117,8 @@ fn hold(world: &mut World, command: &Command) -> Result<(), TestCaseError> {
     let before = world.bill();
     world.carry_out(command);
     let saved = before - world.bill();
-    prop_assert!((saved - command.savings_per_hour).abs() < CENT_FRACTION, "{saved} is saved by {command:?}");
-    prop_assert!(saved > -CENT_FRACTION || command.method == Method::Drift, "{saved} is saved by {command:?}");
+    prop_assert!((saved - command.savings_per_hour).abs() < TOLERANCE_PER_HOUR, "{saved} is saved by {command:?}");
+    prop_assert!(saved > -TOLERANCE_PER_HOUR || command.method == Method::Drift, "{saved} is saved by {command:?}");
     let waiting: Vec<ObjectKey> =
         world.objects.pods.iter().filter(|pod| pod.spec.node_name.is_empty()).map(Pod::key).collect();
     prop_assert_eq!(waiting, []);

@@ -1,14 +1,17 @@
 //! Which nodes go, and what comes in their place.
 
 use karpenter::{
-    InstanceType, Offering, Planner, Price, Quantity, Requirement,
+    InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement,
     api::{NodeSelectorRequirement, Operator},
     disrupt::{Command, Method},
     fake::check,
     labels,
 };
 
-use crate::world::{RESERVATION, World, ZONE, condition, open_pool};
+use crate::{
+    guards::node_budget,
+    world::{RESERVATION, World, ZONE, condition, open_pool},
+};
 
 pub(crate) fn machine(name: &str, cpu: i64, cents: u32) -> InstanceType {
     let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))];
@@ -23,13 +26,15 @@ fn price(cents: u32) -> Price {
 /// nodes come.
 fn carried_out(world: &mut World) -> Vec<(Method, String, usize)> {
     let commands = world.commands();
-    commands.iter().for_each(|command| hold(world, command));
+    for command in &commands {
+        hold(world, command);
+    }
     let tell = |c: &Command| (c.method, c.candidates.join(" "), c.replacements.len());
     commands.iter().map(tell).collect()
 }
 
 fn hold(world: &mut World, command: &Command) {
-    let plan = karpenter::Plan::from_parts(command.replacements.clone(), command.existing.clone(), [].into());
+    let plan = Plan::from_parts(command.replacements.clone(), command.existing.clone(), [].into());
     let without = world.without(&command.candidates);
     assert_eq!(check(&without.snapshot(), &without.catalogs(), &plan), []);
     let before = world.bill();
@@ -69,7 +74,9 @@ fn a_large_node_becomes_a_small_one() {
 fn three_nodes_become_two_of_another_size_where_nothing_less_helps() {
     let mut world = World::of([machine("six", 6, 40), machine("eight", 8, 45)]);
     let nodes = ["a", "b", "c"];
-    nodes.iter().for_each(|name| world.node(name, "six", &["1"; 5]));
+    for name in nodes {
+        world.node(name, "six", &["1"; 5]);
+    }
 
     // The planner finds nothing cheaper for the pods of one node, nor for those of two.
     let singles = nodes.iter().map(|name| vec![(*name).to_owned()]);
@@ -136,9 +143,7 @@ fn commands_of_one_call_are_carried_out_in_their_order() {
     world.node("empty", "small", &[]);
     world.node("old", "drifting", &["1"]);
     world.objects.claims[4].status.conditions.push(condition("Drifted"));
-    let mut budget = karpenter::api::Budget::default();
-    budget.nodes = "1".to_owned();
-    world.pool().spec.disruption.budgets = vec![budget];
+    world.pool().spec.disruption.budgets.push(node_budget("1"));
 
     let done = carried_out(&mut world);
     let methods: Vec<Method> = done.iter().map(|(method, ..)| *method).collect();
@@ -155,9 +160,7 @@ fn several_commands_share_what_is_left_of_a_reservation() {
     offering.reservation_capacity = Some(1);
     reserved.offerings.push(offering);
     let mut world = World::of([machine("dear", 2, 100), reserved]);
-    let mut budget = karpenter::api::Budget::default();
-    budget.nodes = "1".to_owned();
-    world.pool().spec.disruption.budgets = vec![budget];
+    world.pool().spec.disruption.budgets.push(node_budget("1"));
     for name in ["a", "b"] {
         world.node(name, "dear", &["2"]);
     }
@@ -175,9 +178,7 @@ fn several_commands_share_what_is_left_of_a_limit() {
     let general = world.pool().clone().require(only_dear);
     let limited = open_pool("limited").limit("nodes", Quantity::from_units(1));
     world.objects.pools = vec![general, limited];
-    let mut budget = karpenter::api::Budget::default();
-    budget.nodes = "1".to_owned();
-    world.pool().spec.disruption.budgets = vec![budget];
+    world.pool().spec.disruption.budgets.push(node_budget("1"));
     let done = carried_out(&mut world);
     assert_eq!(done.len(), 1, "{done:?}");
     assert_eq!(world.objects.claims.iter().filter(|c| c.metadata.labels[labels::NODE_POOL] == "limited").count(), 1);
