@@ -138,3 +138,15 @@ fn a_node_that_cannot_go_does_not_use_up_the_budgets() {
         assert_eq!(commands.iter().map(|c| c.candidates.join(" ")).collect::<Vec<_>>(), ["b"]);
     }
 }
+
+#[test]
+fn a_drifted_node_is_drained_as_fast_as_a_budget_of_pods_allows() {
+    for (allowed, goes) in [(0, false), (1, true)] {
+        let mut world = World::of([machine("t", 4, 40)]);
+        world.pool().spec.disruption.consolidate_after = "Never".parse().unwrap();
+        world.node("a", "t", &["1", "1"]);
+        world.objects.claims[0].status.conditions.push(condition("Drifted"));
+        world.budgets.push(pod_budget(allowed));
+        assert_eq!(!world.commands().is_empty(), goes, "{allowed} of two pods may be away");
+    }
+}

@@ -33,8 +33,8 @@ const MAX_PLANNED: usize = 250_000;
 /// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
 const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
 
-/// Among how many sets of nodes that may go together a command is sought: enough for budgets of a hundredth.
-const MAX_WINDOWS: usize = 100;
+/// Among how many sets of nodes that may go together a command is sought: all nodes, if a budget lets a twentieth go.
+const MAX_WINDOWS: usize = 20;
 
 /// Into how many parts a set is divided at first to see which parts are better left out or added.
 const PARTS: usize = 8;
