@@ -1,8 +1,10 @@
 //! Prints plans and answers about single pods.
 
 mod commands;
+mod commands_table;
 mod explain;
 mod explain_json;
+mod guards;
 mod json;
 mod table;
 
@@ -28,7 +30,7 @@ pub fn render_commands(found: &Consolidation, format: OutputFormat) -> Result<St
     match format {
         OutputFormat::Json => json::to_json(&commands::document(found)),
         OutputFormat::Yaml => json::to_yaml(&commands::document(found)),
-        OutputFormat::Table => Ok(commands::text(found)),
+        OutputFormat::Table => Ok(commands_table::text(found)),
     }
 }
 

@@ -4,6 +4,7 @@
 mod bad_input;
 mod check;
 mod common;
+mod consolidate;
 mod explain;
 mod formats;
 mod older;

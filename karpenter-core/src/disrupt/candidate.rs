@@ -64,6 +64,12 @@ impl Candidate {
         })
     }
 
+    /// For which reason it would go to save money: because it is empty if it has no pods to move, otherwise because they have
+    /// a cheaper place.
+    pub const fn saving_reason(&self) -> DisruptionReason {
+        if self.pods.is_empty() { DisruptionReason::Empty } else { DisruptionReason::Underutilized }
+    }
+
     /// What it costs for each unit of what moving its pods costs. Of nodes with a high ratio much is saved with little
     /// disturbance.
     pub fn savings_ratio(&self) -> f64 {

@@ -1,6 +1,10 @@
 //! From a cluster to the commands that it needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    iter::FusedIterator,
+};
 
 use super::{
     Candidate, Candidates, Command, Method,
@@ -34,6 +38,16 @@ impl Default for DisruptorOptions {
 }
 
 /// Finds nodes that should go.
+///
+/// ```
+/// use karpenter_core::{Catalogs, Snapshot, Timestamp, disrupt::Disruptor};
+///
+/// let (snapshot, catalogs) = (Snapshot::builder().build()?, Catalogs::new());
+/// let now: Timestamp = "2026-01-01T12:00:00Z".parse()?;
+/// let mut commands = Disruptor::default().start(&snapshot, &catalogs, now);
+/// assert!(commands.next().is_none(), "there is no node that could go");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Disruptor {
     options: DisruptorOptions,
@@ -45,26 +59,60 @@ impl Disruptor {
         Self { options }
     }
 
-    /// The commands that can be carried out one after the other until nothing more is worth it.
-    pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
-        let planner = Planner::new(self.options.planner.clone());
-        let mut scene = Scene::new(snapshot, catalogs, &planner);
-        let values = values(&scene, &planner, now);
-        let mut commands = Vec::new();
-        while commands.len() < MAX_COMMANDS {
-            let Some(command) = self.next(&scene, &values, now) else { break };
-            scene.carry_out(&command);
-            commands.push(command);
-        }
-        commands
-    }
-
-    fn next(&self, scene: &Scene<'_>, values: &BTreeMap<usize, f64>, now: Timestamp) -> Option<Command> {
-        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+    /// Begins to look for commands, as things stand `now`.
+    ///
+    /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
+    pub fn start<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs, now: Timestamp) -> Commands<'s> {
+        let scene = Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()));
         let threshold =
             Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share };
+        Commands { scene, threshold, now, values: None, found: 0 }
+    }
+
+    /// The commands that can be carried out one after the other until nothing more is worth it.
+    pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
+        self.start(snapshot, catalogs, now).collect()
+    }
+}
+
+/// A search for commands. Each is found in the cluster as those before it leave it, so that they can be carried out in this
+/// order; the search ends when nothing more is worth it.
+pub struct Commands<'s> {
+    scene: Scene<'s>,
+    threshold: Threshold,
+    now: Timestamp,
+    /// What each pod is worth at the start, in dollars an hour, by its index; nothing before the first search.
+    values: Option<BTreeMap<usize, f64>>,
+    /// How many commands were found.
+    found: usize,
+}
+
+impl Iterator for Commands<'_> {
+    type Item = Command;
+
+    fn next(&mut self) -> Option<Command> {
+        if self.found >= MAX_COMMANDS {
+            return None;
+        }
+        let Self { scene, threshold, now, values: known, .. } = self;
+        let (threshold, now) = (*threshold, *now);
+        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+        let values = &*known.get_or_insert_with(|| values(scene, &candidates));
         let consolidation = Consolidation { scene, candidates: &candidates, threshold, values, now };
-        empty(scene, &candidates, now).or_else(|| drifted(scene, &candidates, now)).or_else(|| consolidation.best())
+        let command = empty(scene, &candidates, now)
+            .or_else(|| drifted(scene, &candidates, now))
+            .or_else(|| consolidation.best())?;
+        self.scene.carry_out(&command);
+        self.found += 1;
+        Some(command)
+    }
+}
+
+impl FusedIterator for Commands<'_> {}
+
+impl fmt::Debug for Commands<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commands").field("now", &self.now).field("found", &self.found).finish_non_exhaustive()
     }
 }
 
@@ -100,10 +148,9 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
 }
 
 /// What the pods of all nodes that may go are worth, by index.
-fn values(scene: &Scene<'_>, planner: &Planner, now: Timestamp) -> BTreeMap<usize, f64> {
-    let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+fn values(scene: &Scene<'_>, candidates: &Candidates) -> BTreeMap<usize, f64> {
     let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
     let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
     let snapshot = scene.snapshot.without_places(&all, moving);
-    planner.prepare(&snapshot, scene.catalogs).values_of_pods()
+    scene.planner.prepare(&snapshot, scene.catalogs).values_of_pods()
 }

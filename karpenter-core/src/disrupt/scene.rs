@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Scene<'s> {
     pub(super) snapshot: Snapshot,
     pub(super) catalogs: &'s Catalogs,
-    planner: &'s Planner,
+    pub(super) planner: Planner,
     /// How many nodes were made in thought.
     made: usize,
 }
@@ -38,10 +38,10 @@ pub(super) struct Trial {
 
 impl<'s> Scene<'s> {
     /// The cluster once its waiting pods are where the planner puts them; those without a place are left out.
-    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: &'s Planner) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: Planner) -> Self {
         let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, made: 0 };
         if snapshot.pending().len() > 0 {
-            let plan = planner.plan(snapshot, catalogs);
+            let plan = scene.planner.plan(snapshot, catalogs);
             scene.settle(&plan.existing, &plan.claims);
         }
         scene
