@@ -7,13 +7,14 @@ use std::{
 };
 
 use super::{
-    Candidate, Candidates, Command, Method,
+    Candidate, Candidates, Command, Method, NodeOutlook,
     allowance::Allowance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
+    outlook::View,
     scene::{Care, Scene},
 };
-use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason};
+use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place};
 
 /// The most commands that are found in one go.
 const MAX_COMMANDS: usize = 1000;
@@ -87,6 +88,19 @@ pub struct Commands<'s> {
     found: usize,
 }
 
+impl Commands<'_> {
+    /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
+    /// it is not there.
+    pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
+        let Self { scene, threshold, now, .. } = self;
+        let places = scene.snapshot.places();
+        let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
+        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
+        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now };
+        Some(view.outlook(*threshold, is_drifted(&scene.snapshot, &places[index])))
+    }
+}
+
 impl Iterator for Commands<'_> {
     type Item = Command;
 
@@ -129,11 +143,7 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 /// another place.
 fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
-    let is_drifted = |candidate: &&Candidate| {
-        let is_static = scene.snapshot.pool(&candidate.pool).is_some_and(|pool| pool.spec.replicas.is_some());
-        let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
-        !is_static && claim.is_some_and(|claim| claim.status.is_true("Drifted"))
-    };
+    let is_drifted = |candidate: &&Candidate| is_drifted(&scene.snapshot, &scene.snapshot.places()[candidate.place]);
     let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_drifted).collect();
     order.sort_by_cached_key(|candidate| {
         let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
@@ -145,6 +155,14 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
         let trial = scene.try_without(&[candidate], Care::Plan).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
+}
+
+/// Whether the claim of a node says that it is not what its pool asks for any more. Nodes of static pools are not for this
+/// search.
+fn is_drifted(snapshot: &Snapshot, place: &Place) -> bool {
+    let pool = place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
+    let is_static = pool.is_some_and(|pool| pool.spec.replicas.is_some());
+    !is_static && place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
 }
 
 /// What the pods of all nodes that may go are worth, by index.
