@@ -28,9 +28,10 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say which nodes of a dumped cluster should go, and what comes in their place
     Consolidate(ConsolidateArgs),
-    /// Say where single pods go in the plan and with what, or pool by pool why they have no place
+    /// Say where single pods go in the plan and with what, or why they have no place; or what keeps single nodes
     // An option that takes several files would take the pods for files.
-    #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]")]
+    #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]\n       \
+        karpenter explain --node <NAME>... --cluster <FILE>... [OPTIONS]")]
     Explain(ExplainArgs),
 }
 
@@ -111,8 +112,12 @@ pub struct PlanArgs {
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// The pods, by namespace and name; `default/` may be left out
-    #[arg(required = true, value_name = "POD")]
+    #[arg(required_unless_present = "nodes", value_name = "POD")]
     pub pods: Vec<String>,
+
+    /// Instead of pods, nodes: what keeps them, and what becomes of their pods if one of them goes
+    #[arg(long = "node", num_args = 1.., value_name = "NAME", conflicts_with = "pods")]
+    pub nodes: Vec<String>,
 
     /// What is planned for.
     #[command(flatten)]
@@ -121,6 +126,10 @@ pub struct ExplainArgs {
     /// How it is planned.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// For nodes: as of when, and for how much they go.
+    #[command(flatten)]
+    pub disruption: DisruptionArgs,
 
     /// How to print the answers
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]

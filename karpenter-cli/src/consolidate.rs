@@ -8,13 +8,15 @@ use std::{
 
 use karpenter_core::{
     Catalogs, Price, Reason, Snapshot, Timestamp,
+    api::ObjectKey,
     cluster::Place,
     disrupt::{Candidates, Command, Commands, Disruptor, price_of},
 };
 
 use crate::{
     Error,
-    args::ConsolidateArgs,
+    args::{ConsolidateArgs, InputArgs},
+    load::BadPod,
     plan::{self, Input},
 };
 
@@ -67,11 +69,7 @@ pub struct Bill {
 /// # Errors
 /// A file that cannot be read or is not what it should be.
 pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
-    let Input { mut cluster, types, catalog_file } = Input::read(&args.input)?;
-    let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
-    let snapshot = plan::snapshot(cluster, &bad_pods)?;
-    let catalogs =
-        Catalogs::shared(types, snapshot.pools()).map_err(|source| Error::Catalog { file: catalog_file, source })?;
+    let Prepared { snapshot, catalogs, bad_pods, warnings } = Prepared::read(&args.input)?;
     let now = args.disruption.now();
     let disruptor = Disruptor::new(args.disruption.options(&args.policies));
     let start = Instant::now();
@@ -86,9 +84,28 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
         snapshot,
         now,
         errors: invalid.collect(),
-        warnings: warnings.iter().map(ToString::to_string).collect(),
+        warnings,
         time,
     })
+}
+
+/// What nodes are judged in.
+pub(crate) struct Prepared {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) catalogs: Catalogs,
+    bad_pods: BTreeMap<ObjectKey, BadPod>,
+    warnings: Vec<String>,
+}
+
+impl Prepared {
+    pub(crate) fn read(args: &InputArgs) -> Result<Self, Error> {
+        let Input { mut cluster, types, catalog_file } = Input::read(args)?;
+        let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
+        let snapshot = plan::snapshot(cluster, &bad_pods)?;
+        let catalogs = Catalogs::shared(types, snapshot.pools())
+            .map_err(|source| Error::Catalog { file: catalog_file, source })?;
+        Ok(Self { snapshot, catalogs, bad_pods, warnings: warnings.iter().map(ToString::to_string).collect() })
+    }
 }
 
 /// At most so many commands, each with the time that it took.

@@ -83,7 +83,7 @@ fn paragraph(found: &Consolidation, index: usize, one: &Found) -> String {
     out += &folded(&why(found, command), "   ");
     let mut table = plain_table();
     table.set_header(["", "NODES", "POOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH", "$/H ALL", "PODS", "WHICH"]);
-    add_leaving(&mut table, found, command);
+    add_leaving(&mut table, found, index);
     add_coming(&mut table, command);
     add_filled(&mut table, command);
     align_right(&mut table, &[1, 6, 7, 8]);
@@ -116,9 +116,14 @@ fn drift_reason<'c>(found: &'c Consolidation, command: &Command) -> Option<&'c s
 }
 
 /// The nodes that go, those that look alike in one row.
-fn add_leaving(table: &mut Table, found: &Consolidation, command: &Command) {
+fn add_leaving(table: &mut Table, found: &Consolidation, index: usize) {
     type Look<'c> = (&'c str, Option<&'c str>, Option<&'c str>, Option<&'c str>);
     let mut groups: BTreeMap<Look<'_>, Vec<&Candidate>> = BTreeMap::new();
+    let (before, command) = (&found.commands[..index], &found.commands[index].command);
+    let moved_in = |node: &Candidate| {
+        let pods = before.iter().filter_map(|one| one.command.existing.get(&node.name));
+        pods.map(Vec::len).sum::<usize>()
+    };
     for candidate in command.candidates.iter().filter_map(|name| candidate(found, name)) {
         let Candidate { pool, instance_type, zone, capacity_type, .. } = candidate;
         let look = (pool.as_str(), instance_type.as_deref(), zone.as_deref(), capacity_type.as_deref());
@@ -136,7 +141,7 @@ fn add_leaving(table: &mut Table, found: &Consolidation, command: &Command) {
             capacity_type.unwrap_or("-").to_owned(),
             dollars(each),
             dollars(each.map(|each| each * nodes.len() as f64)),
-            nodes.iter().map(|node| node.pods.len()).sum::<usize>().to_string(),
+            nodes.iter().map(|node| node.pods.len() + moved_in(node)).sum::<usize>().to_string(),
             first_names(nodes.iter().map(|node| node.name.clone())),
         ]);
     }

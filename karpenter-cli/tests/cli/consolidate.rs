@@ -50,7 +50,7 @@ const DRIFTED: &str = r#"{"type":"Drifted","status":"True","reason":"Requirement
 
 /// An empty node, one that has drifted, two that are half full, and some that stay: one by hand, one whose pod must not be
 /// disturbed, and two of a pool that lets no node go.
-fn objects() -> Vec<String> {
+pub(crate) fn objects() -> Vec<String> {
     let do_not = r#""metadata":{"annotations":{"karpenter.sh/do-not-disrupt":"true"},"#;
     let nodes = [
         managed("empty", "general", ""),

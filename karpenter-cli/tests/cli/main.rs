@@ -8,5 +8,6 @@ mod consolidate;
 mod explain;
 mod formats;
 mod older;
+mod outlook;
 mod policies;
 mod tables;

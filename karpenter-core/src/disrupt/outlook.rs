@@ -17,7 +17,21 @@ use crate::{
 
 /// What speaks for and against taking one node away, by itself.
 ///
-/// Nodes that go together may save more than each of them alone, so a node that is not worth it alone may be in a command.
+/// All other nodes are taken as they are, those among them that should go too. Nodes that go together may save more than each of them alone, so a node that is not worth it alone may be in a command.
+///
+/// ```
+/// use karpenter_core::{Catalogs, Snapshot, Timestamp, api::Node, disrupt::Disruptor};
+///
+/// let mut node = Node::default();
+/// node.metadata.name = "by-hand".to_owned();
+/// let (snapshot, catalogs) = (Snapshot::builder().node(node).build()?, Catalogs::new());
+///
+/// let search = Disruptor::default().start(&snapshot, &catalogs, Timestamp::from_millis(0));
+/// let outlook = search.outlook("by-hand").expect("it is in the snapshot");
+/// assert_eq!(outlook.goes_for(), None);
+/// assert_eq!(outlook.guards[0].to_string(), "no NodeClaim stands behind it");
+/// # Ok::<(), karpenter_core::SnapshotError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NodeOutlook {
@@ -33,7 +47,7 @@ pub struct NodeOutlook {
     pub pods: Vec<ObjectKey>,
     /// All that keeps it from going for some reason.
     pub guards: Vec<Guard>,
-    /// What each reason comes to: empty, underutilized, drifted.
+    /// What each reason comes to, in the order in which they are looked at: empty, drifted, underutilized.
     pub reasons: [ReasonOutlook; 3],
     /// What becomes of its pods if only this node goes, whether or not it may; `None` if it was not made by the engine, is
     /// on its way out already, or nobody knows what runs there.
@@ -122,8 +136,8 @@ impl View<'_, '_> {
             price_per_hour: self.price(),
             reasons: [
                 reason(DisruptionReason::Empty, moving.is_empty()),
-                reason(DisruptionReason::Underutilized, !moving.is_empty()),
                 reason(DisruptionReason::Drifted, is_drifted),
+                reason(DisruptionReason::Underutilized, !moving.is_empty()),
             ],
             alone: self.alone(&moving, threshold),
             pods: moving.iter().map(|&pod| all[pod].key()).collect(),
