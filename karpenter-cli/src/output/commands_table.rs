@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use comfy_table::Table;
 use karpenter_core::{
+    Price,
     api::{Condition, NodePool},
     disrupt::{BudgetLimit, Candidate, Command, Method, NodeCounts, PoolBudgets},
 };
@@ -130,7 +131,7 @@ fn add_leaving(table: &mut Table, found: &Consolidation, index: usize) {
         groups.entry(look).or_default().push(candidate);
     }
     for ((pool, instance_type, zone, capacity_type), nodes) in groups {
-        let each = nodes[0].price_per_hour.map(|price| price.dollars_per_hour());
+        let each = nodes[0].price_per_hour.map(Price::dollars_per_hour);
         let dollars = |amount: Option<f64>| amount.map_or_else(|| "-".to_owned(), |amount| format!("{amount:.4}"));
         table.add_row([
             "goes".to_owned(),

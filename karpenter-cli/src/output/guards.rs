@@ -1,6 +1,6 @@
 //! What keeps nodes, in the words for many nodes at once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use karpenter_core::disrupt::Guard;
 
@@ -67,7 +67,7 @@ pub(super) fn held(found: &Consolidation) -> String {
         out += &folded(&format!("{}: {why}: {names}", count(nodes.len(), "node")), " ");
     }
     if reasons.len() > MAX_REASONS {
-        out += &format!(" and {}\n", count(reasons.len() - MAX_REASONS, "other reason"));
+        let _ = writeln!(out, " and {}", count(reasons.len() - MAX_REASONS, "other reason"));
     }
     out
 }

@@ -1,5 +1,7 @@
 //! Answers about single nodes for people.
 
+use std::fmt::Write as _;
+
 use karpenter_core::{
     PlannedClaim,
     api::DisruptionReason,
@@ -114,7 +116,7 @@ fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
     let mut line = format!("${hourly:.4} an hour and ${monthly:.2} a month {word}");
     if !outlook.pods.is_empty() {
         let verdict = if alone.is_worth_it() { "enough" } else { "not enough" };
-        line += &format!(": {verdict}, it must save more than ${:.4} an hour", alone.threshold_per_hour);
+        let _ = write!(line, ": {verdict}, it must save more than ${:.4} an hour", alone.threshold_per_hour);
     }
     folded(&line, DEEPER)
 }

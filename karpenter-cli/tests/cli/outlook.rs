@@ -53,6 +53,9 @@ fn what_is_said_to_go_goes_and_nothing_is_named() {
     assert_eq!(commands["commands"][0]["replacements"], alone["replacements"]);
 }
 
+/// Reads one thing of an answer.
+type Read = fn(&Value) -> &Value;
+
 /// An object of the lonely cluster is changed, which puts one thing in the way. It is what the answer names, and no command
 /// takes the node; the test above is the same cluster without it.
 #[test]
@@ -61,8 +64,7 @@ fn what_is_in_the_way_is_named() {
         "spec":{"selector":{}},"status":{"disruptionsAllowed":0}}"#;
     let shy = r#""metadata":{"annotations":{"karpenter.sh/do-not-disrupt":"true"},"#;
     let fixed = r#""spec":{"nodeSelector":{"example.com/rack":"7"},"#;
-    type Change = (&'static str, fn(&Value) -> &Value, Value);
-    let changes: [(usize, &str, &str, Change); 6] = [
+    let changes: [(usize, &str, &str, (&str, Read, Value)); 6] = [
         (0, r#""nodes":"100%""#, r#""nodes":"0""#, ("budget", |a| &a["reasons"][2]["budget"]["allowed"], json!(0))),
         (
             0,
@@ -90,7 +92,7 @@ fn first_guard(answer: &Value) -> &Value {
     &answer["guards"][0]["kind"]
 }
 
-fn stays(files: &Files, name: &str, read: fn(&Value) -> &Value, expected: &Value) {
+fn stays(files: &Files, name: &str, read: Read, expected: &Value) {
     let answer = &ask(files, "lonely", "")[0];
     assert_eq!((&answer["goesFor"], read(answer)), (&json!(null), expected), "{name}: {answer}");
     let commands =
