@@ -18,6 +18,15 @@ impl Snapshot {
         Self { objects: self.objects.clone(), pending, places }
     }
 
+    /// The cluster in which places that are not ready for pods take none.
+    pub(crate) fn with_ready_places(&self) -> Self {
+        let mut places = self.places.clone();
+        for place in places.iter_mut().filter(|place| !place.is_initialized) {
+            Arc::make_mut(place).is_closed = true;
+        }
+        Self { places, ..self.clone() }
+    }
+
     /// The cluster once pods are at the places, by name, that were found for them, with further places, and with none of its
     /// pods waiting.
     pub(crate) fn settled(&self, found: &BTreeMap<String, Vec<ObjectKey>>, further: Vec<Place>) -> Self {

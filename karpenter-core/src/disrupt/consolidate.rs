@@ -25,9 +25,10 @@ const REFINEMENTS: usize = 4;
 /// How often nodes are left out whose pods find no place, before a set is given up.
 const MAX_LEFT_OUT: usize = 8;
 
-/// The most pods that are placed in sketches and in plans for one command: some seconds each.
-const MAX_SKETCHED: usize = 1_000_000;
-const MAX_PLANNED: usize = 400_000;
+/// The most work in sketches from one start and in whole plans, for one command: a second or two each. A unit is a place that
+/// is looked at or a pod that is placed.
+const MAX_SKETCHED: usize = 150_000;
+const MAX_PLANNED: usize = 250_000;
 
 /// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
 const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
@@ -69,7 +70,7 @@ struct Climb<'k, 'c, 's> {
     order: &'k [&'k Candidate],
     /// By what the threshold is multiplied.
     factor: f64,
-    /// How many pods were placed.
+    /// How much was done, in units of work.
     work: AtomicUsize,
 }
 
@@ -125,7 +126,8 @@ impl Climb<'_, '_, '_> {
     /// The best of the sets of the first nodes.
     fn best_prefix(&self) -> Option<Found> {
         let all = self.order.len();
-        let mut sizes: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&size| size < all).collect();
+        let mut sizes: Vec<usize> =
+            std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all).collect();
         sizes.extend((all > 0).then_some(all));
         let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
         for _ in 0..=REFINEMENTS {
@@ -143,8 +145,9 @@ impl Climb<'_, '_, '_> {
 
     /// The best of the nodes that may go alone.
     fn best_single(&self) -> Option<Found> {
-        let all: Vec<usize> = (0..self.order.len()).collect();
-        let found = parallel::map(&all, |&node| self.try_all(BTreeSet::from([node]), Care::Sketch));
+        let most = MAX_SKETCHED / self.work_for(1).max(1);
+        let first: Vec<usize> = (0..self.order.len().min(most)).collect();
+        let found = parallel::map(&first, |&node| self.try_all(BTreeSet::from([node]), Care::Sketch));
         found.into_iter().flatten().reduce(|a, b| if b.gain > a.gain { b } else { a })
     }
 
@@ -155,6 +158,10 @@ impl Climb<'_, '_, '_> {
         loop {
             let all: Vec<usize> = (0..self.order.len()).collect();
             let changes: Vec<Change> = all.chunks(size).flat_map(|part| Change::all(part, &found.nodes)).collect();
+            let done = self.work.load(Ordering::Relaxed) - start;
+            if done + changes.len().saturating_mul(self.work_for(found.nodes.len())) > most {
+                return found;
+            }
             let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes), care));
             let tried = changes.into_iter().zip(tried).filter_map(|(change, other)| Some((change, other?)));
             let mut better: Vec<(Change, Found)> = tried.filter(|(_, other)| other.gain > found.gain).collect();
@@ -164,7 +171,7 @@ impl Climb<'_, '_, '_> {
                 let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes), care) };
                 found = other.filter(|other| other.gain > found.gain).unwrap_or(found);
             }
-            if size == 1 && !is_better || self.work.load(Ordering::Relaxed) - start >= most {
+            if size == 1 && !is_better {
                 return found;
             }
             size = (size / 2).max(1);
@@ -184,8 +191,7 @@ impl Climb<'_, '_, '_> {
                 return None;
             }
             let candidates: Vec<&Candidate> = nodes.iter().map(|&node| self.order[node]).collect();
-            let moving: usize = candidates.iter().map(|candidate| candidate.pods.len()).sum();
-            self.work.fetch_add(moving, Ordering::Relaxed);
+            self.work.fetch_add(self.work_for(nodes.len()), Ordering::Relaxed);
             match self.consolidation.scene.try_without(&candidates, care) {
                 Ok(trial) => return self.worthwhile(nodes, trial),
                 Err(left) => {
@@ -198,6 +204,12 @@ impl Climb<'_, '_, '_> {
             }
         }
         None
+    }
+
+    /// What it takes to try so many nodes with as many pods as the nodes have on average.
+    fn work_for(&self, nodes: usize) -> usize {
+        let pods: usize = self.order.iter().map(|candidate| candidate.pods.len()).sum();
+        self.consolidation.scene.snapshot.places().len() + pods * nodes / self.order.len().max(1)
     }
 
     fn worthwhile(&self, nodes: BTreeSet<usize>, trial: Trial) -> Option<Found> {

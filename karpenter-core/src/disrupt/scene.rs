@@ -44,6 +44,8 @@ impl<'s> Scene<'s> {
             let plan = scene.planner.plan(snapshot, catalogs);
             scene.settle(&plan.existing, &plan.claims);
         }
+        // A node that is still to come may never come.
+        scene.snapshot = scene.snapshot.with_ready_places();
         scene
     }
 
