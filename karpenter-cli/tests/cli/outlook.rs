@@ -55,6 +55,8 @@ fn what_is_said_to_go_goes_and_nothing_is_named() {
 
 /// Reads one thing of an answer.
 type Read = fn(&Value) -> &Value;
+/// The name of a case, with what is read of its answer and what that is.
+type Finding = (&'static str, Read, Value);
 
 /// An object of the lonely cluster is changed, which puts one thing in the way. It is what the answer names, and no command
 /// takes the node; the test above is the same cluster without it.
@@ -64,7 +66,7 @@ fn what_is_in_the_way_is_named() {
         "spec":{"selector":{}},"status":{"disruptionsAllowed":0}}"#;
     let shy = r#""metadata":{"annotations":{"karpenter.sh/do-not-disrupt":"true"},"#;
     let fixed = r#""spec":{"nodeSelector":{"example.com/rack":"7"},"#;
-    let changes: [(usize, &str, &str, (&str, Read, Value)); 6] = [
+    let changes: [(usize, &str, &str, Finding); 6] = [
         (0, r#""nodes":"100%""#, r#""nodes":"0""#, ("budget", |a| &a["reasons"][2]["budget"]["allowed"], json!(0))),
         (
             0,
