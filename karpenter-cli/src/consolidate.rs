@@ -28,7 +28,7 @@ pub struct Consolidation {
     pub commands: Vec<Found>,
     /// The cluster as it is.
     pub snapshot: Snapshot,
-    /// Which of its nodes may go, and what keeps the others.
+    /// Which of its nodes may go, and what keeps the others, once its waiting pods have their places.
     pub candidates: Candidates,
     /// What its nodes cost before and after the commands.
     pub bill: Bill,
@@ -74,12 +74,13 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let disruptor = Disruptor::new(args.disruption.options(&args.policies));
     let start = Instant::now();
     let search = disruptor.start(&snapshot, &catalogs, now);
+    let candidates = Candidates::of(search.snapshot(), &catalogs, now);
     let commands = timed(search, if args.once { 1 } else { usize::MAX }, start);
     let time = start.elapsed();
     let invalid = bad_pods.into_iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error).to_string()));
     Ok(Consolidation {
         bill: Bill::of(&snapshot, &catalogs, &commands),
-        candidates: Candidates::of(&snapshot, &catalogs, now),
+        candidates,
         commands,
         snapshot,
         now,

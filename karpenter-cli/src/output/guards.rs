@@ -74,7 +74,10 @@ pub(super) fn held(found: &Consolidation) -> String {
 
 /// The nodes that cannot go to save money, with what keeps them.
 fn held_nodes(found: &Consolidation) -> Vec<(&str, Vec<&Guard>)> {
-    let kept = found.candidates.kept().iter().map(|kept| (kept.name.as_str(), kept.guards.iter().collect()));
+    // What is bought for waiting pods is not among the places that there are.
+    let is_there = |name: &str| found.snapshot.places().binary_search_by(|place| place.name.as_str().cmp(name)).is_ok();
+    let kept = found.candidates.kept().iter().filter(|kept| is_there(&kept.name));
+    let kept = kept.map(|kept| (kept.name.as_str(), kept.guards.iter().collect()));
     let guarded = found.candidates.all().iter().map(|candidate| {
         let guards: Vec<&Guard> = candidate.guards_against(candidate.saving_reason()).collect();
         (candidate.name.as_str(), guards)

@@ -162,6 +162,24 @@ fn a_threshold_that_is_too_high_keeps_the_nodes() {
 }
 
 #[test]
+fn room_that_is_promised_to_waiting_pods_stays() {
+    let mut objects = vec![pool("general", "100%")];
+    objects.extend(managed("empty", "general", ""));
+    let all = |files: &Files| files.json(&format!("{ASK} -o json"))["commands"].as_array().unwrap().len();
+    assert_eq!(all(&files("consolidate-unpromised", &objects)), 1);
+    objects.extend([pod("waits", "3"), pod("waits-too", "3")]);
+    let files = files("consolidate-promised", &objects);
+    assert_eq!(all(&files), 0);
+    assert_eq!(
+        files.run(ASK).out,
+        "1 node: $0.2000 an hour, $146.00 a month (730 hours).\nNo node should go.\n2 pods that want a place come first: \
+         they are where `karpenter plan` puts them, and what it buys for\n    them is not in the bill.\n\n\
+         1 of 1 node cannot go to save money\n \
+         1 node: its room was promised to pods: default/waits: empty\n"
+    );
+}
+
+#[test]
 fn a_cluster_without_nodes_needs_no_command() {
     let files = files("consolidate-none", &[pool("general", "100%")]);
     assert_eq!(files.run(ASK).out, "0 nodes: $0.0000 an hour, $0.00 a month (730 hours).\nNo node should go.\n");

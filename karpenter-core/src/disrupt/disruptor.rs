@@ -89,6 +89,12 @@ pub struct Commands<'s> {
 }
 
 impl Commands<'_> {
+    /// The cluster as the commands so far leave it. No pod of it waits, and nodes that are to be made are in it as places
+    /// without a node and a claim.
+    pub const fn snapshot(&self) -> &Snapshot {
+        &self.scene.snapshot
+    }
+
     /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
     /// it is not there.
     pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
