@@ -7,7 +7,7 @@ use std::{
 
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
-    PlannerOptions,
+    PlannerOptions, Timestamp,
     disrupt::DisruptorOptions,
     schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
 };
@@ -28,9 +28,10 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say which nodes of a dumped cluster should go, and what comes in their place
     Consolidate(ConsolidateArgs),
-    /// Say where single pods go in the plan and with what, or pool by pool why they have no place
+    /// Say where single pods go in the plan and with what, or why they have no place; or what keeps single nodes
     // An option that takes several files would take the pods for files.
-    #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]")]
+    #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]\n       \
+        karpenter explain --node <NAME>... --cluster <FILE>... [OPTIONS]")]
     Explain(ExplainArgs),
 }
 
@@ -45,13 +46,9 @@ pub struct ConsolidateArgs {
     #[command(flatten)]
     pub policies: PolicyArgs,
 
-    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict
-    #[arg(long, value_parser = dollars, default_value_t = DisruptorOptions::default().min_savings_per_eviction, value_name = "DOLLARS")]
-    pub min_savings_per_eviction: f64,
-
-    /// What it must save at least, as a share of what the nodes that go cost
-    #[arg(long, value_parser = share, default_value_t = DisruptorOptions::default().min_savings_share, value_name = "SHARE")]
-    pub min_savings: f64,
+    /// As of when, and for how much.
+    #[command(flatten)]
+    pub disruption: DisruptionArgs,
 
     /// Print the first command only
     #[arg(long)]
@@ -60,6 +57,22 @@ pub struct ConsolidateArgs {
     /// How to print the commands
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     pub output: OutputFormat,
+}
+
+/// As of when nodes are judged, and for how much they go.
+#[derive(Debug, clap::Args)]
+pub struct DisruptionArgs {
+    /// As of when nodes, budgets and annotations are judged, such as 2026-01-31T12:00:00Z; the present unless said otherwise
+    #[arg(long, value_name = "TIMESTAMP")]
+    pub now: Option<Timestamp>,
+
+    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict
+    #[arg(long, value_parser = dollars, default_value_t = DisruptorOptions::default().min_savings_per_eviction, value_name = "DOLLARS")]
+    pub min_savings_per_eviction: f64,
+
+    /// What it must save at least, as a share of what the nodes that go cost
+    #[arg(long, value_parser = share, default_value_t = DisruptorOptions::default().min_savings_share, value_name = "SHARE")]
+    pub min_savings: f64,
 }
 
 /// What `karpenter plan` takes.
@@ -99,8 +112,12 @@ pub struct PlanArgs {
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// The pods, by namespace and name; `default/` may be left out
-    #[arg(required = true, value_name = "POD")]
+    #[arg(required_unless_present = "nodes", value_name = "POD")]
     pub pods: Vec<String>,
+
+    /// Instead of pods, nodes: what keeps them, and what becomes of their pods if one of them goes
+    #[arg(long = "node", num_args = 1.., value_name = "NAME", conflicts_with = "pods")]
+    pub nodes: Vec<String>,
 
     /// What is planned for.
     #[command(flatten)]
@@ -109,6 +126,10 @@ pub struct ExplainArgs {
     /// How it is planned.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// For nodes: as of when, and for how much they go.
+    #[command(flatten)]
+    pub disruption: DisruptionArgs,
 
     /// How to print the answers
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
@@ -149,9 +170,10 @@ pub struct PolicyArgs {
     #[arg(long, value_enum, default_value_t = MinValues::Strict, value_name = "POLICY")]
     pub min_values: MinValues,
 
-    /// What further nodes may cost that let pods find a node in any order, as a share of what the cluster costs
-    #[arg(long, value_parser = share, default_value_t = PlannerOptions::default().slack, value_name = "SHARE")]
-    pub slack: f64,
+    /// What further nodes may cost that let pods find a node in any order, as a share of what the cluster costs; 0.06 unless
+    /// said otherwise, and 0 where it is asked which nodes should go
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    pub slack: Option<f64>,
 
     /// What each node costs beyond its price, in dollars an hour: licences of agents, watching, draining
     #[arg(long, value_parser = dollars, default_value_t = PlannerOptions::default().node_cost_per_hour, value_name = "DOLLARS")]
@@ -243,7 +265,11 @@ impl PolicyArgs {
 
     /// The same as the planner takes it.
     pub fn options(&self) -> PlannerOptions {
-        let mut options = PlannerOptions::default();
+        self.over(PlannerOptions::default())
+    }
+
+    /// These options with all that was said on the command line.
+    fn over(&self, mut options: PlannerOptions) -> PlannerOptions {
         options.preferences = match self.preferences {
             Preferences::Respect => PreferencePolicy::Respect,
             Preferences::Ignore => PreferencePolicy::Ignore,
@@ -258,13 +284,39 @@ impl PolicyArgs {
             MinValues::Strict => MinValuesPolicy::Strict,
             MinValues::BestEffort => MinValuesPolicy::BestEffort,
         };
-        options.slack = self.slack;
+        options.slack = self.slack.unwrap_or(options.slack);
         options.node_cost_per_hour = self.node_cost;
         options.interruption_cost = self.interruption_cost;
         options.min_spot_types = self.min_spot_types;
         options.max_workload_share = self.max_workload_share;
         options
     }
+}
+
+impl DisruptionArgs {
+    /// The same as the disruptor takes it, with these policies for new nodes.
+    pub fn options(&self, policies: &PolicyArgs) -> DisruptorOptions {
+        let mut options = DisruptorOptions::default();
+        options.planner = policies.over(options.planner);
+        options.min_savings_per_eviction = self.min_savings_per_eviction;
+        options.min_savings_share = self.min_savings;
+        options
+    }
+
+    /// As of when nodes are judged.
+    pub fn now(&self) -> Timestamp {
+        self.now.unwrap_or_else(present)
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "how long pods have run depends on when it is asked"
+)]
+fn present() -> Timestamp {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Reads a share of a bill: 0 and 0.1 are shares, -1 and NaN are not.

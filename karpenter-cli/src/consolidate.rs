@@ -1,15 +1,22 @@
 //! `karpenter consolidate`: which nodes of a dumped cluster should go, and what comes in their place.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::{Duration, Instant},
+};
 
 use karpenter_core::{
-    Catalogs, Timestamp,
-    disrupt::{Command, Disruptor, DisruptorOptions},
+    Catalogs, Price, Reason, Snapshot, Timestamp,
+    api::ObjectKey,
+    cluster::Place,
+    disrupt::{Candidates, Command, Commands, Disruptor, price_of},
 };
 
 use crate::{
     Error,
-    args::ConsolidateArgs,
+    args::{ConsolidateArgs, InputArgs},
+    load::BadPod,
     plan::{self, Input},
 };
 
@@ -18,9 +25,43 @@ use crate::{
 #[non_exhaustive]
 pub struct Consolidation {
     /// The commands, in the order in which they can be carried out.
-    pub commands: Vec<Command>,
-    /// How long it took to find them.
+    pub commands: Vec<Found>,
+    /// The cluster as it is.
+    pub snapshot: Snapshot,
+    /// Which of its nodes may go, and what keeps the others, once its waiting pods have their places.
+    pub candidates: Candidates,
+    /// What its nodes cost before and after the commands.
+    pub bill: Bill,
+    /// As of when it was judged.
+    pub now: Timestamp,
+    /// Why pods, by `namespace/name`, were left out.
+    pub errors: BTreeMap<String, String>,
+    /// What somebody should look at.
+    pub warnings: Vec<String>,
+    /// How long the whole search took.
     pub time: Duration,
+}
+
+/// A command and how long it took to find it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The command.
+    pub command: Command,
+    /// The time since the command before it was found, or since the search began.
+    pub time: Duration,
+}
+
+/// What the nodes of a cluster cost together, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bill {
+    /// What they cost now.
+    pub before: Price,
+    /// What they cost once the commands have been carried out.
+    pub after: Price,
+    /// The nodes of which nobody knows what they cost: they are in neither.
+    pub unknown: Vec<String>,
 }
 
 /// Reads what the command line names, and looks for commands.
@@ -28,22 +69,74 @@ pub struct Consolidation {
 /// # Errors
 /// A file that cannot be read or is not what it should be.
 pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
-    let Input { mut cluster, types, catalog_file } = Input::read(&args.input)?;
-    let bad_pods = std::mem::take(&mut cluster.bad_pods);
-    let snapshot = plan::snapshot(cluster, &bad_pods)?;
-    let catalogs =
-        Catalogs::shared(types, snapshot.pools()).map_err(|source| Error::Catalog { file: catalog_file, source })?;
-    let mut options = DisruptorOptions::default();
-    options.planner = args.policies.options();
-    options.planner.slack = 0.0;
-    options.min_savings_per_eviction = args.min_savings_per_eviction;
-    options.min_savings_share = args.min_savings;
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
+    let Prepared { snapshot, catalogs, bad_pods, warnings } = Prepared::read(&args.input)?;
+    let now = args.disruption.now();
+    let disruptor = Disruptor::new(args.disruption.options(&args.policies));
     let start = Instant::now();
-    let mut commands = Disruptor::new(options).commands(&snapshot, &catalogs, now);
-    if args.once {
-        commands.truncate(1);
+    let search = disruptor.start(&snapshot, &catalogs, now);
+    let candidates = Candidates::of(search.snapshot(), &catalogs, now);
+    let commands = timed(search, if args.once { 1 } else { usize::MAX }, start);
+    let time = start.elapsed();
+    let invalid = bad_pods.into_iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error).to_string()));
+    Ok(Consolidation {
+        bill: Bill::of(&snapshot, &catalogs, &commands),
+        candidates,
+        commands,
+        snapshot,
+        now,
+        errors: invalid.collect(),
+        warnings,
+        time,
+    })
+}
+
+/// What nodes are judged in.
+pub(crate) struct Prepared {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) catalogs: Catalogs,
+    bad_pods: BTreeMap<ObjectKey, BadPod>,
+    warnings: Vec<String>,
+}
+
+impl Prepared {
+    pub(crate) fn read(args: &InputArgs) -> Result<Self, Error> {
+        let Input { mut cluster, types, catalog_file } = Input::read(args)?;
+        let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
+        let snapshot = plan::snapshot(cluster, &bad_pods)?;
+        let catalogs = Catalogs::shared(types, snapshot.pools())
+            .map_err(|source| Error::Catalog { file: catalog_file, source })?;
+        Ok(Self { snapshot, catalogs, bad_pods, warnings: warnings.iter().map(ToString::to_string).collect() })
     }
-    Ok(Consolidation { commands, time: start.elapsed() })
+}
+
+/// At most so many commands, each with the time that it took.
+fn timed(mut search: Commands<'_>, most: usize, start: Instant) -> Vec<Found> {
+    let (mut out, mut before) = (Vec::new(), start);
+    while out.len() < most
+        && let Some(command) = search.next()
+    {
+        let found = Instant::now();
+        out.push(Found { command, time: found - before });
+        before = found;
+    }
+    out
+}
+
+impl Bill {
+    fn of(snapshot: &Snapshot, catalogs: &Catalogs, commands: &[Found]) -> Self {
+        let price = |place: &Place| price_of(place, catalogs.get(place.pool.as_deref()?)?);
+        let gone: BTreeSet<&str> =
+            commands.iter().flat_map(|found| &found.command.candidates).map(String::as_str).collect();
+        let (mut before, mut kept, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        for place in snapshot.places() {
+            let Some(price) = price(place) else {
+                unknown.push(place.name.clone());
+                continue;
+            };
+            before.push(price);
+            kept.extend((!gone.contains(place.name.as_str())).then_some(price));
+        }
+        let bought = commands.iter().flat_map(|found| &found.command.replacements).map(|claim| claim.cheapest_price);
+        Self { before: before.into_iter().sum(), after: kept.into_iter().chain(bought).sum(), unknown }
+    }
 }

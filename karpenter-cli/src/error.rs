@@ -91,6 +91,12 @@ pub enum Error {
         /// Pods of the same name in other namespaces.
         elsewhere: Vec<ObjectKey>,
     },
+    /// There is no node of this name in the dump, and no claim without a node.
+    #[error("Node {node}: is not in the cluster")]
+    UnknownNode {
+        /// The node.
+        node: String,
+    },
     /// The plan does not pass the check.
     #[error("{}", lines(.findings).join("; "))]
     Unsound {

@@ -6,6 +6,7 @@ pub mod consolidate;
 pub mod error;
 pub mod explain;
 pub mod load;
+pub mod outlook;
 pub mod output;
 pub mod plan;
 

@@ -9,7 +9,7 @@ use clap::Parser as _;
 use karpenter_cli::{
     Error,
     args::{Args, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
-    consolidate, explain, output, plan,
+    consolidate, explain, outlook, output, plan,
 };
 
 fn main() -> ExitCode {
@@ -38,6 +38,7 @@ fn answer(command: &Command) -> Result<String, Error> {
     match command {
         Command::Plan(args) => output::render(&plan::run(args)?, args.output, args.with_certificate),
         Command::Consolidate(args) => output::render_commands(&consolidate::run(args)?, args.output),
+        Command::Explain(args) if !args.nodes.is_empty() => output::render_outlooks(&outlook::run(args)?, args.output),
         Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
     }
 }

@@ -1,17 +1,28 @@
-//! Commands as other programs and people read them.
+//! Commands as other programs read them.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
-use karpenter_core::disrupt::{Command, Method};
+use karpenter_core::{
+    Price, Timestamp,
+    api::DisruptionReason,
+    disrupt::{Command, Method},
+};
 use serde::Serialize;
 
 use super::json::{Claim, claim, names};
-use crate::consolidate::Consolidation;
+use crate::consolidate::{Consolidation, Found};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Document<'c> {
+    version: &'static str,
+    now: Timestamp,
     commands: Vec<One<'c>>,
+    hourly_cost_before: Price,
+    hourly_cost_after: Price,
+    unknown_prices: &'c [String],
+    errors: &'c BTreeMap<String, String>,
+    warnings: &'c [String],
     seconds: f64,
 }
 
@@ -19,44 +30,44 @@ pub(super) struct Document<'c> {
 #[serde(rename_all = "camelCase")]
 struct One<'c> {
     method: Method,
-    reason: String,
+    reason: DisruptionReason,
     decision: &'static str,
     candidates: &'c [String],
     replacements: Vec<Claim<'c>>,
     existing: BTreeMap<&'c str, Vec<String>>,
     savings: f64,
     evictions: usize,
+    seconds: f64,
 }
 
 pub(super) fn document(found: &Consolidation) -> Document<'_> {
-    Document { commands: found.commands.iter().map(one).collect(), seconds: found.time.as_secs_f64() }
+    Document {
+        version: env!("CARGO_PKG_VERSION"),
+        now: found.now,
+        commands: found.commands.iter().map(one).collect(),
+        hourly_cost_before: found.bill.before,
+        hourly_cost_after: found.bill.after,
+        unknown_prices: &found.bill.unknown,
+        errors: &found.errors,
+        warnings: &found.warnings,
+        seconds: found.time.as_secs_f64(),
+    }
 }
 
-fn one(command: &Command) -> One<'_> {
+fn one(Found { command, time }: &Found) -> One<'_> {
     One {
         method: command.method,
-        reason: format!("{:?}", command.method.reason()),
-        decision: if command.is_delete() { "delete" } else { "replace" },
+        reason: command.method.reason(),
+        decision: decision(command),
         candidates: &command.candidates,
         replacements: command.replacements.iter().map(claim).collect(),
         existing: command.existing.iter().map(|(node, pods)| (node.as_str(), names(pods))).collect(),
         savings: command.savings_per_hour,
         evictions: command.moved(),
+        seconds: time.as_secs_f64(),
     }
 }
 
-pub(super) fn text(found: &Consolidation) -> String {
-    let mut out = String::new();
-    for command in &found.commands {
-        let _ = writeln!(
-            out,
-            "{:?}: {} nodes go, {} come, {} pods move, ${:.4} an hour less",
-            command.method,
-            command.candidates.len(),
-            command.replacements.len(),
-            command.moved(),
-            command.savings_per_hour
-        );
-    }
-    out
+fn decision(command: &Command) -> &'static str {
+    if command.is_delete() { "delete" } else { "replace" }
 }

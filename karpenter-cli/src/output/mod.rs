@@ -1,10 +1,16 @@
 //! Prints plans and answers about single pods.
 
 mod commands;
+mod commands_table;
 mod explain;
 mod explain_json;
+mod guards;
 mod json;
+mod outlook;
+mod outlook_json;
 mod table;
+
+use karpenter_core::disrupt::NodeOutlook;
 
 use crate::{Error, args::OutputFormat, consolidate::Consolidation, explain::Explanation, plan::Outcome};
 
@@ -28,7 +34,7 @@ pub fn render_commands(found: &Consolidation, format: OutputFormat) -> Result<St
     match format {
         OutputFormat::Json => json::to_json(&commands::document(found)),
         OutputFormat::Yaml => json::to_yaml(&commands::document(found)),
-        OutputFormat::Table => Ok(commands::text(found)),
+        OutputFormat::Table => Ok(commands_table::text(found)),
     }
 }
 
@@ -41,5 +47,17 @@ pub fn render_explanation(explanation: &Explanation, format: OutputFormat) -> Re
         OutputFormat::Json => json::to_json(&explain_json::document(explanation)),
         OutputFormat::Yaml => json::to_yaml(&explain_json::document(explanation)),
         OutputFormat::Table => Ok(explain::text(explanation)),
+    }
+}
+
+/// The text of answers about single nodes in this format, with a line break at the end.
+///
+/// # Errors
+/// The serializer refuses the answers.
+pub fn render_outlooks(outlooks: &[NodeOutlook], format: OutputFormat) -> Result<String, Error> {
+    match format {
+        OutputFormat::Json => json::to_json(&outlook_json::document(outlooks)),
+        OutputFormat::Yaml => json::to_yaml(&outlook_json::document(outlooks)),
+        OutputFormat::Table => Ok(outlook::text(outlooks)),
     }
 }

@@ -6,18 +6,24 @@ use karpenter_core::{PlannedClaim, Price, Quantity, ResourceList, labels};
 use crate::{error::one_line, plan::Outcome};
 
 /// Hours of a month, as clouds bill it: a twelfth of 365 days.
-const HOURS_PER_MONTH: f64 = 730.0;
+pub(super) const HOURS_PER_MONTH: f64 = 730.0;
 /// The width that tables are folded to.
 const WIDTH: u16 = 100;
 /// The most nodes that are listed one by one.
-const MAX_NODES: usize = 10;
+pub(super) const MAX_NODES: usize = 10;
 /// The most pods of a group that are named.
 const MAX_NAMES: usize = 3;
 
 /// A plan for people.
 pub(super) fn table(outcome: &Outcome) -> String {
     let mut out = String::new();
-    let parts = [summary(outcome), new_nodes(outcome), existing_nodes(outcome), left_over(outcome), warnings(outcome)];
+    let parts = [
+        summary(outcome),
+        new_nodes(outcome),
+        existing_nodes(outcome),
+        left_over(outcome),
+        warnings(&outcome.warnings),
+    ];
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
         if !out.is_empty() {
             out.push('\n');
@@ -71,15 +77,24 @@ fn bound(outcome: &Outcome) -> String {
 
 /// New nodes that look alike in the table.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Group<'o> {
-    pool: &'o str,
-    types: &'o [String],
-    zone: &'o str,
-    capacity_type: &'o str,
-    price: Price,
+pub(super) struct Group<'o> {
+    pub(super) pool: &'o str,
+    pub(super) types: &'o [String],
+    pub(super) zone: &'o str,
+    pub(super) capacity_type: &'o str,
+    pub(super) price: Price,
 }
 
 impl<'o> Group<'o> {
+    /// All claims by what they look like.
+    pub(super) fn all(claims: &'o [PlannedClaim]) -> BTreeMap<Self, Vec<&'o PlannedClaim>> {
+        let mut groups: BTreeMap<Self, Vec<&PlannedClaim>> = BTreeMap::new();
+        for claim in claims {
+            groups.entry(Self::of(claim)).or_default().push(claim);
+        }
+        groups
+    }
+
     fn of(claim: &'o PlannedClaim) -> Self {
         Self {
             pool: &claim.node_pool,
@@ -98,10 +113,7 @@ pub(super) fn only_value<'o>(claim: &'o PlannedClaim, key: &str) -> &'o str {
 }
 
 fn new_nodes(outcome: &Outcome) -> String {
-    let mut groups: BTreeMap<Group<'_>, Vec<&PlannedClaim>> = BTreeMap::new();
-    for claim in outcome.plan.claims() {
-        groups.entry(Group::of(claim)).or_default().push(claim);
-    }
+    let groups = Group::all(outcome.plan.claims());
     if groups.is_empty() {
         return String::new();
     }
@@ -199,12 +211,12 @@ fn left_over(outcome: &Outcome) -> String {
     out
 }
 
-fn warnings(outcome: &Outcome) -> String {
-    if outcome.warnings.is_empty() {
+pub(super) fn warnings(warnings: &[String]) -> String {
+    if warnings.is_empty() {
         return String::new();
     }
     let mut out = "Warnings\n".to_owned();
-    for warning in &outcome.warnings {
+    for warning in warnings {
         out.push_str(&folded(warning, " "));
     }
     out
@@ -237,13 +249,13 @@ pub(super) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-fn plain_table() -> Table {
+pub(super) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table
 }
 
-fn align_right(table: &mut Table, columns: &[usize]) {
+pub(super) fn align_right(table: &mut Table, columns: &[usize]) {
     for &index in columns {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);

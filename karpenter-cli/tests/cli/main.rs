@@ -4,8 +4,10 @@
 mod bad_input;
 mod check;
 mod common;
+mod consolidate;
 mod explain;
 mod formats;
 mod older;
+mod outlook;
 mod policies;
 mod tables;

@@ -32,22 +32,25 @@ impl<'s> Allowance<'s> {
 }
 
 /// What limits how many nodes of a pool may go for a reason.
-fn limit(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> BudgetLimit {
-    PoolBudgets::of(pool).limit(reason, counts(snapshot, pool), now)
+pub(super) fn limit(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> BudgetLimit {
+    PoolBudgets::of(pool).limit(reason, NodeCounts::of(snapshot, pool.name()), now)
 }
 
-fn counts(snapshot: &Snapshot, pool: &NodePool) -> NodeCounts {
-    let mut counts = NodeCounts::default();
-    let of_pool = |place: &&Place| place.pool.as_deref() == Some(pool.name()) && place.is_initialized;
-    for place in snapshot.places().iter().map(AsRef::as_ref).filter(of_pool) {
-        let Some(claim) = place.node_claim.as_deref() else { continue };
-        if claim.status.is_true("InstanceTerminating") {
-            continue;
+impl NodeCounts {
+    /// Counts the nodes of a pool.
+    pub fn of(snapshot: &Snapshot, pool: &str) -> Self {
+        let mut counts = Self::default();
+        let of_pool = |place: &&Place| place.pool.as_deref() == Some(pool) && place.is_initialized;
+        for place in snapshot.places().iter().map(AsRef::as_ref).filter(of_pool) {
+            let Some(claim) = place.node_claim.as_deref() else { continue };
+            if claim.status.is_true("InstanceTerminating") {
+                continue;
+            }
+            counts.managed += 1;
+            counts.not_ready_or_leaving += u32::from(place.is_deleting || !is_ready(place));
         }
-        counts.managed += 1;
-        counts.not_ready_or_leaving += u32::from(place.is_deleting || !is_ready(place));
+        counts
     }
-    counts
 }
 
 /// Whether the node says that it is ready; one that says nothing, as in dumps made by hand, counts as ready.

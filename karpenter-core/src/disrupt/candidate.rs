@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Demand, EvictionLimits, Evictions, Guard, Scope,
+    Demand, EvictionLimits, Evictions, Guard,
     survey::{Survey, is_leaving},
 };
 use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason};
@@ -54,14 +54,14 @@ impl Candidate {
 
     /// What keeps it from going for this reason.
     pub fn guards_against(&self, reason: DisruptionReason) -> impl Iterator<Item = &Guard> {
-        let passes_pods = self.has_termination_grace_period;
-        self.guards.iter().filter(move |guard| match guard.scope() {
-            Scope::Everything => true,
-            Scope::Graceful => reason != DisruptionReason::Drifted || !passes_pods,
-            Scope::Consolidation => reason != DisruptionReason::Drifted,
-            Scope::Underutilized => reason == DisruptionReason::Underutilized,
-            Scope::Replacement => false,
-        })
+        let has_grace = self.has_termination_grace_period;
+        self.guards.iter().filter(move |guard| guard.scope().covers(reason, has_grace))
+    }
+
+    /// For which reason it would go to save money: because it is empty if it has no pods to move, otherwise because they have
+    /// a cheaper place.
+    pub const fn saving_reason(&self) -> DisruptionReason {
+        if self.pods.is_empty() { DisruptionReason::Empty } else { DisruptionReason::Underutilized }
     }
 
     /// What it costs for each unit of what moving its pods costs. Of nodes with a high ratio much is saved with little

@@ -1,15 +1,20 @@
 //! From a cluster to the commands that it needs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    iter::FusedIterator,
+};
 
 use super::{
-    Candidate, Candidates, Command, Method,
+    Candidate, Candidates, Command, Method, NodeOutlook,
     allowance::Allowance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
+    outlook::View,
     scene::{Care, Scene},
 };
-use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason};
+use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place};
 
 /// The most commands that are found in one go.
 const MAX_COMMANDS: usize = 1000;
@@ -34,6 +39,16 @@ impl Default for DisruptorOptions {
 }
 
 /// Finds nodes that should go.
+///
+/// ```
+/// use karpenter_core::{Catalogs, Snapshot, Timestamp, disrupt::Disruptor};
+///
+/// let (snapshot, catalogs) = (Snapshot::builder().build()?, Catalogs::new());
+/// let now: Timestamp = "2026-01-01T12:00:00Z".parse()?;
+/// let mut commands = Disruptor::default().start(&snapshot, &catalogs, now);
+/// assert!(commands.next().is_none(), "there is no node that could go");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Disruptor {
     options: DisruptorOptions,
@@ -45,26 +60,79 @@ impl Disruptor {
         Self { options }
     }
 
-    /// The commands that can be carried out one after the other until nothing more is worth it.
-    pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
-        let planner = Planner::new(self.options.planner.clone());
-        let mut scene = Scene::new(snapshot, catalogs, &planner);
-        let values = values(&scene, &planner, now);
-        let mut commands = Vec::new();
-        while commands.len() < MAX_COMMANDS {
-            let Some(command) = self.next(&scene, &values, now) else { break };
-            scene.carry_out(&command);
-            commands.push(command);
-        }
-        commands
-    }
-
-    fn next(&self, scene: &Scene<'_>, values: &BTreeMap<usize, f64>, now: Timestamp) -> Option<Command> {
-        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+    /// Begins to look for commands, as things stand `now`.
+    ///
+    /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
+    pub fn start<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs, now: Timestamp) -> Commands<'s> {
+        let scene = Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()));
         let threshold =
             Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share };
+        Commands { scene, threshold, now, values: None, found: 0 }
+    }
+
+    /// The commands that can be carried out one after the other until nothing more is worth it.
+    pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
+        self.start(snapshot, catalogs, now).collect()
+    }
+}
+
+/// A search for commands. Each is found in the cluster as those before it leave it, so that they can be carried out in this
+/// order; the search ends when nothing more is worth it.
+pub struct Commands<'s> {
+    scene: Scene<'s>,
+    threshold: Threshold,
+    now: Timestamp,
+    /// What each pod is worth at the start, in dollars an hour, by its index; nothing before the first search.
+    values: Option<BTreeMap<usize, f64>>,
+    /// How many commands were found.
+    found: usize,
+}
+
+impl Commands<'_> {
+    /// The cluster as the commands so far leave it. No pod of it waits, and nodes that are to be made are in it as places
+    /// without a node and a claim.
+    pub const fn snapshot(&self) -> &Snapshot {
+        &self.scene.snapshot
+    }
+
+    /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
+    /// it is not there.
+    pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
+        let Self { scene, threshold, now, .. } = self;
+        let places = scene.snapshot.places();
+        let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
+        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
+        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now };
+        Some(view.outlook(*threshold, is_drifted(&scene.snapshot, &places[index])))
+    }
+}
+
+impl Iterator for Commands<'_> {
+    type Item = Command;
+
+    fn next(&mut self) -> Option<Command> {
+        if self.found >= MAX_COMMANDS {
+            return None;
+        }
+        let Self { scene, threshold, now, values: known, .. } = self;
+        let (threshold, now) = (*threshold, *now);
+        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+        let values = &*known.get_or_insert_with(|| values(scene, &candidates));
         let consolidation = Consolidation { scene, candidates: &candidates, threshold, values, now };
-        empty(scene, &candidates, now).or_else(|| drifted(scene, &candidates, now)).or_else(|| consolidation.best())
+        let command = empty(scene, &candidates, now)
+            .or_else(|| drifted(scene, &candidates, now))
+            .or_else(|| consolidation.best())?;
+        self.scene.carry_out(&command);
+        self.found += 1;
+        Some(command)
+    }
+}
+
+impl FusedIterator for Commands<'_> {}
+
+impl fmt::Debug for Commands<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commands").field("now", &self.now).field("found", &self.found).finish_non_exhaustive()
     }
 }
 
@@ -81,11 +149,7 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 /// another place.
 fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
-    let is_drifted = |candidate: &&Candidate| {
-        let is_static = scene.snapshot.pool(&candidate.pool).is_some_and(|pool| pool.spec.replicas.is_some());
-        let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
-        !is_static && claim.is_some_and(|claim| claim.status.is_true("Drifted"))
-    };
+    let is_drifted = |candidate: &&Candidate| is_drifted(&scene.snapshot, &scene.snapshot.places()[candidate.place]);
     let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_drifted).collect();
     order.sort_by_cached_key(|candidate| {
         let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
@@ -99,11 +163,18 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
     })
 }
 
+/// Whether the claim of a node says that it is not what its pool asks for any more. Nodes of static pools are not for this
+/// search.
+fn is_drifted(snapshot: &Snapshot, place: &Place) -> bool {
+    let pool = place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
+    let is_static = pool.is_some_and(|pool| pool.spec.replicas.is_some());
+    !is_static && place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
+}
+
 /// What the pods of all nodes that may go are worth, by index.
-fn values(scene: &Scene<'_>, planner: &Planner, now: Timestamp) -> BTreeMap<usize, f64> {
-    let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
+fn values(scene: &Scene<'_>, candidates: &Candidates) -> BTreeMap<usize, f64> {
     let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
     let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
     let snapshot = scene.snapshot.without_places(&all, moving);
-    planner.prepare(&snapshot, scene.catalogs).values_of_pods()
+    scene.planner.prepare(&snapshot, scene.catalogs).values_of_pods()
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{EvictionLimit, Shield, ledger::join};
 use crate::{
     Timestamp,
-    api::{NillableDuration, ObjectKey},
+    api::{DisruptionReason, NillableDuration, ObjectKey},
     labels,
 };
 
@@ -129,6 +129,19 @@ pub enum Scope {
     Underutilized,
     /// That another node is made in its place to save money. It may still go if its pods have room elsewhere.
     Replacement,
+}
+
+impl Scope {
+    /// Whether it has this reason in it, for a node of which the claim bounds how long pods may take to leave or not.
+    pub fn covers(self, reason: DisruptionReason, has_termination_grace_period: bool) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Graceful => reason != DisruptionReason::Drifted || !has_termination_grace_period,
+            Self::Consolidation => reason != DisruptionReason::Drifted,
+            Self::Underutilized => reason == DisruptionReason::Underutilized,
+            Self::Replacement => false,
+        }
+    }
 }
 
 impl Guard {

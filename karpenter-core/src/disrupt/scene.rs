@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Scene<'s> {
     pub(super) snapshot: Snapshot,
     pub(super) catalogs: &'s Catalogs,
-    planner: &'s Planner,
+    pub(super) planner: Planner,
     /// How many nodes were made in thought.
     made: usize,
 }
@@ -38,10 +38,10 @@ pub(super) struct Trial {
 
 impl<'s> Scene<'s> {
     /// The cluster once its waiting pods are where the planner puts them; those without a place are left out.
-    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: &'s Planner) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: Planner) -> Self {
         let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, made: 0 };
         if snapshot.pending().len() > 0 {
-            let plan = planner.plan(snapshot, catalogs);
+            let plan = scene.planner.plan(snapshot, catalogs);
             scene.settle(&plan.existing, &plan.claims);
         }
         // A node that is still to come may never come.
@@ -54,19 +54,29 @@ impl<'s> Scene<'s> {
     /// # Errors
     /// The pods that would have no place, by index.
     pub(super) fn try_without(&self, candidates: &[&Candidate], care: Care) -> Result<Trial, BTreeSet<usize>> {
-        let gone: BTreeSet<usize> = candidates.iter().map(|candidate| candidate.place).collect();
+        let gone = candidates.iter().map(|candidate| candidate.place).collect();
         let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
-        let snapshot = self.snapshot.without_places(&gone, moving);
-        let plan = match care {
-            Care::Sketch => self.planner.sketch(&snapshot, self.catalogs),
-            Care::Plan => self.planner.plan(&snapshot, self.catalogs),
-        };
+        let plan = self.plan_without(&gone, moving, care);
         if !plan.unplaced.is_empty() {
             return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
         }
         let before: f64 = candidates.iter().filter_map(|c| c.price_per_hour).map(Price::dollars_per_hour).sum();
         let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
         Ok(Trial { plan, savings_per_hour })
+    }
+
+    /// The plan for pods, by index, that move because some places, by index, are gone.
+    pub(super) fn plan_without(
+        &self,
+        gone: &BTreeSet<usize>,
+        moving: impl IntoIterator<Item = usize>,
+        care: Care,
+    ) -> Plan {
+        let snapshot = self.snapshot.without_places(gone, moving);
+        match care {
+            Care::Sketch => self.planner.sketch(&snapshot, self.catalogs),
+            Care::Plan => self.planner.plan(&snapshot, self.catalogs),
+        }
     }
 
     /// The command that does what was tried.

@@ -1,0 +1,122 @@
+//! Answers about single nodes for people.
+
+use std::fmt::Write as _;
+
+use karpenter_core::{
+    PlannedClaim,
+    api::DisruptionReason,
+    disrupt::{Alone, NodeOutlook, ReasonOutlook, Scope},
+    labels,
+};
+
+use super::table::{HOURS_PER_MONTH, count, first_names, folded, type_and_others};
+
+/// The indent of what is said about a node, and of what is said about that.
+const INDENT: &str = "  ";
+const DEEPER: &str = "    ";
+/// The most pods without a place that are named with their reasons.
+const MAX_UNPLACED: usize = 10;
+
+/// One paragraph a node.
+pub(super) fn text(outlooks: &[NodeOutlook]) -> String {
+    let paragraphs: Vec<String> = outlooks.iter().map(paragraph).collect();
+    paragraphs.join("\n")
+}
+
+fn paragraph(outlook: &NodeOutlook) -> String {
+    let verdict = match outlook.goes_for() {
+        Some(DisruptionReason::Empty) => "may go: it is empty",
+        Some(DisruptionReason::Underutilized) => "may go: its pods have a cheaper place",
+        Some(DisruptionReason::Drifted) => "may go: it is not what its pool asks for any more",
+        _ => "stays",
+    };
+    let mut out = folded(&format!("{}: {verdict}", outlook.name), "");
+    out += &folded(&node(outlook), INDENT);
+    for reason in outlook.reasons.iter().filter(|reason| reason.applies) {
+        out += &of_reason(reason);
+    }
+    let unpriced = outlook.guards.iter().filter(|guard| guard.scope() == Scope::Replacement);
+    out.extend(unpriced.map(|guard| folded(&format!("no node is made in its place: {guard}"), INDENT)));
+    out + &outlook.alone.as_ref().map(|alone| of_alone(outlook, alone)).unwrap_or_default()
+}
+
+/// What the node is.
+fn node(outlook: &NodeOutlook) -> String {
+    let label = |key: &str| outlook.labels.get(key).map(String::as_str);
+    let keys = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
+    let what: Vec<&str> = keys.into_iter().filter_map(label).collect();
+    let pool = outlook.pool.as_deref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool {pool}"));
+    let price = outlook.price_per_hour.map_or_else(
+        || "a price that nobody knows".to_owned(),
+        |price| format!("${:.4} an hour", price.dollars_per_hour()),
+    );
+    let what = if what.is_empty() { String::new() } else { format!(", {}", what.join(", ")) };
+    format!("{pool}{what}, {price}, {} to move", count(outlook.pods.len(), "pod"))
+}
+
+/// What keeps the node from going for one reason.
+fn of_reason(one: &ReasonOutlook) -> String {
+    let name = match one.reason {
+        DisruptionReason::Empty => "as empty",
+        DisruptionReason::Underutilized => "to save money",
+        DisruptionReason::Drifted => "for its drift",
+        _ => "for another reason",
+    };
+    let word = if one.is_open() { "nothing keeps it" } else { "it cannot go" };
+    let mut out = folded(&format!("{name}: {word}"), INDENT);
+    for guard in &one.guards {
+        out += &folded(&guard.to_string(), DEEPER);
+    }
+    if let Some(error) = &one.evictions {
+        out += &folded(&error.to_string(), DEEPER);
+    }
+    if let Some(limit) = &one.budget {
+        out += &folded(&format!("budget of its pool: {limit}"), DEEPER);
+    }
+    out
+}
+
+/// What becomes of the pods if the node goes alone.
+fn of_alone(outlook: &NodeOutlook, alone: &Alone) -> String {
+    let mut out = folded("if it went alone:", INDENT);
+    for (pod, reason) in alone.unplaced.iter().take(MAX_UNPLACED) {
+        out += &folded(&format!("{pod} would have no place: {reason}"), DEEPER);
+    }
+    if alone.unplaced.len() > MAX_UNPLACED {
+        let others = count(alone.unplaced.len() - MAX_UNPLACED, "more pod");
+        out += &folded(&format!("and {others} would have none"), DEEPER);
+    }
+    let filled = alone.existing.iter().filter(|(_, pods)| !pods.is_empty());
+    let (nodes, pods): (Vec<&String>, Vec<usize>) = filled.map(|(node, pods)| (node, pods.len())).unzip();
+    if !nodes.is_empty() {
+        let names = first_names(nodes.into_iter().cloned());
+        out += &folded(&format!("{} into room of {names}", count(pods.into_iter().sum(), "pod")), DEEPER);
+    }
+    for claim in &alone.replacements {
+        out += &folded(&replacement(claim), DEEPER);
+    }
+    out + &savings(outlook, alone)
+}
+
+fn replacement(claim: &PlannedClaim) -> String {
+    let (pods, types) = (count(claim.pods.len(), "pod"), type_and_others(&claim.instance_types));
+    let price = claim.cheapest_price.dollars_per_hour();
+    format!("{pods} to a new node of pool {}: {types}, ${price:.4} an hour", claim.node_pool)
+}
+
+fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
+    if !alone.unplaced.is_empty() {
+        return String::new();
+    }
+    let Some(savings) = alone.savings_per_hour else {
+        return folded("nobody knows what it would save", DEEPER);
+    };
+    let (hourly, monthly) = (savings.abs(), savings.abs() * HOURS_PER_MONTH);
+    let word = if savings < 0.0 { "more" } else { "less" };
+    let mut line = format!("${hourly:.4} an hour and ${monthly:.2} a month {word}");
+    if !outlook.pods.is_empty() {
+        let verdict = if alone.is_worth_it() { "enough" } else { "not enough" };
+        let _ = write!(line, ": {verdict}, it must save more than ${:.4} an hour", alone.threshold_per_hour);
+    }
+    folded(&line, DEEPER)
+}

@@ -1,0 +1,149 @@
+//! Answers about single nodes.
+
+use serde_json::{Value, json};
+
+use crate::{
+    common::Files,
+    consolidate::{files, managed, objects, pool, running},
+};
+
+const ALL: &str = "empty old half-a shy frozen-a by-hand";
+
+fn ask(files: &Files, nodes: &str, options: &str) -> Value {
+    files.json(&format!(
+        "explain --node {nodes} --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z -o json {options}"
+    ))
+}
+
+/// One node of a pool with one pod that a cheaper node would take.
+fn lonely() -> Vec<String> {
+    let [claim, node] = managed("lonely", "general", "");
+    vec![pool("general", "100%"), claim, node, running("web", "500m", "lonely")]
+}
+
+#[test]
+fn answers_are_paragraphs() {
+    let files = files("outlook", &objects());
+    let ran = files
+        .run(&format!("explain --node {ALL} --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.out, include_str!("outlook.txt"));
+}
+
+#[test]
+fn answers_are_one_json_object_a_node() {
+    let files = files("outlook-json", &objects());
+    let answers = ask(&files, ALL, "");
+    let text = serde_json::to_string_pretty(&answers).unwrap() + "\n";
+    assert_eq!(text, include_str!("outlook.json"));
+    assert_eq!(answers, ask(&files, &format!("{ALL} empty"), ""), "a node that is named twice is answered once");
+}
+
+#[test]
+fn what_is_said_to_go_goes_and_nothing_is_named() {
+    let files = files("outlook-goes", &lonely());
+    let answer = &ask(&files, "lonely", "")[0];
+    assert_eq!((&answer["goesFor"], &answer["guards"]), (&json!("Underutilized"), &json!([])), "{answer}");
+    let alone = &answer["alone"];
+    assert_eq!((&alone["worthIt"], &alone["errors"]), (&json!(true), &json!({})), "{answer}");
+    let commands =
+        files.json("consolidate --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z -o json");
+    assert_eq!(commands["commands"][0]["candidates"], json!(["lonely"]));
+    assert_eq!(commands["commands"][0]["savings"], alone["savings"]);
+    assert_eq!(commands["commands"][0]["replacements"], alone["replacements"]);
+}
+
+/// Reads one thing of an answer.
+type Read = fn(&Value) -> &Value;
+/// The name of a case, with what is read of its answer and what that is.
+type Finding = (&'static str, Read, Value);
+
+/// An object of the lonely cluster is changed, which puts one thing in the way. It is what the answer names, and no command
+/// takes the node; the test above is the same cluster without it.
+#[test]
+fn what_is_in_the_way_is_named() {
+    let budget = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b","namespace":"default"},
+        "spec":{"selector":{}},"status":{"disruptionsAllowed":0}}"#;
+    let shy = r#""metadata":{"annotations":{"karpenter.sh/do-not-disrupt":"true"},"#;
+    let fixed = r#""spec":{"nodeSelector":{"example.com/rack":"7"},"#;
+    let changes: [(usize, &str, &str, Finding); 6] = [
+        (0, r#""nodes":"100%""#, r#""nodes":"0""#, ("budget", |a| &a["reasons"][2]["budget"]["allowed"], json!(0))),
+        (
+            0,
+            r#""consolidateAfter":"0s""#,
+            r#""consolidateAfter":"Never""#,
+            ("never", first_guard, json!("neverConsolidated")),
+        ),
+        (2, r#""metadata":{"#, shy, ("node", first_guard, json!("doNotDisrupt"))),
+        (2, "m-4x", "m-5x", ("type", first_guard, json!("unknownInstanceType"))),
+        (3, r#""metadata":{"#, shy, ("pod", first_guard, json!("podDoNotDisrupt"))),
+        (3, r#""spec":{"#, fixed, ("place", |a| &a["alone"]["worthIt"], json!(false))),
+    ];
+    for (index, from, to, (name, read, expected)) in changes {
+        let mut objects = lonely();
+        objects[index] = objects[index].replacen(from, to, 1);
+        let files = files(&format!("outlook-{name}"), &objects);
+        stays(&files, name, read, &expected);
+    }
+    let mut objects = lonely();
+    objects.push(budget.to_owned());
+    stays(&files("outlook-pod-budget", &objects), "pod budget", first_guard, &json!("podBudget"));
+}
+
+fn first_guard(answer: &Value) -> &Value {
+    &answer["guards"][0]["kind"]
+}
+
+fn stays(files: &Files, name: &str, read: Read, expected: &Value) {
+    let answer = &ask(files, "lonely", "")[0];
+    assert_eq!((&answer["goesFor"], read(answer)), (&json!(null), expected), "{name}: {answer}");
+    let commands =
+        files.json("consolidate --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z -o json");
+    assert_eq!(commands["commands"], json!([]), "{name}");
+}
+
+#[test]
+fn pods_that_can_only_leave_one_by_one_are_named() {
+    let budget = |allowed: u32| {
+        format!(
+            r#"{{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{{"name":"b","namespace":"default"}},
+            "spec":{{"selector":{{}}}},"status":{{"disruptionsAllowed":{allowed}}}}}"#
+        )
+    };
+    let answer = |allowed| {
+        let mut objects = lonely();
+        objects.extend([running("web-2", "500m", "lonely"), budget(allowed)]);
+        ask(&files(&format!("outlook-evictions-{allowed}"), &objects), "lonely", "")[0].clone()
+    };
+    let message = "PodDisruptionBudget default/b has disruptionsAllowed 1, and 2 would be needed";
+    assert_eq!(answer(1)["reasons"][2]["evictions"], json!(message));
+    assert_eq!((&answer(1)["goesFor"], &answer(2)["goesFor"]), (&json!(null), &json!("Underutilized")));
+}
+
+#[test]
+fn a_pod_without_another_place_is_named_with_what_keeps_it() {
+    let mut objects = lonely();
+    objects[3] = objects[3].replacen(r#""spec":{"#, r#""spec":{"nodeSelector":{"example.com/rack":"7"},"#, 1);
+    let errors = ask(&files("outlook-place", &objects), "lonely", "")[0]["alone"]["errors"].clone();
+    assert!(errors["default/web"].as_str().unwrap().contains("example.com/rack"), "{errors}");
+}
+
+#[test]
+fn savings_are_held_against_the_thresholds() {
+    let files = files("outlook-threshold", &lonely());
+    let goes = |options: &str| ask(&files, "lonely", options)[0]["goesFor"].clone();
+    assert_eq!(goes("--min-savings-per-eviction 0.08 --min-savings 0"), "Underutilized", "it saves 0.09");
+    assert_eq!(goes("--min-savings-per-eviction 0.1 --min-savings 0"), json!(null));
+    assert_eq!(goes("--min-savings-per-eviction 0 --min-savings 0.5"), json!(null));
+}
+
+#[test]
+fn nodes_and_pods_are_asked_about_apart() {
+    let files = files("outlook-usage", &lonely());
+    let run = |ask: &str| files.run(&format!("explain {ask} --cluster cluster.json --catalog types.json"));
+    let ran = run("--node nobody");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "karpenter: Node nobody: is not in the cluster\n"));
+    assert_eq!(run("web --node lonely").code, Some(2));
+    assert_eq!(run("").code, Some(2));
+    assert_eq!(run("web").code, Some(0));
+}

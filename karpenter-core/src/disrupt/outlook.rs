@@ -1,0 +1,196 @@
+//! What speaks for and against taking one node away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    BudgetLimit, Candidates, Demand, EvictionError, Guard, NODE_COST, allowance,
+    consolidate::Threshold,
+    price_of, rescheduling_cost,
+    scene::{Care, Scene},
+};
+use crate::{
+    Price, Reason, Timestamp,
+    api::{DisruptionReason, ObjectKey},
+    cluster::Place,
+    schedule::PlannedClaim,
+};
+
+/// What speaks for and against taking one node away, by itself.
+///
+/// All other nodes are taken as they are, those among them that should go too. Nodes that go together may save more than each of them alone, so a node that is not worth it alone may be in a command.
+///
+/// ```
+/// use karpenter_core::{Catalogs, Snapshot, Timestamp, api::Node, disrupt::Disruptor};
+///
+/// let mut node = Node::default();
+/// node.metadata.name = "by-hand".to_owned();
+/// let (snapshot, catalogs) = (Snapshot::builder().node(node).build()?, Catalogs::new());
+///
+/// let search = Disruptor::default().start(&snapshot, &catalogs, Timestamp::from_millis(0));
+/// let outlook = search.outlook("by-hand").expect("it is in the snapshot");
+/// assert_eq!(outlook.goes_for(), None);
+/// assert_eq!(outlook.guards[0].to_string(), "no NodeClaim stands behind it");
+/// # Ok::<(), karpenter_core::SnapshotError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NodeOutlook {
+    /// The name of the node, or of the claim while it has none.
+    pub name: String,
+    /// The pool that it belongs to.
+    pub pool: Option<String>,
+    /// The labels of its place: type, zone and capacity type are among them.
+    pub labels: BTreeMap<String, String>,
+    /// What it costs now; `None` if nobody knows.
+    pub price_per_hour: Option<Price>,
+    /// The pods that need another place if it goes, in order.
+    pub pods: Vec<ObjectKey>,
+    /// All that keeps it from going for some reason.
+    pub guards: Vec<Guard>,
+    /// What each reason comes to, in the order in which they are looked at: empty, drifted, underutilized.
+    pub reasons: [ReasonOutlook; 3],
+    /// What becomes of its pods if only this node goes, whether or not it may; `None` if it was not made by the engine, is
+    /// on its way out already, or nobody knows what runs there.
+    pub alone: Option<Alone>,
+}
+
+/// Whether a node may go for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReasonOutlook {
+    /// The reason.
+    pub reason: DisruptionReason,
+    /// Whether it is one to take this node away: that it has no pods to move, that it has some, that its claim says that it has
+    /// drifted.
+    pub applies: bool,
+    /// What keeps it.
+    pub guards: Vec<Guard>,
+    /// What limits how many nodes of its pool may go for this reason now; `None` if there is no such pool.
+    pub budget: Option<BudgetLimit>,
+    /// Why its pods cannot be evicted together although each of them can; only for nodes whose pods have a cheaper place.
+    pub evictions: Option<EvictionError>,
+}
+
+/// What becomes of the pods of a node if it goes alone.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Alone {
+    /// The pods that would have no place, with what keeps them from it.
+    pub unplaced: BTreeMap<ObjectKey, Reason>,
+    /// The pods that would go into room that there is, by the name of the node.
+    pub existing: BTreeMap<String, Vec<ObjectKey>>,
+    /// The nodes that would be made.
+    pub replacements: Vec<PlannedClaim>,
+    /// How much less the cluster would cost, in dollars an hour; `None` if nobody knows what the node costs.
+    pub savings_per_hour: Option<f64>,
+    /// What it must save more than, in dollars an hour, for its pods to move; empty and drifted nodes may save less.
+    pub threshold_per_hour: f64,
+}
+
+impl Alone {
+    /// Whether all pods have a place, and more is saved than must be.
+    pub fn is_worth_it(&self) -> bool {
+        self.unplaced.is_empty() && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
+    }
+}
+
+impl ReasonOutlook {
+    /// Whether the reason applies, and no guard and no budget is in the way.
+    pub fn is_open(&self) -> bool {
+        let is_within_budget = self.budget.as_ref().is_some_and(|limit| limit.allowed() > 0);
+        self.applies && self.guards.is_empty() && is_within_budget && self.evictions.is_none()
+    }
+}
+
+impl NodeOutlook {
+    /// The first reason for which the node may go now by itself: nothing keeps it, its pods have a place, and if it is to save
+    /// money, it saves enough.
+    pub fn goes_for(&self) -> Option<DisruptionReason> {
+        let alone = self.alone.as_ref().filter(|alone| alone.unplaced.is_empty())?;
+        let is_enough = |reason| reason != DisruptionReason::Underutilized || alone.is_worth_it();
+        self.reasons.iter().filter(|one| one.is_open()).map(|one| one.reason).find(|&reason| is_enough(reason))
+    }
+}
+
+/// One node of a scene.
+pub(super) struct View<'v, 's> {
+    pub(super) scene: &'v Scene<'s>,
+    pub(super) candidates: &'v Candidates,
+    pub(super) index: usize,
+    pub(super) place: &'v Place,
+    pub(super) now: Timestamp,
+}
+
+impl View<'_, '_> {
+    pub(super) fn outlook(&self, threshold: Threshold, is_drifted: bool) -> NodeOutlook {
+        let Self { scene, place, .. } = self;
+        let all = scene.snapshot.pods();
+        let pods: Vec<usize> = place.pods.iter().filter_map(|key| scene.snapshot.pod_index(key)).collect();
+        let moving: Vec<usize> = pods.iter().copied().filter(|&pod| all[pod].is_reschedulable()).collect();
+        let guards = self.guards();
+        let reason = |reason, applies| self.reason(reason, applies, &guards, &pods);
+        NodeOutlook {
+            name: place.name.clone(),
+            pool: place.pool.clone(),
+            labels: place.labels.clone(),
+            price_per_hour: self.price(),
+            reasons: [
+                reason(DisruptionReason::Empty, moving.is_empty()),
+                reason(DisruptionReason::Drifted, is_drifted),
+                reason(DisruptionReason::Underutilized, !moving.is_empty()),
+            ],
+            alone: self.alone(&moving, threshold),
+            pods: moving.iter().map(|&pod| all[pod].key()).collect(),
+            guards,
+        }
+    }
+
+    /// All that keeps the node, whether or not it may go for some reason.
+    fn guards(&self) -> Vec<Guard> {
+        let candidate = self.candidates.all().iter().find(|candidate| candidate.place == self.index);
+        let kept = || self.candidates.kept().iter().find(|kept| kept.place == self.index);
+        match candidate {
+            Some(candidate) => candidate.guards.clone(),
+            None => kept().map(|kept| kept.guards.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn price(&self) -> Option<Price> {
+        price_of(self.place, self.scene.catalogs.get(self.place.pool.as_deref()?)?)
+    }
+
+    fn reason(&self, reason: DisruptionReason, applies: bool, guards: &[Guard], pods: &[usize]) -> ReasonOutlook {
+        let snapshot = &self.scene.snapshot;
+        let claim = self.place.node_claim.as_deref();
+        let has_grace = claim.is_some_and(|claim| claim.spec.termination_grace_period.is_some());
+        let guards: Vec<Guard> =
+            guards.iter().filter(|guard| guard.scope().covers(reason, has_grace)).cloned().collect();
+        let pool = self.place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
+        let budget = pool.map(|pool| allowance::limit(snapshot, pool, reason, self.now));
+        // A guard says it if a pod cannot be evicted even alone.
+        let is_about_pods = |guard: &Guard| matches!(guard, Guard::PodBudget { .. } | Guard::SeveralPodBudgets { .. });
+        let is_asked = reason == DisruptionReason::Underutilized && !guards.iter().any(is_about_pods);
+        let demand = Demand::of_pods(self.candidates.limits(), pods.iter().copied());
+        let evictions = is_asked.then(|| self.candidates.ledger().check(&demand).err()).flatten();
+        ReasonOutlook { reason, applies, guards, budget, evictions }
+    }
+
+    fn alone(&self, moving: &[usize], threshold: Threshold) -> Option<Alone> {
+        let Self { scene, place, .. } = self;
+        if place.node_claim.is_none() || place.is_deleting || place.is_closed {
+            return None;
+        }
+        let plan = scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan);
+        let price = self.price().map(Price::dollars_per_hour);
+        let bought = plan.hourly_cost().dollars_per_hour();
+        let pods = moving.iter().map(|&pod| &scene.snapshot.pods()[pod]);
+        let evictions = rescheduling_cost(pods) - NODE_COST;
+        Some(Alone {
+            unplaced: plan.unplaced,
+            existing: plan.existing,
+            replacements: plan.claims,
+            savings_per_hour: price.map(|price| price - bought),
+            threshold_per_hour: evictions * threshold.per_eviction + price.unwrap_or(0.0) * threshold.share,
+        })
+    }
+}

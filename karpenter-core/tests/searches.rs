@@ -1,0 +1,95 @@
+//! Searches for commands, step by step.
+
+use karpenter_core::{
+    Catalogs, InstanceType, Price, Quantity, Snapshot, Timestamp,
+    api::{DisruptionReason, Node, NodeClaim, NodePool, Pod},
+    disrupt::{Disruptor, Method},
+};
+use serde_json::{Value, json};
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("as the API has it")
+}
+
+fn now() -> Timestamp {
+    "2026-02-01T00:00:00Z".parse().expect("a time")
+}
+
+fn pool() -> NodePool {
+    let mut pool = NodePool::named("p");
+    pool.spec.disruption = read(json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}));
+    pool
+}
+
+fn node(name: &str) -> (NodeClaim, Node) {
+    let labels = json!({
+        "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+        "node.kubernetes.io/instance-type": "large", "topology.kubernetes.io/zone": "a",
+        "karpenter.sh/capacity-type": "spot",
+    });
+    let (id, room) = (format!("id://{name}"), json!({"cpu": "4", "pods": "10"}));
+    let claim = json!({
+        "metadata": {"name": name, "labels": labels}, "spec": {"nodeClassRef": {}, "requirements": []},
+        "status": {"providerID": id, "nodeName": name},
+    });
+    let node = json!({
+        "metadata": {"name": name, "labels": labels}, "spec": {"providerID": id},
+        "status": {"capacity": room, "allocatable": room},
+    });
+    (read(claim), read(node))
+}
+
+fn pod(name: &str, cpu: &str, node: &str) -> Pod {
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u"}]);
+    read(json!({
+        "metadata": {"name": name, "namespace": "default", "ownerReferences": owner},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": "Running"},
+    }))
+}
+
+/// An empty node, one that is nearly full, and one whose only pod would fit on a small node.
+fn cluster() -> (Snapshot, Catalogs) {
+    let offered = |name: &str, cpu: i64, price: f64| {
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(10))];
+        InstanceType::named(name, capacity).offering("spot", "a", Price::per_hour(price).expect("a price"))
+    };
+    let (claims, nodes): (Vec<_>, Vec<_>) = ["empty", "full", "waste"].map(node).into_iter().unzip();
+    let builder = Snapshot::builder().pools(vec![pool()]).claims(claims).nodes(nodes);
+    let pods = vec![pod("big", "3900m", "full"), pod("small", "500m", "waste")];
+    let snapshot = builder.pods(pods).build().expect("a cluster");
+    let types = vec![offered("large", 4, 0.4), offered("small", 1, 0.1)];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
+    (snapshot, catalogs)
+}
+
+#[test]
+fn a_search_that_is_resumed_finds_what_one_in_one_go_finds() {
+    let (snapshot, catalogs) = cluster();
+    let all = Disruptor::default().commands(&snapshot, &catalogs, now());
+    let methods: Vec<Method> = all.iter().map(|command| command.method).collect();
+    assert_eq!(methods, [Method::Emptiness, Method::Consolidation]);
+
+    let mut search = Disruptor::default().start(&snapshot, &catalogs, now());
+    for command in &all {
+        assert_eq!(search.next().as_ref(), Some(command));
+    }
+    assert!(search.next().is_none());
+    assert!(search.next().is_none(), "an end stays an end");
+}
+
+#[test]
+fn an_outlook_is_of_the_cluster_as_the_commands_so_far_leave_it() {
+    let (snapshot, catalogs) = cluster();
+    let mut search = Disruptor::default().start(&snapshot, &catalogs, now());
+    let room = |search: &karpenter_core::disrupt::Commands<'_>| {
+        let alone = search.outlook("waste")?.alone?;
+        Some((alone.existing.into_keys().collect::<Vec<_>>(), alone.replacements.len()))
+    };
+    assert_eq!(search.outlook("empty").and_then(|outlook| outlook.goes_for()), Some(DisruptionReason::Empty));
+    assert_eq!(room(&search), Some((vec!["empty".to_owned()], 0)));
+
+    assert_eq!(search.next().expect("a command").candidates, ["empty"]);
+    assert_eq!(search.outlook("empty"), None);
+    assert_eq!(room(&search), Some((Vec::new(), 1)), "a node is made now that there is no room");
+}
