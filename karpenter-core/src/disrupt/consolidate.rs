@@ -27,7 +27,7 @@ const MAX_LEFT_OUT: usize = 8;
 
 /// The most work in sketches from one start and in whole plans, for one command: a second or two each. A unit is a place that
 /// is looked at or a pod that is placed.
-const MAX_SKETCHED: usize = 150_000;
+const MAX_SKETCHED: usize = 120_000;
 const MAX_PLANNED: usize = 250_000;
 
 /// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
