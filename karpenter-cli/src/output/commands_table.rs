@@ -11,10 +11,7 @@ use karpenter_core::{
 
 use super::{
     guards,
-    table::{
-        Group, HOURS_PER_MONTH, MAX_NODES, align_right, count, first_names, folded, plain_table, type_and_others,
-        warnings,
-    },
+    table::{Group, HOURS_PER_MONTH, MAX_NODES, align_right, count, first_names, folded, plain_table, warnings},
 };
 use crate::consolidate::{Consolidation, Found};
 
@@ -156,19 +153,8 @@ fn candidate<'c>(found: &'c Consolidation, name: &str) -> Option<&'c Candidate> 
 /// The nodes that are made, those that look alike in one row.
 fn add_coming(table: &mut Table, command: &Command) {
     for (group, claims) in Group::all(&command.replacements) {
-        let each = group.price.dollars_per_hour();
-        table.add_row([
-            "comes".to_owned(),
-            claims.len().to_string(),
-            group.pool.to_owned(),
-            type_and_others(group.types),
-            group.zone.to_owned(),
-            group.capacity_type.to_owned(),
-            format!("{each:.4}"),
-            format!("{:.4}", each * claims.len() as f64),
-            claims.iter().map(|claim| claim.pods.len()).sum::<usize>().to_string(),
-            String::new(),
-        ]);
+        let cells = group.cells(&claims);
+        table.add_row(std::iter::once("comes".to_owned()).chain(cells).chain([String::new()]));
     }
 }
 

@@ -95,6 +95,22 @@ impl<'o> Group<'o> {
         groups
     }
 
+    /// What a row says of these claims, which look so: how many, pool, types, zone, capacity type, what each and what all cost,
+    /// and their pods.
+    pub(super) fn cells(&self, claims: &[&PlannedClaim]) -> [String; 8] {
+        let each = self.price.dollars_per_hour();
+        [
+            claims.len().to_string(),
+            self.pool.to_owned(),
+            type_and_others(self.types),
+            self.zone.to_owned(),
+            self.capacity_type.to_owned(),
+            format!("{each:.4}"),
+            format!("{:.4}", each * claims.len() as f64),
+            claims.iter().map(|claim| claim.pods.len()).sum::<usize>().to_string(),
+        ]
+    }
+
     fn of(claim: &'o PlannedClaim) -> Self {
         Self {
             pool: &claim.node_pool,
@@ -132,19 +148,7 @@ fn new_nodes(outcome: &Outcome) -> String {
     ]);
     for (group, claims) in &groups {
         let (cpu, memory) = (utilization(outcome, claims, "cpu"), utilization(outcome, claims, "memory"));
-        let each = group.price.dollars_per_hour();
-        table.add_row([
-            claims.len().to_string(),
-            group.pool.to_owned(),
-            type_and_others(group.types),
-            group.zone.to_owned(),
-            group.capacity_type.to_owned(),
-            format!("{each:.4}"),
-            format!("{:.4}", each * claims.len() as f64),
-            claims.iter().map(|c| c.pods.len()).sum::<usize>().to_string(),
-            cpu,
-            memory,
-        ]);
+        table.add_row(group.cells(claims).into_iter().chain([cpu, memory]));
     }
     align_right(&mut table, &[0, 5, 6, 7, 8, 9]);
     format!("New nodes (CPU and MEMORY: what is requested of the cheapest type)\n{}\n", table.trim_fmt())

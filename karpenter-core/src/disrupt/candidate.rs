@@ -64,10 +64,15 @@ impl Candidate {
         if self.pods.is_empty() { DisruptionReason::Empty } else { DisruptionReason::Underutilized }
     }
 
+    /// What it costs now; nothing if nobody knows.
+    pub(super) fn dollars_per_hour(&self) -> f64 {
+        self.price_per_hour.map_or(0.0, Price::dollars_per_hour)
+    }
+
     /// What it costs for each unit of what moving its pods costs. Of nodes with a high ratio much is saved with little
     /// disturbance.
     pub fn savings_ratio(&self) -> f64 {
-        self.price_per_hour.unwrap_or(Price::ZERO).dollars_per_hour() / self.rescheduling_cost
+        self.dollars_per_hour() / self.rescheduling_cost
     }
 }
 

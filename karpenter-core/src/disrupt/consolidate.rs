@@ -17,7 +17,7 @@ use super::{
     allowance::Allowance,
     scene::{Care, Scene, Trial, eviction_cost},
 };
-use crate::{Price, Timestamp, api::DisruptionReason, schedule::parallel};
+use crate::{Timestamp, api::DisruptionReason, schedule::parallel};
 
 /// How many sets of nodes are tried between two of which one is the best so far.
 const REFINEMENTS: usize = 4;
@@ -48,6 +48,13 @@ pub(super) struct Threshold {
     pub(super) share: f64,
 }
 
+impl Threshold {
+    /// What must be saved, in dollars an hour, for pods of so much eviction cost to leave nodes of such a price.
+    pub(super) fn per_hour(self, evictions: f64, price: f64) -> f64 {
+        evictions * self.per_eviction + price * self.share
+    }
+}
+
 /// Nodes that go together.
 struct Found {
     /// Their positions in the order of nodes.
@@ -71,6 +78,8 @@ pub(super) struct Consolidation<'c, 's> {
 struct Climb<'k, 'c, 's> {
     consolidation: &'k Consolidation<'c, 's>,
     order: &'k [&'k Candidate],
+    /// How many pods they have.
+    pods: usize,
     /// By what the threshold is multiplied.
     factor: f64,
     /// How much was done, in units of work.
@@ -96,7 +105,8 @@ impl Consolidation<'_, '_> {
     }
 
     fn best_among(&self, order: &[&Candidate]) -> Option<Command> {
-        let climb = |factor| Climb { consolidation: self, order, factor, work: AtomicUsize::new(0) };
+        let pods = order.iter().map(|candidate| candidate.pods.len()).sum();
+        let climb = |factor| Climb { consolidation: self, order, pods, factor, work: AtomicUsize::new(0) };
         let starts = parallel::map(&FACTORS, |&factor| climb(factor).sketched());
         let climb = climb(1.0);
         let starts =
@@ -134,7 +144,7 @@ impl Consolidation<'_, '_> {
     /// What a node costs beyond what its pods are worth, in dollars an hour.
     fn waste(&self, candidate: &Candidate) -> f64 {
         let worth: f64 = candidate.pods.iter().filter_map(|pod| self.values.get(pod)).sum();
-        price(candidate) - worth
+        candidate.dollars_per_hour() - worth
     }
 }
 
@@ -230,17 +240,14 @@ impl Climb<'_, '_, '_> {
 
     /// What it takes to try so many nodes with as many pods as the nodes have on average.
     fn work_for(&self, nodes: usize) -> usize {
-        let pods: usize = self.order.iter().map(|candidate| candidate.pods.len()).sum();
-        self.consolidation.scene.snapshot.places().len() + pods * nodes / self.order.len().max(1)
+        self.consolidation.scene.snapshot.places().len() + self.pods * nodes / self.order.len().max(1)
     }
 
     fn worthwhile(&self, nodes: BTreeSet<usize>, trial: Trial) -> Option<Found> {
-        let Threshold { per_eviction, share } = self.consolidation.threshold;
         let candidates = || nodes.iter().map(|&node| self.order[node]);
         let evictions: f64 = candidates().map(eviction_cost).sum();
-        let before: f64 = candidates().map(price).sum();
-        let worth = evictions * per_eviction + before * share;
-        let gain = trial.savings_per_hour - self.factor * worth;
+        let before: f64 = candidates().map(Candidate::dollars_per_hour).sum();
+        let gain = trial.savings_per_hour - self.factor * self.consolidation.threshold.per_hour(evictions, before);
         (gain > 0.0).then_some(Found { nodes, gain, trial })
     }
 }
@@ -268,8 +275,4 @@ impl Change {
 fn best_of(known: &BTreeMap<usize, Option<Found>>) -> Option<usize> {
     let gains = known.iter().filter_map(|(&size, found)| Some((found.as_ref()?.gain, size)));
     gains.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, size)| size)
-}
-
-fn price(candidate: &Candidate) -> f64 {
-    candidate.price_per_hour.map_or(0.0, Price::dollars_per_hour)
 }

@@ -190,7 +190,7 @@ impl View<'_, '_> {
             existing: plan.existing,
             replacements: plan.claims,
             savings_per_hour: price.map(|price| price - bought),
-            threshold_per_hour: evictions * threshold.per_eviction + price.unwrap_or(0.0) * threshold.share,
+            threshold_per_hour: threshold.per_hour(evictions, price.unwrap_or(0.0)),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Candidate, Command, Method};
 use crate::{
-    Catalog, Catalogs, InstanceType, Offering, Planner, Price, Snapshot,
+    Catalog, Catalogs, InstanceType, Offering, Planner, Snapshot,
     api::{NodePool, ObjectKey},
     cluster::Place,
     labels,
@@ -60,7 +60,7 @@ impl<'s> Scene<'s> {
         if !plan.unplaced.is_empty() {
             return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
         }
-        let before: f64 = candidates.iter().filter_map(|c| c.price_per_hour).map(Price::dollars_per_hour).sum();
+        let before: f64 = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
         let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
         Ok(Trial { plan, savings_per_hour })
     }
