@@ -15,12 +15,15 @@ use karpenter::{
     api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod},
     fake::catalog::{INSTANCE_CPU, INSTANCE_FAMILY, INSTANCE_SIZE},
     labels,
+    schedule::Replanner,
 };
 use problems::{Problem, diverse, dump, gpu_batch, machines, plain, preferences, web_shop};
 use serde_json::value::RawValue;
 
 /// Runs of what takes long; criterion does ten at least.
 const SAMPLES: usize = 10;
+/// Pods that are planned when one more comes.
+const REPLANNED_PODS: usize = 10_000;
 /// Pods and nodes of the dumps that are read.
 const DUMPED_PODS: usize = 10_000;
 const DUMPED_NODES: usize = 1_000;
@@ -64,6 +67,43 @@ fn schedule_one(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, count: usi
         let (problem, plan) = (&*problem, &*plan);
         b.iter(|| black_box(problem).certify(plan));
     });
+}
+
+/// Planning again when one pod of each kind has come to ten thousand, beside the same plan from nothing.
+fn replan(c: &mut Criterion) {
+    let mut group = c.benchmark_group("replan");
+    group.sample_size(SAMPLES);
+    let input = LazyCell::new(|| diverse::problem(REPLANNED_PODS));
+    let known = LazyCell::new(|| {
+        let mut replanner = Replanner::default();
+        replanner.plan(&input.snapshot, &input.catalogs);
+        replanner
+    });
+    for (kind, number) in diverse::KINDS.into_iter().zip(REPLANNED_PODS..) {
+        let later = LazyCell::new(|| {
+            let later = input.snapshot.with_pending(diverse::pod_after(number)).expect("the pod is a new one");
+            let (mut one, mut other) = (known.clone(), Replanner::default());
+            assert_eq!(one.plan(&later, &input.catalogs), other.plan(&later, &input.catalogs), "{kind}");
+            later
+        });
+        group.bench_function(format!("{kind}/from nothing"), |b| {
+            let (later, catalogs) = (&*later, &input.catalogs);
+            b.iter_batched_ref(
+                Replanner::default,
+                |replanner| black_box(replanner.plan(later, catalogs)).claims().len(),
+                BatchSize::LargeInput,
+            );
+        });
+        group.bench_function(format!("{kind}/one pod more"), |b| {
+            let (known, later, catalogs) = (&*known, &*later, &input.catalogs);
+            b.iter_batched_ref(
+                || known.clone(),
+                |replanner| black_box(replanner.plan(later, catalogs)).claims().len(),
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
 }
 
 /// Reading dumps: objects from JSON, and a snapshot of them.
@@ -185,5 +225,5 @@ fn quantities(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, parse, quantities, requirements, catalog, schedule);
+criterion_group!(benches, parse, quantities, requirements, catalog, schedule, replan);
 criterion_main!(benches);

@@ -1,6 +1,6 @@
 //! Pods with the rules of Karpenter's own scheduling benchmark.
 
-use karpenter::labels;
+use karpenter::{api::Pod, labels};
 use serde_json::{Value, json};
 
 use super::{APP, Problem, neighbours, pod, requests, spread};
@@ -8,6 +8,9 @@ use super::{APP, Problem, neighbours, pod, requests, spread};
 /// The labels that pods of the kinds select each other by.
 const KIND: &str = "kind";
 const GROUP: &str = "group";
+
+/// What the pods are, one after the other.
+pub(crate) const KINDS: [&str; 5] = ["plain", "spread over zones", "spread over nodes", "near each other", "alone"];
 
 /// `count` pods: a fifth each plain, spread over zones, spread over nodes, drawn to their own kind, and at most one to a
 /// node. Seven values of a label make them many classes.
@@ -17,6 +20,13 @@ pub(crate) fn problem(count: usize) -> Problem {
 
 pub(crate) fn pods(count: usize) -> impl Iterator<Item = Value> {
     (0..count).map(member)
+}
+
+/// The pod that comes after so many, and is made later.
+pub(crate) fn pod_after(number: usize) -> Pod {
+    let mut pod = member(number);
+    pod["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    serde_json::from_value(pod).expect("the pod is written rightly")
 }
 
 fn member(number: usize) -> Value {

@@ -121,7 +121,7 @@ fn standing(cluster: &Cluster, pods: &[ObjectKey]) -> Result<BTreeMap<ObjectKey,
         }
     }
     let Some(first) = missing.into_iter().next() else { return Ok(out) };
-    let all = cluster.pods.iter().map(Pod::key).chain(cluster.bad_pods.keys().cloned());
+    let all = cluster.pods.iter().map(|pod| pod.key()).chain(cluster.bad_pods.keys().cloned());
     let mut elsewhere: Vec<ObjectKey> = all.filter(|key| key.name == first.name).collect();
     elsewhere.sort();
     Err(Error::UnknownPod { pod: first.clone(), elsewhere })

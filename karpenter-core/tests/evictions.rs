@@ -219,7 +219,7 @@ fn allowed_by_hand(snapshot: &Snapshot, limits: &EvictionLimits, pods: &[usize])
         b.metadata.namespace == pod.metadata.namespace
             && b.spec.selector.as_ref().is_some_and(|s| s.matches(&pod.metadata.labels))
     };
-    let pods = pods.iter().map(|&i| &snapshot.pods()[i]);
+    let pods = pods.iter().map(|&i| snapshot.pods()[i].as_ref());
     let checked = pods.filter(|pod| pod.status.phase == "Running" && pod.metadata.deletion_timestamp.is_none());
     let checked: Vec<&Pod> = checked.collect();
     let is_ready = |pod: &Pod| pod.status.conditions[0].status == karpenter_core::api::ConditionStatus::True;

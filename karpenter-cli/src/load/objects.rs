@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use karpenter_core::api::{
     Change, Condition, CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey,
@@ -42,7 +42,7 @@ pub struct Cluster {
     /// What the storage drivers of nodes report.
     pub csi_nodes: Vec<CsiNode>,
     /// Pods.
-    pub pods: Vec<Pod>,
+    pub pods: Vec<Arc<Pod>>,
     /// Pods that cannot be read.
     pub bad_pods: BTreeMap<ObjectKey, BadPod>,
     /// What was left out or has to be guessed.
@@ -268,7 +268,7 @@ impl ClusterReader {
         let cluster = &mut self.cluster;
         match kind {
             Kind::Pod => match parse(raw) {
-                Ok(pod) => cluster.pods.push(pod),
+                Ok(pod) => cluster.pods.push(Arc::new(pod)),
                 Err(error) => {
                     cluster.bad_pods.insert(key, BadPod { error, node: node_of(raw) });
                 }
@@ -363,8 +363,8 @@ pub(crate) fn is_gated(pod: &Pod) -> bool {
     !pod.spec.scheduling_gates.is_empty() || pod.status.conditions.iter().any(says_so)
 }
 
-fn not_refused(pods: &[Pod]) -> Option<LoadWarning> {
-    let is_left_alone = |pod: &&Pod| {
+fn not_refused(pods: &[Arc<Pod>]) -> Option<LoadWarning> {
+    let is_left_alone = |pod: &&Arc<Pod>| {
         let waits = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
         waits && !pod.is_unschedulable() && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror()
     };

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::{
     Condition, ConditionStatus, Container, ContainerPort, FieldError, NodeSelector, NodeSelectorRequirement,
     NodeSelectorTerm, ObjectMeta, Operator, Pod, PodSpec, PodStatus, Toleration,
@@ -26,7 +28,7 @@ pub struct PodBuilder {
 /// Pods that come together, or the mistake in how they were written.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    pub(crate) pods: Vec<Pod>,
+    pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) error: Option<FieldError>,
 }
 
@@ -132,8 +134,8 @@ impl From<PodBuilder> for Workload {
             copy
         };
         let pods = match replicas {
-            Some(count) => (0..count).map(numbered).collect(),
-            None => vec![pod],
+            Some(count) => (0..count).map(numbered).map(Arc::new).collect(),
+            None => vec![Arc::new(pod)],
         };
         Self { pods, error }
     }
@@ -141,12 +143,18 @@ impl From<PodBuilder> for Workload {
 
 impl From<Pod> for Workload {
     fn from(pod: Pod) -> Self {
-        Self { pods: vec![pod], error: None }
+        Self::from(vec![pod])
     }
 }
 
 impl From<Vec<Pod>> for Workload {
     fn from(pods: Vec<Pod>) -> Self {
+        Self::from(pods.into_iter().map(Arc::new).collect::<Vec<_>>())
+    }
+}
+
+impl From<Vec<Arc<Pod>>> for Workload {
+    fn from(pods: Vec<Arc<Pod>>) -> Self {
         Self { pods, error: None }
     }
 }
@@ -156,7 +164,7 @@ impl Workload {
     pub fn into_pods(self) -> Result<Vec<Pod>, FieldError> {
         match self.error {
             Some(error) => Err(error),
-            None => Ok(self.pods),
+            None => Ok(self.pods.into_iter().map(Arc::unwrap_or_clone).collect()),
         }
     }
 }

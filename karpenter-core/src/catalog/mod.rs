@@ -241,6 +241,11 @@ impl Catalog {
         out
     }
 
+    /// Whether it is the same catalog. What is shared is not compared.
+    fn is_same(&self, other: &Self) -> bool {
+        self.available == other.available && (Arc::ptr_eq(&self.types, &other.types) || self.types == other.types)
+    }
+
     /// Whether an offering, by its place in the list of its type, can be bought now.
     pub fn is_available(&self, instance_type: &str, offering: usize) -> bool {
         let index = self.types.binary_search_by(|t| t.name.as_str().cmp(instance_type));
@@ -336,6 +341,12 @@ impl Catalogs {
     /// The catalog of a pool.
     pub fn get(&self, pool: &str) -> Option<&Arc<Catalog>> {
         self.0.get(pool)
+    }
+
+    /// Whether they are the same catalogs. What is shared is not compared.
+    pub(crate) fn are_same(&self, other: &Self) -> bool {
+        let is_same = |(a, b): (&Arc<Catalog>, &Arc<Catalog>)| Arc::ptr_eq(a, b) || a.is_same(b);
+        self.0.keys().eq(other.0.keys()) && self.0.values().zip(other.0.values()).all(is_same)
     }
 
     /// The same catalogs, in which these offerings cannot be bought now.

@@ -28,7 +28,7 @@ use crate::{
 pub struct SnapshotBuilder {
     pools: Vec<NodePool>,
     daemonsets: Vec<DaemonSet>,
-    pods: Vec<Pod>,
+    pods: Vec<Arc<Pod>>,
     nodes: Vec<Node>,
     claims: Vec<NodeClaim>,
     budgets: Vec<PodDisruptionBudget>,
@@ -59,6 +59,12 @@ pub enum SnapshotError {
     Unnamed {
         /// The kind.
         kind: &'static str,
+    },
+    /// A pod among those that want a place has a node, or is none that the engine makes nodes for.
+    #[error("Pod {pod}: does not wait for a node")]
+    NotPending {
+        /// The pod.
+        pod: ObjectKey,
     },
     /// An object that was written in code breaks a rule.
     #[error(transparent)]
@@ -183,7 +189,7 @@ impl SnapshotBuilder {
         sort_unique("DaemonSet", &mut self.daemonsets, |d| d.metadata.sort_key())?;
         sort_unique("Node", &mut self.nodes, |n| n.metadata.sort_key())?;
         sort_unique("NodeClaim", &mut self.claims, |c| c.metadata.sort_key())?;
-        sort_unique("Pod", &mut self.pods, Pod::sort_key)?;
+        sort_unique("Pod", &mut self.pods, |pod| pod.sort_key())?;
         sort_unique("PodDisruptionBudget", &mut self.budgets, |b| b.metadata.sort_key())?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
         let storage = self.take_storage()?;
@@ -234,13 +240,17 @@ impl SnapshotBuilder {
         let objects = Objects {
             pools: self.pools,
             daemonsets: self.daemonsets,
-            pods: self.pods,
             unlaunched,
             budgets: self.budgets,
             namespaces,
             storage,
         };
-        Snapshot { objects: Arc::new(objects), pending, places: places.into_iter().map(Arc::new).collect() }
+        Snapshot {
+            objects: Arc::new(objects),
+            pods: self.pods.into(),
+            pending,
+            places: places.into_iter().map(Arc::new).collect(),
+        }
     }
 
     /// The place that was promised to a pod.
@@ -278,7 +288,7 @@ fn index_of(places: &[Place]) -> BTreeMap<String, usize> {
 }
 
 /// Whether a pod waits for a node and it is the engine's business to make one.
-fn is_provisionable(pod: &Pod) -> bool {
+pub(super) fn is_provisionable(pod: &Pod) -> bool {
     pod.is_unschedulable()
         && pod.status.nominated_node_name.is_empty()
         && !pod.is_daemon()

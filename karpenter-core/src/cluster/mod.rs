@@ -24,18 +24,18 @@ use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBu
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     objects: Arc<Objects>,
+    /// By namespace and name.
+    pods: Arc<[Arc<Pod>]>,
     /// The indices of the pods that want a place, in order.
     pending: Vec<usize>,
     places: Vec<Arc<Place>>,
 }
 
 /// The objects that stay the same wherever pods go.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Objects {
     pools: Vec<NodePool>,
     daemonsets: Vec<DaemonSet>,
-    /// By namespace and name.
-    pods: Vec<Pod>,
     unlaunched: Vec<NodeClaim>,
     budgets: Vec<PodDisruptionBudget>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -64,25 +64,29 @@ impl Snapshot {
     }
 
     /// All pods, in the order of namespace and name.
-    pub fn pods(&self) -> &[Pod] {
-        &self.objects.pods
+    pub fn pods(&self) -> &[Arc<Pod>] {
+        &self.pods
     }
 
     /// The pod of this namespace and name.
     pub fn pod(&self, key: &ObjectKey) -> Option<&Pod> {
-        self.pod_index(key).map(|i| &self.objects.pods[i])
+        self.pod_index(key).map(|i| self.pods[i].as_ref())
     }
 
     /// The index among all pods of the pod of this namespace and name.
     pub(crate) fn pod_index(&self, key: &ObjectKey) -> Option<usize> {
-        let key = (key.namespace.as_str(), key.name.as_str());
-        self.objects.pods.binary_search_by(|pod| pod.sort_key().cmp(&key)).ok()
+        self.pod_index_of((key.namespace.as_str(), key.name.as_str())).ok()
+    }
+
+    /// The index of the pod of this namespace and name, or the index that it would have.
+    fn pod_index_of(&self, key: (&str, &str)) -> Result<usize, usize> {
+        self.pods.binary_search_by(|pod| pod.sort_key().cmp(&key))
     }
 
     /// The pods that want a place, in the order of namespace and name: those that the kube-scheduler refused, and those
     /// on nodes that are being deleted.
     pub fn pending(&self) -> impl ExactSizeIterator<Item = &Pod> + Clone {
-        self.pending.iter().map(|&index| &self.objects.pods[index])
+        self.pending.iter().map(|&index| self.pods[index].as_ref())
     }
 
     /// The indices of the pending pods among all pods.

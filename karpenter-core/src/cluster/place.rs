@@ -24,7 +24,7 @@ const READINESS_PREFIX: &str = "readiness.k8s.io/";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A node, or a claim whose node has not come yet, as it will be when pods can bind to it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Place {
     /// The name of the node, or of the claim while it has none.
@@ -53,6 +53,8 @@ pub struct Place {
     pub attached: BTreeSet<Attachment>,
     /// The pods that are there or promised to it.
     pub pods: Vec<ObjectKey>,
+    /// Pods that go to nodes like this one in a plan: of those that are alike one, and how many. They may bind in any order.
+    pub(crate) coming: Vec<(ObjectKey, usize)>,
     /// Whether it is ready for pods, as opposed to on its way.
     pub is_initialized: bool,
     /// Whether it is on its way out.
@@ -96,6 +98,7 @@ impl Place {
             volume_limits: BTreeMap::new(),
             attached: BTreeSet::new(),
             pods: Vec::new(),
+            coming: Vec::new(),
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
             is_closed: false,

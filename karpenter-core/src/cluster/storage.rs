@@ -45,7 +45,7 @@ const MAX_ALTERNATIVES: usize = 1024;
 /// assert_eq!(needs.attachments[0].volume, "default/db-data");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     pub(super) claims: BTreeMap<ObjectKey, PersistentVolumeClaim>,
     pub(super) volumes: BTreeMap<String, PersistentVolume>,

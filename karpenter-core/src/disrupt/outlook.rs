@@ -183,7 +183,7 @@ impl View<'_, '_> {
         let plan = scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan);
         let price = self.price().map(Price::dollars_per_hour);
         let bought = plan.hourly_cost().dollars_per_hour();
-        let pods = moving.iter().map(|&pod| &scene.snapshot.pods()[pod]);
+        let pods = moving.iter().map(|&pod| scene.snapshot.pods()[pod].as_ref());
         let evictions = rescheduling_cost(pods) - NODE_COST;
         Some(Alone {
             unplaced: plan.unplaced,

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Candidate, Command, Method};
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Planner, Snapshot,
-    api::{NodePool, ObjectKey},
+    api::ObjectKey,
     cluster::Place,
-    labels,
     schedule::{Plan, PlannedClaim},
 };
 
@@ -115,7 +114,7 @@ impl<'s> Scene<'s> {
         let instance_type = catalog.get(claim.instance_types.first()?)?;
         let offering = cheapest_offering(catalog, instance_type, claim)?;
         self.made += 1;
-        let mut labels = labels_of(pool, claim);
+        let mut labels = claim.known_labels(pool);
         for (key, requirement) in instance_type.requirements.iter().chain(offering.requirements.iter()) {
             let asked = claim.requirements.get(key);
             let value = requirement.values().find(|value| asked.is_none_or(|asked| asked.admits(Some(value))));
@@ -146,16 +145,4 @@ fn cheapest_offering<'c>(catalog: &Catalog, source: &'c InstanceType, claim: &Pl
     let offerings = source.offerings.iter().enumerate();
     let open = offerings.filter(|(index, offering)| catalog.is_available(&source.name, *index) && is_asked(offering));
     open.map(|(_, offering)| offering).min_by_key(|offering| offering.price)
-}
-
-fn labels_of(pool: &NodePool, claim: &PlannedClaim) -> BTreeMap<String, String> {
-    let mut out = pool.spec.template.metadata.labels.clone();
-    out.extend(claim.labels.clone());
-    out.insert(labels::NODE_POOL.to_owned(), claim.node_pool.clone());
-    for (key, requirement) in claim.requirements.iter() {
-        if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
-            out.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-        }
-    }
-    out
 }

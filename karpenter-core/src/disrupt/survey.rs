@@ -68,9 +68,9 @@ impl<'s> Survey<'s> {
 
     fn candidate(&self, index: usize, place: &Place, origin: &Origin<'_>, pods: &[usize]) -> Candidate {
         let label = |key: &str| place.labels.get(key).cloned();
-        let all = || pods.iter().map(|&pod| &self.snapshot.pods()[pod]);
+        let all = || pods.iter().map(|&pod| self.snapshot.pods()[pod].as_ref());
         let pods_to_move = || pods.iter().copied().filter(|&pod| self.snapshot.pods()[pod].is_reschedulable());
-        let rescheduling_cost = rescheduling_cost(pods_to_move().map(|pod| &self.snapshot.pods()[pod]));
+        let rescheduling_cost = rescheduling_cost(pods_to_move().map(|pod| self.snapshot.pods()[pod].as_ref()));
         Candidate {
             place: index,
             name: place.name.clone(),

@@ -24,6 +24,7 @@ pub(crate) mod parallel;
 mod plan;
 mod pool;
 mod problem;
+mod replan;
 mod reservation;
 mod screen;
 mod search;
@@ -37,6 +38,7 @@ mod workload;
 pub use bound::{Certificate, PoolShares, Worth};
 pub use plan::{Answer, Plan, PlannedClaim, Warning};
 pub use problem::Problem;
+pub use replan::{Division, Replanner};
 pub use stop::StopFlag;
 
 use std::sync::Arc;

@@ -154,6 +154,21 @@ impl PlannedClaim {
     }
 }
 
+impl PlannedClaim {
+    /// The labels that its node will have whatever it becomes, as far as the claim and its pool tell.
+    pub(crate) fn known_labels(&self, pool: &NodePool) -> BTreeMap<String, String> {
+        let mut out = pool.spec.template.metadata.labels.clone();
+        out.extend(self.labels.clone());
+        out.insert(labels::NODE_POOL.to_owned(), self.node_pool.clone());
+        for (key, requirement) in self.requirements.iter() {
+            if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
+                out.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
+        out
+    }
+}
+
 impl Plan {
     /// A plan of these parts, such as the decision of another engine that is to be checked or shown. It is complete and
     /// has no warnings.

@@ -226,8 +226,8 @@ fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread:
             && (!spread.honors_affinity || constraint.wanted.admit_node(&place.name, &place.labels))
             && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
-            let selected = base.classes.standing.selected(&base.classes.selectors, index, spread.term.selector);
-            *out.entry(Arc::from(domain.as_str())).or_default() += selected;
+            let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
+            *out.entry(Arc::from(domain.as_str())).or_default() += counted;
         }
     }
     if !spread.term.is_by_host() {

@@ -26,6 +26,22 @@ struct PodSelector {
     labels: Option<LabelSelector>,
 }
 
+impl PodSelector {
+    fn of_spread(pod: &Pod, spread: &TopologySpreadConstraint) -> Self {
+        let keys = [(&spread.match_label_keys, SelectorOperator::In)];
+        Self {
+            namespaces: Some(BTreeSet::from([pod.namespace().to_owned()])),
+            labels: with_keys(spread.label_selector.as_ref(), pod, keys),
+        }
+    }
+}
+
+impl SelectorId {
+    fn new(index: usize) -> Self {
+        Self(u32::try_from(index).expect("fewer than 2^32 selectors"))
+    }
+}
+
 /// The labels of namespaces, by name.
 pub(in crate::schedule) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -41,7 +57,12 @@ impl<'s> Selectors<'s> {
     /// The pods that a term of a pod's affinity is about.
     ///
     /// Without namespaces these are in the pod's own; a namespace selector adds to those that are named.
-    pub(super) fn of_term(&mut self, pod: &Pod, term: &PodAffinityTerm, namespaces: &Namespaces) -> SelectorId {
+    pub(in crate::schedule) fn of_term(
+        &mut self,
+        pod: &Pod,
+        term: &PodAffinityTerm,
+        namespaces: &Namespaces,
+    ) -> SelectorId {
         let selected = match &term.namespace_selector {
             Some(selector) if *selector == LabelSelector::default() => None,
             Some(selector) => {
@@ -53,19 +74,20 @@ impl<'s> Selectors<'s> {
         };
         let keys =
             [(&term.match_label_keys, SelectorOperator::In), (&term.mismatch_label_keys, SelectorOperator::NotIn)];
-        self.intern(selected, with_keys(term.label_selector.as_ref(), pod, keys))
+        let labels = with_keys(term.label_selector.as_ref(), pod, keys);
+        let (index, _) = self.all.insert_full(PodSelector { namespaces: selected, labels });
+        SelectorId::new(index)
     }
 
     /// The pods that a spread constraint of a pod is about.
     pub(super) fn of_spread(&mut self, pod: &Pod, spread: &TopologySpreadConstraint) -> SelectorId {
-        let keys = [(&spread.match_label_keys, SelectorOperator::In)];
-        let namespaces = Some(BTreeSet::from([pod.namespace().to_owned()]));
-        self.intern(namespaces, with_keys(spread.label_selector.as_ref(), pod, keys))
+        let (index, _) = self.all.insert_full(PodSelector::of_spread(pod, spread));
+        SelectorId::new(index)
     }
 
-    fn intern(&mut self, namespaces: Option<BTreeSet<String>>, labels: Option<LabelSelector>) -> SelectorId {
-        let (index, _) = self.all.insert_full(PodSelector { namespaces, labels });
-        SelectorId(u32::try_from(index).expect("fewer than 2^32 selectors"))
+    /// What [`Selectors::of_spread`] gives if the selector is known.
+    pub(super) fn of_known_spread(&self, pod: &Pod, spread: &TopologySpreadConstraint) -> Option<SelectorId> {
+        self.all.get_index_of(&PodSelector::of_spread(pod, spread)).map(SelectorId::new)
     }
 
     /// The selectors that select a pod. All selectors must be known before the first pod is asked for.

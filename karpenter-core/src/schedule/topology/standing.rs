@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{
     Term,
     selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
 };
-use crate::{FxBuild, Snapshot, cluster::Place, labels};
+use crate::{
+    FxBuild, Snapshot,
+    api::{Pod, UnsatisfiableAction},
+    cluster::Place,
+    labels,
+};
 
 /// The pods of each place that exists, as far as rules about neighbours go.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +28,10 @@ struct Standers {
     selected: IndexMap<SelectedBy, i64, FxBuild>,
     /// Pods of which none may come near.
     away: Vec<Term>,
+    /// The sets of selectors that select pods which are still to come.
+    coming: IndexSet<SelectedBy, FxBuild>,
+    /// How many pods are still to come that have a spread and are counted by it. Others may come later than all who have it.
+    coming_spread: IndexMap<Term, i64, FxBuild>,
 }
 
 impl Standing {
@@ -35,7 +44,7 @@ impl Standing {
         let mut places = Vec::with_capacity(snapshot.places().len());
         for place in snapshot.places() {
             let mut standers = Standers::default();
-            for pod in staying(snapshot, place) {
+            for pod in staying(snapshot, place).chain(coming(snapshot, place).map(|(pod, _)| pod)) {
                 for term in &pod.spec.affinity.pod_anti_affinity.required {
                     let selector = selectors.of_term(pod, term, namespaces);
                     let term = Term { selector, key: Arc::from(labels::normalized(&term.topology_key)) };
@@ -55,18 +64,44 @@ impl Standing {
             for pod in staying(snapshot, place) {
                 *standers.selected.entry(selectors.selecting(pod)).or_default() += 1;
             }
+            for (pod, count) in coming(snapshot, place) {
+                let selected_by = selectors.selecting(pod);
+                standers.coming.insert(selected_by);
+                let all = &pod.spec.topology_spread_constraints;
+                for spread in
+                    all.iter().filter(|spread| spread.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule)
+                {
+                    let selector = selectors.of_known_spread(pod, spread);
+                    if let Some(selector) = selector.filter(|selector| selectors.selects(*selector, selected_by)) {
+                        let term = Term { selector, key: Arc::from(labels::normalized(&spread.topology_key)) };
+                        *standers.coming_spread.entry(term).or_default() += count;
+                    }
+                }
+            }
         }
     }
 
-    /// How many pods of a place a selector selects.
-    pub(in crate::schedule) fn selected(&self, selectors: &Selectors<'_>, place: usize, selector: SelectorId) -> i64 {
-        let of_selector = self.places[place].selected.iter().filter(|(set, _)| selectors.selects(selector, **set));
-        of_selector.map(|(_, count)| count).sum()
+    /// How many pods of a place count for a spread.
+    pub(in crate::schedule) fn counted(&self, selectors: &Selectors<'_>, place: usize, term: &Term) -> i64 {
+        let Standers { selected, .. } = &self.places[place];
+        let of_selector = selected.iter().filter(|(set, _)| selectors.selects(term.selector, **set));
+        of_selector.map(|(_, count)| count).sum::<i64>() + self.coming_of_spread(place, term)
+    }
+
+    /// How many pods are still to come to a place that have a spread and are counted by it.
+    pub(in crate::schedule) fn coming_of_spread(&self, place: usize, term: &Term) -> i64 {
+        self.places[place].coming_spread.get(term).copied().unwrap_or(0)
+    }
+
+    /// Whether pods are still to come to a place that a selector selects.
+    pub(in crate::schedule) fn is_coming(&self, selectors: &Selectors<'_>, place: usize, selector: SelectorId) -> bool {
+        self.places[place].coming.iter().any(|set| selectors.selects(selector, *set))
     }
 
     /// Whether a place has a pod that all terms select.
     pub(in crate::schedule) fn has_company(&self, selectors: &Selectors<'_>, place: usize, terms: &[Term]) -> bool {
-        self.places[place].selected.keys().any(|set| selectors.all_select(terms, *set))
+        let Standers { selected, coming, .. } = &self.places[place];
+        selected.keys().chain(coming).any(|set| selectors.all_select(terms, *set))
     }
 
     /// Whom the pods of a place keep away.
@@ -80,7 +115,13 @@ impl Standing {
     }
 }
 
+/// The pods that are still to come to a place: of those that are alike one, and how many.
+fn coming<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = (&'s Pod, i64)> {
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    place.coming.iter().filter_map(move |(key, alike)| Some((snapshot.pod(key)?, count(*alike))))
+}
+
 /// The pods of a place that nobody has asked to go.
-fn staying<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = &'s crate::api::Pod> {
+fn staying<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = &'s Pod> {
     place.pods.iter().filter_map(|key| snapshot.pod(key)).filter(|pod| !pod.is_terminating())
 }

@@ -52,7 +52,7 @@ pub(super) fn tied(snapshot: &Snapshot, namespaces: &Namespaces<'_>) -> BTreeSet
         selectors.extend(constraints.iter().map(|constraint| PodSelector::of_constraint(pod, constraint)));
         selectors.extend(terms.map(|term| PodSelector::of_term(pod, term, namespaces)));
     }
-    let census = Census::new(snapshot.pods());
+    let census = Census::new(snapshot.pods().iter().map(AsRef::as_ref));
     let selected = selectors.iter().flat_map(|selector| census.selected_by(selector));
     selected.map(|pod| snapshot.pods()[pod].key()).collect()
 }

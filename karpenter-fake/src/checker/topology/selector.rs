@@ -113,7 +113,7 @@ impl<'a> Namespaces<'a> {
     pub(in crate::checker) fn new(snapshot: &'a Snapshot) -> Self {
         let known = snapshot.namespaces().iter().map(|(name, labels)| (name.as_str(), Cow::Borrowed(labels)));
         let mut all: BTreeMap<&str, Cow<'_, Labels>> = known.collect();
-        for name in snapshot.pods().iter().map(Pod::namespace) {
+        for name in snapshot.pods().iter().map(|pod| pod.namespace()) {
             let labels = || Cow::Owned(Labels::from([(NAMESPACE_NAME.to_owned(), name.to_owned())]));
             all.entry(name).or_insert_with(labels);
         }

@@ -1,0 +1,68 @@
+//! Whether it is known already what pods and nodes that are still to come mean for further pods.
+
+use std::sync::Arc;
+
+use crate::{
+    NodeAlternatives, Requirements, Snapshot,
+    api::{ObjectKey, Pod},
+    cluster::Place,
+    schedule::{
+        problem::Base,
+        topology::{Neighbourhood, Rules, Selectors, Spread, Term},
+    },
+};
+
+/// Whether pods without a place may find one near to further pods.
+pub(super) fn is_waited_for<'k>(
+    snapshot: &Snapshot,
+    unplaced: impl Iterator<Item = &'k ObjectKey>,
+    further: &[Arc<Pod>],
+) -> bool {
+    let mut selectors = Selectors::default();
+    for pod in unplaced.filter_map(|key| snapshot.pod(key)) {
+        for term in &pod.spec.affinity.pod_affinity.required {
+            selectors.of_term(pod, term, snapshot.namespaces());
+        }
+    }
+    further.iter().any(|pod| {
+        let set = selectors.selecting(pod);
+        !selectors.ids(set).is_empty()
+    })
+}
+
+/// Whether pods that are still to come bear on the pending pods only in ways that are known: their nodes will have the labels
+/// by which rules look at them.
+pub(super) fn is_clear(base: &Base<'_>) -> bool {
+    let places = base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.coming.is_empty());
+    let classes = || 0..base.classes.list.len();
+    places.into_iter().all(|(index, place)| {
+        let keeps_clear = |class| keeps_clear(base, (index, place), base.classes.neighbourhood(class));
+        let counts_clearly = |class| {
+            let rules = base.classes.neighbourhood(class).hard();
+            counts_clearly(base, (index, place), rules, &base.classes.node_wanted(class))
+        };
+        classes().all(keeps_clear) && classes().all(counts_clearly)
+    })
+}
+
+/// Whether the place has the labels by which pods and those that come to it must not meet.
+fn keeps_clear(base: &Base<'_>, (index, place): (usize, &Place), neighbourhood: &Neighbourhood) -> bool {
+    let (standing, selectors) = (&base.classes.standing, &base.classes.selectors);
+    let is_kept_away = |term: &&Term| standing.is_coming(selectors, index, term.selector);
+    let keeps_away = |term: &&Term| selectors.selects(term.selector, neighbourhood.selected_by);
+    let kept_away = neighbourhood.hard().away.iter().filter(is_kept_away);
+    let mut terms = kept_away.chain(standing.away(index).iter().filter(keeps_away));
+    terms.all(|term| term.is_by_host() || place.labels.contains_key(&*term.key))
+}
+
+/// Whether the place has the labels that tell whether pods that come to it count for spreads.
+fn counts_clearly(base: &Base<'_>, (index, place): (usize, &Place), rules: &Rules, wanted: &NodeAlternatives) -> bool {
+    let shared = || rules.spreads.iter().filter(|spread| !spread.term.is_by_host());
+    let counts = |spread: &&Spread| base.classes.standing.coming_of_spread(index, &spread.term) > 0;
+    if !shared().any(|spread| counts(&spread)) {
+        return true;
+    }
+    let has_keys = shared().all(|spread| place.labels.contains_key(&*spread.term.key));
+    let has_wanted = |wanted: &Requirements| wanted.iter().all(|(key, _)| place.labels.contains_key(key));
+    has_keys && (wanted.alternatives().iter().all(has_wanted) || shared().all(|spread| !spread.honors_affinity))
+}
