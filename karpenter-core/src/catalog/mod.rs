@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 pub use price::Price;
-pub(crate) use table::{Row, Table};
+pub(crate) use table::Table;
 
 use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, api::NodePool, labels};
 

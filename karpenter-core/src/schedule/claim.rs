@@ -12,11 +12,11 @@ use super::{
     MinValuesPolicy,
     candidate::Candidate,
     plan::PlannedClaim,
-    pool::Pool,
+    pool::{Pool, Variant},
     problem::Problem,
     search::{Batch, Seats},
 };
-use crate::{FxBuild, Offering, Price, Requirement, Requirements, catalog::Row, cluster::HostPort, labels};
+use crate::{FxBuild, Offering, Price, Requirement, Requirements, cluster::HostPort, labels};
 
 /// What a claim with some pods allows.
 pub(super) struct Choice {
@@ -172,7 +172,7 @@ fn steadier<'p>(
     let expected_price = |row: usize| problem.base.expected_price(candidate.pool, row);
     let mut rows = pool.open_rows.clone();
     table.retain_all(&mut rows, requirements);
-    let holds = |row: &usize| needs.fit(pool, *row);
+    let holds = |row: &usize| needs.fit(pool.variant(*row));
     let bought = rows.ones().filter(holds).min_by_key(|&row| table.rows()[row].price)?;
     let is_dearer = expected_price(bought) > expected_price(candidate.row);
     is_dearer.then(|| table.cell(candidate.row, labels::CAPACITY_TYPE)).flatten()
@@ -185,10 +185,10 @@ struct Needs<'n> {
 }
 
 impl Needs<'_> {
-    /// Whether a node bought by a row of a pool has room for them.
-    fn fit(&self, pool: &Pool<'_>, row: usize) -> bool {
-        let is_short = pool.variant(row).room.iter().zip(self.used).any(|(room, used)| room < used);
-        !is_short && pool.has_free_ports(row, self.host_ports)
+    /// Whether a node has room for them.
+    fn fit(&self, node: &Variant) -> bool {
+        let is_short = node.room.iter().zip(self.used).any(|(room, used)| room < used);
+        !is_short && !HostPort::any_clash(&node.host_ports, self.host_ports)
     }
 }
 
@@ -224,21 +224,21 @@ fn exclude_reserved(pool: &Pool<'_>, requirements: &mut Requirements) {
 fn choose(pool: &Pool<'_>, requirements: &Requirements, needs: &Needs<'_>, chosen: usize) -> Vec<(Price, usize)> {
     let table = pool.table();
     let mut rows: FixedBitSet = pool.rows.clone();
-    table.retain_all(&mut rows, requirements);
-    let mut cheapest: BTreeMap<usize, Price> = BTreeMap::new();
-    let mut too_small = BTreeSet::new();
-    for row in rows.ones() {
-        let Row { type_index, price, .. } = table.rows()[row];
-        if !needs.fit(pool, row) {
-            too_small.insert(type_index);
-        } else if pool.open_rows.contains(row) {
-            cheapest.entry(type_index).and_modify(|p| *p = price.min(*p)).or_insert(price);
-        }
+    // The rows of the pool meet what it asks for itself.
+    let is_known = |key: &str, r: &Requirement| !pool.is_fixed(key) && pool.requirements.get(key) == Some(r);
+    for (key, requirement) in requirements.iter().filter(|(key, requirement)| !is_known(key, requirement)) {
+        table.retain(&mut rows, key, requirement);
     }
+    let fits: Vec<bool> = pool.variants.iter().map(|variant| needs.fit(variant)).collect();
     let is_no_larger = |t: usize| pool.limits.iter().all(|l| l.capacity_by_type[t] <= l.capacity_by_type[chosen]);
-    let found = cheapest.into_iter().map(|(t, price)| (price, t));
-    let mut types: Vec<_> = found.filter(|&(_, t)| !too_small.contains(&t) && is_no_larger(t)).collect();
+    let cheapest = |type_index: usize| {
+        let all = || table.rows_of(type_index).filter(|&row| rows.contains(row));
+        let fits_all = all().all(|row| fits[pool.variant_of_row[row] as usize]);
+        let open = all().filter(|&row| fits_all && pool.open_rows.contains(row));
+        Some((open.map(|row| table.rows()[row].price).min()?, type_index))
+    };
+    let mut types: Vec<_> = (0..pool.catalog.types().len()).filter(|&t| is_no_larger(t)).filter_map(cheapest).collect();
     // Types are numbered in the order of their names.
-    types.sort();
+    types.sort_unstable();
     types
 }

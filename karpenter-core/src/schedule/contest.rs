@@ -1,6 +1,8 @@
 //! Node after node, the one with the most value for its price.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use ordered_float::OrderedFloat;
 
 use super::{
     amounts::Amounts,
@@ -22,8 +24,8 @@ struct Contest<'t, 'p> {
     fills: Vec<Fill>,
     /// What the pods of each fill are worth for what their node costs.
     scores: Vec<f64>,
-    /// Those that can be had and take any pods, by index.
-    open: Vec<usize>,
+    /// Those that can be had and take any pods, by score and index; of equals the first comes last.
+    open: BTreeSet<(OrderedFloat<f64>, Reverse<usize>)>,
 }
 
 impl<'p> Search<'p, '_> {
@@ -86,40 +88,40 @@ impl<'t, 'p> Contest<'t, 'p> {
         let fills = parallel::map(tier, |candidate| search.fill(candidate, tolerance));
         let scores: Vec<f64> =
             tier.iter().zip(&fills).map(|(candidate, fill)| score(search, candidate, fill)).collect();
-        let open = (0..tier.len()).filter(|&index| scores[index] > 0.0 && search.is_to_be_had(tier[index])).collect();
+        let open = (0..tier.len()).filter(|&index| scores[index] > 0.0 && search.is_to_be_had(tier[index]));
+        let open = open.map(|index| (OrderedFloat(scores[index]), Reverse(index))).collect();
         Self { tier, tolerance, fills, scores, open }
     }
 
     /// The first of those with the best score.
     fn best(&self) -> Option<usize> {
-        self.open.iter().copied().reduce(|a, b| if self.scores[b] > self.scores[a] { b } else { a })
+        self.open.last().map(|(_, Reverse(index))| *index)
     }
 
     /// Makes those fills anew for which there are not enough pods any more.
     fn refresh(&mut self, search: &Search<'p, '_>) {
         let is_stale = |index: &usize| !search.has_pods_for(&self.fills[*index]);
-        let stale: Vec<usize> = self.open.iter().copied().filter(is_stale).collect();
+        let stale: Vec<usize> = self.open.iter().map(|(_, Reverse(index))| *index).filter(is_stale).collect();
         let fills = parallel::map(&stale, |&index| search.fill(self.tier[index], self.tolerance));
         for (index, fill) in stale.into_iter().zip(fills) {
-            self.scores[index] = score(search, self.tier[index], &fill);
-            self.fills[index] = fill;
+            self.set(search, index, fill);
         }
-        self.open.retain(|&index| self.scores[index] > 0.0);
     }
 
     fn set(&mut self, search: &Search<'p, '_>, index: usize, fill: Fill) {
+        self.open.remove(&(OrderedFloat(self.scores[index]), Reverse(index)));
         self.scores[index] = score(search, self.tier[index], &fill);
         self.fills[index] = fill;
-        if self.scores[index] <= 0.0 {
-            self.open.retain(|&other| other != index);
+        if self.scores[index] > 0.0 {
+            self.open.insert((OrderedFloat(self.scores[index]), Reverse(index)));
         }
     }
 
     /// Leaves out what cannot be had after a node was made of a candidate.
     fn close(&mut self, search: &Search<'p, '_>, made: usize) {
         let made = self.tier[made];
-        if made.reservation.is_some() || !search.limits_left[made.pool].is_empty() {
-            self.open.retain(|&index| search.is_to_be_had(self.tier[index]));
+        if made.reservation.is_some() || search.is_near_limits(made.pool) {
+            self.open.retain(|(_, Reverse(index))| search.is_to_be_had(self.tier[*index]));
         }
     }
 }

@@ -49,11 +49,11 @@ impl<'p> Search<'p, '_> {
         let holds_all = |index: usize| {
             let candidate = tier[index];
             let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
-            let fill = if fits(&total, room) { self.fill(candidate, tolerance) } else { return None };
+            let is_open = fits(&total, room) && self.is_to_be_had(candidate);
+            let fill = if is_open { self.fill(candidate, tolerance) } else { return None };
             (fill.count() == left).then_some((index, fill))
         };
-        let open = (0..tier.len()).filter(|&index| self.is_to_be_had(tier[index]));
-        let found = open.filter_map(holds_all).min_by(|a, b| tier[a.0].price.total_cmp(&tier[b.0].price));
+        let found = (0..tier.len()).filter_map(holds_all).min_by(|a, b| tier[a.0].price.total_cmp(&tier[b.0].price));
         let (candidate, fill) = found.filter(|_| left > 0)?;
         Some(Finish { cost: spent + tier[candidate].price, candidate, fill, state: self.state() })
     }

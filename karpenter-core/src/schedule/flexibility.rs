@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, cmp::Reverse};
 
+use fixedbitset::FixedBitSet;
 use indexmap::IndexMap;
 use ordered_float::OrderedFloat;
 use smallvec::SmallVec;
@@ -59,6 +60,8 @@ pub(super) struct SpotChoice<'p, 'a> {
     /// The rows that may be large enough, the roomiest first; none if any number of types will do.
     rows: Cow<'p, [usize]>,
     asked: SmallVec<[Asked; 4]>,
+    /// The rows that meet all that was asked; `None` while nothing was.
+    met: Option<FixedBitSet>,
     /// How many types must be left.
     least: usize,
     /// The same if those units come of which was asked last.
@@ -82,7 +85,7 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
     pub(super) fn of_pool(problem: &'p Problem<'a>, pool: usize) -> Self {
         let least = problem.base.options.min_spot_types;
         let rows = Cow::Borrowed(problem.spot_rows[pool].as_slice());
-        Self { problem, pool, rows, asked: SmallVec::new(), least, next_least: least }
+        Self { problem, pool, rows, asked: SmallVec::new(), met: None, least, next_least: least }
     }
 
     /// How many units, up to `count`, may join pods that use so much of a node: as many as leave enough types. Half as many
@@ -111,8 +114,19 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
     /// The units come of which was asked last.
     pub(super) fn add(&mut self, asked: Asked) {
         self.least = self.next_least;
-        if !self.rows.is_empty() && !self.asked.contains(&asked) {
-            self.asked.push(asked);
+        if self.rows.is_empty() || self.asked.contains(&asked) {
+            return;
+        }
+        self.asked.push(asked);
+        let (constraint, alternative) = asked;
+        let all = self.problem.alternatives(self.pool, constraint);
+        let rows = match alternative {
+            Some(index) => Cow::Borrowed(&all[index].rows),
+            None => Cow::Owned(all.iter().flat_map(|alternative| alternative.rows.ones()).collect()),
+        };
+        match &mut self.met {
+            Some(met) => met.intersect_with(&rows),
+            None => self.met = Some(rows.into_owned()),
         }
     }
 
@@ -175,11 +189,14 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
 
     /// Whether a claim with the pods that are there, and with some that ask this, may be launched by a row.
     fn meets(&self, row: usize, asked: Option<Asked>) -> bool {
-        let admits = |&(constraint, alternative): &Asked| match alternative {
-            Some(index) => self.problem.alternative(self.pool, constraint, index).rows.contains(row),
-            None => self.problem.alternatives(self.pool, constraint).iter().any(|a| a.rows.contains(row)),
+        let admits = |(constraint, alternative): Asked| {
+            let all = self.problem.alternatives(self.pool, constraint);
+            match alternative {
+                Some(index) => all[index].rows.contains(row),
+                None => all.iter().any(|alternative| alternative.rows.contains(row)),
+            }
         };
-        asked.iter().all(admits) && self.asked.iter().all(admits)
+        self.met.as_ref().is_none_or(|met| met.contains(row)) && asked.is_none_or(admits)
     }
 }
 

@@ -13,6 +13,7 @@ mod columns;
 mod contest;
 mod cost;
 mod explain;
+mod filling;
 mod finish;
 mod first_fit;
 mod flexibility;

@@ -60,6 +60,8 @@ pub(super) struct Limit {
     pub(super) used: i64,
     /// What a node of each instance type has, by the index of the type.
     pub(super) capacity_by_type: Vec<i64>,
+    /// What the largest type takes of it.
+    pub(super) largest: i64,
 }
 
 impl Limit {
@@ -350,11 +352,6 @@ impl<'a> Pool<'a> {
         prices.min().map(Price::dollars_per_hour)
     }
 
-    /// Whether no daemon on a node bought by `row` takes one of these ports.
-    pub(super) fn has_free_ports(&self, row: usize, host_ports: &[HostPort]) -> bool {
-        !HostPort::any_clash(&self.variant(row).host_ports, host_ports)
-    }
-
     pub(super) fn variant(&self, row: usize) -> &Variant {
         &self.variants[self.variant_of_row[row] as usize]
     }
@@ -391,12 +388,16 @@ fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit>
         let sizes = catalog.types().iter().filter(named).map(|t| size(resource, &t.capacity));
         sizes.max().unwrap_or(0).max(size(resource, &claim.spec.resources.requests))
     };
-    let limit = |(resource, quantity): (&ResourceName, Quantity)| Limit {
-        resource: resource.clone(),
-        most: amount_floor(resource, quantity),
-        used: places().map(|p| size(resource, &p.capacity)).sum::<i64>()
-            + unlaunched().map(|c| largest(resource, c)).sum::<i64>(),
-        capacity_by_type: catalog.types().iter().map(|t| size(resource, &t.capacity)).collect(),
+    let limit = |(resource, quantity): (&ResourceName, Quantity)| {
+        let capacity_by_type: Vec<i64> = catalog.types().iter().map(|t| size(resource, &t.capacity)).collect();
+        Limit {
+            resource: resource.clone(),
+            most: amount_floor(resource, quantity),
+            used: places().map(|p| size(resource, &p.capacity)).sum::<i64>()
+                + unlaunched().map(|c| largest(resource, c)).sum::<i64>(),
+            largest: capacity_by_type.iter().copied().max().unwrap_or(0),
+            capacity_by_type,
+        }
     };
     pool.spec.limits.iter().map(limit).collect()
 }

@@ -12,19 +12,18 @@ use std::{
 use indexmap::IndexMap;
 
 use super::{
-    amounts::{Amounts, fit_count, fits, take},
+    amounts::{Amounts, fit_count, take},
     candidate::Candidate,
     claim::{self, Choice, TypeLists},
     explain::Explainer,
     finish::State,
-    flexibility::SpotChoice,
     lot::Lot,
     occupancy::Occupancy,
     parallel,
     plan::{Plan, PlannedClaim},
     problem::{Problem, Tolerance},
 };
-use crate::{FxBuild, Reason, Requirements, api::ObjectKey};
+use crate::{FxBuild, Reason, api::ObjectKey};
 
 /// How much room stays empty on a node when the kube-scheduler is done, as a share of an average pod. With small shares
 /// the search makes many small nodes, which pods fill badly.
@@ -348,60 +347,8 @@ impl<'p, 'a> Search<'p, 'a> {
         self.batches.truncate(batch_count);
     }
 
-    /// The pods that a candidate takes, the most valuable for their room first.
-    pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
-        let problem = self.problem;
-        let pool = &problem.base.pools[candidate.pool];
-        let mut room = pool.variant(candidate.row).room.clone();
-        let mut occupancy = Occupancy::with_ports(pool.variant(candidate.row).host_ports.clone());
-        let mut fill = Fill::default();
-        let mut settled: Option<Requirements> = None;
-        let mut used = problem.base.classes.axes.zero();
-        let mut choice = SpotChoice::of_candidate(problem, candidate);
-        for guest in candidate.guests.iter().filter(|g| g.tolerance <= tolerance) {
-            let shape = &problem.lots.shapes[guest.shape];
-            let alternative = problem.alternative(candidate.pool, shape.constraint, guest.alternative);
-            for &index in &self.open[guest.shape] {
-                if !fits(&shape.requests, &room) {
-                    break;
-                }
-                let lot = problem.lot(index);
-                let count = fit_count(&shape.requests, &room).min(self.remaining(index)).min(occupancy.most(lot));
-                let asked = (shape.constraint, Some(guest.alternative));
-                let by_choice = if count > 0 { choice.most(&used, &shape.requests, asked, count) } else { 0 };
-                if by_choice < count {
-                    choice.tighten(&used, &mut room);
-                }
-                let count = by_choice;
-                if count == 0 {
-                    continue;
-                }
-                let seats = guest.seats(index, count);
-                let Some(seats) = self.within_min_values(candidate, &fill.guests, seats) else { continue };
-                if alternative.is_open_ended {
-                    let mut all = settled.clone().unwrap_or_else(|| pool.requirements.clone());
-                    all.add_all(&alternative.narrowing);
-                    if !pool.can_settle(candidate.row, &all) {
-                        continue;
-                    }
-                    settled = Some(all);
-                }
-                take(&mut room, &shape.requests, seats.count);
-                take(&mut used, &shape.requests, -seats.count);
-                choice.add(asked);
-                occupancy.add(lot, seats.count);
-                fill.guests.push(seats);
-                fill.value += problem.values[guest.shape] * seats.count as f64;
-            }
-            if !fits(&candidate.least, &room) {
-                break;
-            }
-        }
-        fill
-    }
-
     /// As many of these pods as leave the claim enough distinct values of the labels for which its pool asks them.
-    fn within_min_values(&self, candidate: &Candidate, guests: &[Seats], mut seats: Seats) -> Option<Seats> {
+    pub(super) fn within_min_values(&self, candidate: &Candidate, guests: &[Seats], mut seats: Seats) -> Option<Seats> {
         if !self.problem.base.pools[candidate.pool].has_min_values() {
             return Some(seats);
         }
@@ -447,6 +394,12 @@ impl<'p, 'a> Search<'p, 'a> {
         let left = &self.limits_left[candidate.pool];
         let is_reserved = candidate.reservation.is_none_or(|reservation| self.reservations_left[reservation] > 0);
         is_reserved && pool.limits.iter().zip(left).all(|(limit, &left)| limit.capacity_by_type[type_index] <= left)
+    }
+
+    /// Whether some limit of a pool leaves no room for a node of the largest type.
+    pub(super) fn is_near_limits(&self, pool: usize) -> bool {
+        let limits = self.problem.base.pools[pool].limits.iter();
+        limits.zip(&self.limits_left[pool]).any(|(limit, left)| limit.largest > *left)
     }
 
     /// Makes as many nodes of a candidate as there are pods and limits for, but no more than `most`, and says how many.

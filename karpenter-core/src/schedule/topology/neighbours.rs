@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use super::{Member, selectors::SelectorId};
 use crate::schedule::{class::Classes, workload::WorkloadId};
 
@@ -53,14 +55,31 @@ pub(in crate::schedule) enum Counted {
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Neighbours {
     /// How many pods each selector selects.
-    pub(super) selected: BTreeMap<SelectorId, i64>,
+    selected: Tally,
     /// The pods that count for a spread: those that ran before, and those that have the rule themselves. Others can
     /// come later.
-    pub(super) spread: BTreeMap<SelectorId, i64>,
+    spread: Tally,
     /// Pods that may not come.
-    pub(super) repelled: Vec<SelectorId>,
+    repelled: Vec<SelectorId>,
     /// How many pods of each workload there are, of those that matter.
     workloads: BTreeMap<WorkloadId, i64>,
+}
+
+/// How many pods of a node each of a few selectors selects.
+#[derive(Clone, Debug, Default)]
+struct Tally(SmallVec<[(SelectorId, i64); 8]>);
+
+impl Tally {
+    fn count(&self, selector: SelectorId) -> i64 {
+        self.0.iter().find(|(known, _)| *known == selector).map_or(0, |(_, count)| *count)
+    }
+
+    fn add(&mut self, selector: SelectorId, count: i64) {
+        match self.0.iter_mut().find(|(known, _)| *known == selector) {
+            Some((_, known)) => *known += count,
+            None => self.0.push((selector, count)),
+        }
+    }
 }
 
 impl Manners {
@@ -154,7 +173,7 @@ impl Neighbours {
         let mut out = Self { workloads: workloads.on_place(place), ..Self::default() };
         for (set, count) in standing.sets(place) {
             for id in selectors.ids(set) {
-                *out.selected.entry(*id).or_default() += count;
+                out.selected.add(*id, count);
             }
         }
         out.spread.clone_from(&out.selected);
@@ -172,7 +191,7 @@ impl Neighbours {
         }
         let mut most = i64::MAX;
         for &selector in manners.away.iter().chain(&manners.shuns) {
-            if self.selected.get(&selector).is_some_and(|&count| count > 0) {
+            if self.selected.count(selector) > 0 {
                 return 0;
             }
             most = match manners.selects(selector) {
@@ -182,7 +201,7 @@ impl Neighbours {
             };
         }
         for HostSpread { selector, max_skew, own } in &manners.spreads {
-            let room = max_skew - self.spread.get(selector).copied().unwrap_or(0);
+            let room = max_skew - self.spread.count(*selector);
             most = match own {
                 0 if room >= 0 => most,
                 0 => 0,
@@ -204,10 +223,10 @@ impl Neighbours {
     /// Adds units of a lot.
     pub(in crate::schedule) fn add(&mut self, manners: &Manners, count: i64) {
         for &(selector, selected) in &manners.selected {
-            *self.selected.entry(selector).or_default() += selected * count;
+            self.selected.add(selector, selected * count);
         }
         for spread in &manners.spreads {
-            *self.spread.entry(spread.selector).or_default() += spread.own * count;
+            self.spread.add(spread.selector, spread.own * count);
         }
         for share in &manners.shares {
             *self.workloads.entry(share.workload).or_default() += share.own * count;

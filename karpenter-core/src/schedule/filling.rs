@@ -1,0 +1,117 @@
+//! A node of a candidate, filled pod by pod.
+
+use super::{
+    amounts::{Amounts, fit_count, fits, take},
+    candidate::{Candidate, Guest},
+    flexibility::SpotChoice,
+    lot::Shape,
+    occupancy::Occupancy,
+    problem::Tolerance,
+    search::{Fill, Search, Seats},
+};
+use crate::Requirements;
+
+impl Search<'_, '_> {
+    /// The pods that a candidate takes, the most valuable for their room first.
+    pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
+        let mut filling = Filling::new(self, candidate);
+        for guest in candidate.guests.iter().filter(|guest| guest.tolerance <= tolerance) {
+            let open = self.open[guest.shape].as_slice();
+            if open.is_empty() || !filling.take_all(guest, open) {
+                continue;
+            }
+            if !fits(&candidate.least, &filling.room) {
+                break;
+            }
+        }
+        filling.fill
+    }
+}
+
+/// A node that takes pods.
+struct Filling<'s, 'p, 'a> {
+    search: &'s Search<'p, 'a>,
+    candidate: &'s Candidate,
+    room: Amounts,
+    used: Amounts,
+    occupancy: Occupancy,
+    choice: SpotChoice<'p, 'a>,
+    /// What its labels must be like, if some of its pods ask for labels that no offering settles.
+    settled: Option<Requirements>,
+    fill: Fill,
+}
+
+impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
+    fn new(search: &'s Search<'p, 'a>, candidate: &'s Candidate) -> Self {
+        let problem = search.problem;
+        let variant = problem.base.pools[candidate.pool].variant(candidate.row);
+        Self {
+            search,
+            candidate,
+            room: variant.room.clone(),
+            used: problem.base.classes.axes.zero(),
+            occupancy: Occupancy::with_ports(variant.host_ports.clone()),
+            choice: SpotChoice::of_candidate(problem, candidate),
+            settled: None,
+            fill: Fill::default(),
+        }
+    }
+
+    /// Takes all that it can of the lots of a shape. Whether there is less room then.
+    fn take_all(&mut self, guest: &Guest, lots: &[usize]) -> bool {
+        let problem = self.search.problem;
+        let Shape { requests, constraint, .. } = &problem.lots.shapes[guest.shape];
+        let asked = (*constraint, Some(guest.alternative));
+        let (mut by_room, mut has_less_room) = (fit_count(requests, &self.room), false);
+        for &index in lots {
+            if by_room == 0 {
+                break;
+            }
+            let wanted = by_room.min(self.search.remaining(index)).min(self.occupancy.most(problem.lot(index)));
+            if wanted == 0 {
+                continue;
+            }
+            let count = self.choice.most(&self.used, requests, asked, wanted);
+            if count < wanted {
+                self.choice.tighten(&self.used, &mut self.room);
+            }
+            if count > 0
+                && let Some(seats) = self.allowed(guest, guest.seats(index, count))
+            {
+                self.seat(seats, requests, problem.values[guest.shape]);
+                self.choice.add(asked);
+            } else if count == wanted {
+                continue;
+            }
+            by_room = fit_count(requests, &self.room);
+            has_less_room = true;
+        }
+        has_less_room
+    }
+
+    /// As many of these pods as the requirements of the claim allow.
+    fn allowed(&mut self, guest: &Guest, seats: Seats) -> Option<Seats> {
+        let Candidate { pool: pool_index, row, .. } = *self.candidate;
+        let problem = self.search.problem;
+        let (pool, shape) = (&problem.base.pools[pool_index], &problem.lots.shapes[guest.shape]);
+        let seats = self.search.within_min_values(self.candidate, &self.fill.guests, seats)?;
+        let alternative = problem.alternative(pool_index, shape.constraint, guest.alternative);
+        if alternative.is_open_ended {
+            let mut all = self.settled.clone().unwrap_or_else(|| pool.requirements.clone());
+            all.add_all(&alternative.narrowing);
+            if !pool.can_settle(row, &all) {
+                return None;
+            }
+            self.settled = Some(all);
+        }
+        Some(seats)
+    }
+
+    fn seat(&mut self, seats: Seats, requests: &[i64], value: f64) {
+        take(&mut self.room, requests, seats.count);
+        take(&mut self.used, requests, -seats.count);
+        self.occupancy.add(self.search.problem.lot(seats.lot), seats.count);
+        self.fill.guests.push(seats);
+        self.fill.value += value * seats.count as f64;
+    }
+}
