@@ -94,6 +94,11 @@ pub struct ValueCount {
 }
 
 impl PoolTypes {
+    /// How many types the catalog of the pool has.
+    pub fn type_count(&self) -> usize {
+        self.remaining.len() + self.ruled_out.iter().map(|group| group.types.len()).sum::<usize>()
+    }
+
     /// Looks at a pool by its name; `None` if the snapshot has no such pool.
     pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, pool: &str) -> Option<Self> {
         let source = snapshot.pool(pool)?;
