@@ -74,10 +74,10 @@ pub struct Bill {
 pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let input = Input::read(&args.input)?;
     let now = args.disruption.now();
-    let Some(changes) = Changes::read(&args.changes)? else {
+    let Some(asked) = Changes::read(&args.changes)? else {
         return Ok(search(args, now, Prepared::from_input(input)?).0);
     };
-    let mut changed = changes.apply(&input)?;
+    let mut changed = asked.apply(&input)?;
     let after = Prepared::from_input(mem::take(&mut changed.input))?;
     let before = Ended::of(args, now, Prepared::from_input(input)?);
     let after = Ended::of(args, now, after);

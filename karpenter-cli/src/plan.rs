@@ -57,14 +57,14 @@ pub struct Outcome {
 pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
     let input = Input::read(&args.input)?;
     match Changes::read(&args.changes)? {
-        Some(changes) => run_changed(args, &input, &changes),
+        Some(asked) => run_changed(args, &input, &asked),
         None => run_as_is(args, input),
     }
 }
 
 /// Plans for the dump with changes too, and compares.
-fn run_changed(args: &PlanArgs, input: &Input, changes: &Changes) -> Result<Outcome, Error> {
-    let mut changed = changes.apply(input)?;
+fn run_changed(args: &PlanArgs, input: &Input, asked: &Changes) -> Result<Outcome, Error> {
+    let mut changed = asked.apply(input)?;
     let before = run_as_is(args, input.clone())?;
     let after = run_as_is(args, mem::take(&mut changed.input))?;
     let difference = Difference::between(&before.future(), &after.future(), changed);

@@ -98,14 +98,16 @@ impl Workload {
         pod.metadata.name = format!("{}-{index}", self.key.name);
         pod.metadata.namespace.clone_from(&self.key.namespace);
         let mut owner = OwnerReference::default();
-        owner.api_version = if self.kind == "Job" { "batch/v1" } else { "apps/v1" }.to_owned();
-        owner.kind = if self.kind == "Deployment" { "ReplicaSet" } else { self.kind }.to_owned();
-        owner.name = if self.kind == "Deployment" { format!("{}-new", self.key.name) } else { self.key.name.clone() };
+        let (api_version, kind, name) = match self.kind {
+            "Job" => ("batch/v1", "Job", self.key.name.clone()),
+            "Deployment" => ("apps/v1", "ReplicaSet", format!("{}-new", self.key.name)),
+            kind => ("apps/v1", kind, self.key.name.clone()),
+        };
+        (owner.api_version, owner.kind, owner.name) = (api_version.to_owned(), kind.to_owned(), name);
         owner.uid = format!("{} {}", self.kind, self.key);
         owner.controller = Some(true);
         pod.metadata.owner_references = vec![owner];
         pod.spec = template.spec.clone();
-        pod.status.phase = "Pending".to_owned();
         pod
     }
 }

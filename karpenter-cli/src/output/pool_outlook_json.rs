@@ -28,8 +28,8 @@ pub(super) struct Document<'o> {
     types: usize,
     ruled_out: Vec<RuledOut<'o>>,
     remaining: Vec<Remaining<'o>>,
-    min_values: Vec<Values<'o>>,
-    limits: Vec<Limit<'o>>,
+    min_values: Vec<OfValues<'o>>,
+    limits: Vec<OfLimit<'o>>,
     nodes: u32,
     not_ready_or_leaving: u32,
     budgets: Vec<OfReason>,
@@ -61,14 +61,14 @@ struct Remaining<'o> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Values<'o> {
+struct OfValues<'o> {
     key: &'o str,
     min_values: u32,
     available: usize,
 }
 
 #[derive(Serialize)]
-struct Limit<'o> {
+struct OfLimit<'o> {
     resource: &'o str,
     limit: Quantity,
     used: Quantity,
@@ -147,12 +147,12 @@ fn remaining(one: &RemainingType) -> Remaining<'_> {
     }
 }
 
-fn values(one: &ValueCount) -> Values<'_> {
-    Values { key: &one.key, min_values: one.min_values, available: one.available }
+fn values(one: &ValueCount) -> OfValues<'_> {
+    OfValues { key: &one.key, min_values: one.min_values, available: one.available }
 }
 
-fn limit(one: &LimitUse) -> Limit<'_> {
-    Limit { resource: one.resource.as_str(), limit: one.limit, used: one.used }
+fn limit(one: &LimitUse) -> OfLimit<'_> {
+    OfLimit { resource: one.resource.as_str(), limit: one.limit, used: one.used }
 }
 
 fn budget(one: &PoolBudget) -> OfReason {

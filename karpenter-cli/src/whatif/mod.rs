@@ -4,7 +4,7 @@ mod difference;
 
 use std::{collections::BTreeMap, fmt};
 
-use karpenter_core::api::{Condition, ConditionStatus, ObjectKey, Pod, PodStatus};
+use karpenter_core::api::{ObjectKey, Pod, PodStatus};
 
 pub(crate) use difference::Future;
 pub use difference::{Difference, NodesOfType, WithoutPlace};
@@ -108,7 +108,7 @@ impl Changes {
     fn add_objects(&self, cluster: &mut Cluster) -> Vec<Change> {
         let mut further = self.objects.clone();
         for pod in further.cluster.pods.iter_mut().filter(|pod| is_new(pod)) {
-            pod.status.conditions = vec![refused()];
+            pod.status = PodStatus::unschedulable();
         }
         let replaced = cluster.put(&further);
         let change = |(kind, key): (&'static str, ObjectKey)| {
@@ -133,15 +133,6 @@ fn is_new(pod: &Pod) -> bool {
         && !pod.is_daemon()
         && !pod.is_mirror()
         && !is_gated(pod)
-}
-
-/// What the kube-scheduler says of a pod for which it finds no node.
-fn refused() -> Condition {
-    let mut condition = Condition::default();
-    condition.r#type = "PodScheduled".to_owned();
-    condition.status = ConditionStatus::False;
-    condition.reason = "Unschedulable".to_owned();
-    condition
 }
 
 /// Takes all offerings of a type off the market. What runs on it keeps its price.
@@ -206,11 +197,8 @@ fn take_machine(cluster: &mut Cluster, name: &str) -> Result<String, Error> {
 /// Makes a pod one that was just made anew and that the kube-scheduler finds no node for.
 fn release(pod: &mut Pod) {
     pod.spec.node_name.clear();
-    pod.metadata.deletion_timestamp = None;
-    let mut status = PodStatus::default();
-    status.phase = "Pending".to_owned();
-    status.conditions = vec![refused()];
-    pod.status = status;
+    (pod.metadata.creation_timestamp, pod.metadata.deletion_timestamp) = (None, None);
+    pod.status = PodStatus::unschedulable();
 }
 
 impl fmt::Display for Change {

@@ -94,34 +94,34 @@ pub struct ValueCount {
 }
 
 impl PoolTypes {
+    /// Looks at a pool by its name; `None` if the snapshot has no such pool.
+    pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, pool: &str) -> Option<Self> {
+        snapshot.pool(pool).map(|source| types_of(source, snapshot, catalogs))
+    }
+
     /// How many types the catalog of the pool has.
     pub fn type_count(&self) -> usize {
         self.remaining.len() + self.ruled_out.iter().map(|group| group.types.len()).sum::<usize>()
     }
+}
 
-    /// Looks at a pool by its name; `None` if the snapshot has no such pool.
-    pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, pool: &str) -> Option<Self> {
-        let source = snapshot.pool(pool)?;
-        let daemons = daemons(snapshot);
-        // What every pod takes; of any other resource a machine without daemons cannot have too little.
-        let of_pods = [ResourceName::Cpu, ResourceName::Memory, ResourceName::Pods];
-        let of_pods: ResourceList = of_pods.map(|name| (name, Quantity::ZERO)).into_iter().collect();
-        let axes = Axes::of(daemons.iter().map(|daemon| &daemon.requests).chain([&of_pods]));
-        let nothing = Catalog::new(Vec::new()).expect("there is no type that could break a rule");
-        let catalog = catalogs.get(pool).map_or(&nothing, AsRef::as_ref);
-        let compiled = Pool::compiled(source, catalog, snapshot, &daemons, &axes);
-        let obstacle = match Pool::ready_catalog(source, catalogs) {
-            Err(obstacle) => Some(*obstacle),
-            Ok(_) if compiled.rows.is_clear() => Some(Obstacle::NoInstanceTypes),
-            Ok(_) => None,
-        };
-        let others = others(source, snapshot, catalogs, &daemons, &axes);
-        let pools: Vec<Pool<'_>> = others.into_iter().chain([compiled]).collect();
-        let reservations = Reservations::new(snapshot, &pools);
-        let pool = pools.last().expect("the pool itself is the last one");
-        let sieve = Sieve::new(pool, &axes, &reservations);
-        Some(sieve.types(obstacle))
-    }
+fn types_of(source: &NodePool, snapshot: &Snapshot, catalogs: &Catalogs) -> PoolTypes {
+    let daemons = daemons(snapshot);
+    // What every pod takes; of any other resource a machine without daemons cannot have too little.
+    let of_pods = [ResourceName::Cpu, ResourceName::Memory, ResourceName::Pods];
+    let of_pods: ResourceList = of_pods.map(|name| (name, Quantity::ZERO)).into_iter().collect();
+    let axes = Axes::of(daemons.iter().map(|daemon| &daemon.requests).chain([&of_pods]));
+    let nothing = Catalog::new(Vec::new()).expect("there is no type that could break a rule");
+    let catalog = catalogs.get(source.name()).map_or(&nothing, AsRef::as_ref);
+    let mut pools = others(source, snapshot, catalogs, &daemons, &axes);
+    pools.push(Pool::compiled(source, catalog, snapshot, &daemons, &axes));
+    let pool = pools.last().expect("one was added just now");
+    let obstacle = match Pool::ready_catalog(source, catalogs) {
+        Err(obstacle) => Some(*obstacle),
+        Ok(_) if pool.rows.is_clear() => Some(Obstacle::NoInstanceTypes),
+        Ok(_) => None,
+    };
+    Sieve::new(pool, &axes, &Reservations::new(snapshot, &pools)).types(obstacle)
 }
 
 /// The other pools of which nodes can be made; their nodes draw on the same reservations.
