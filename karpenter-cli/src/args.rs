@@ -167,23 +167,22 @@ pub struct InputArgs {
 
 /// Changes to the dump. With any of them the answer is compared with that for the dump as it is.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "What if")]
 pub struct ChangeArgs {
     /// The node and its claim are gone: pods of workloads wait for another place, all others go with it
-    #[arg(long, num_args = 1.., value_name = "NAME")]
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "NAME")]
     pub without_node: Vec<String>,
 
     /// The instance type cannot be bought; nodes of it stay
-    #[arg(long, num_args = 1.., value_name = "NAME")]
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "NAME")]
     pub without_type: Vec<String>,
 
     /// Node pools that are added, or take the place of those of the same name; `-` is standard input
-    #[arg(long, num_args = 1.., value_name = "FILE")]
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "FILE")]
     pub set_pool: Vec<PathBuf>,
 
     /// Further objects, or others in the place of those of the same kind and name; a workload stands for its pods, which wait;
     /// `-` is standard input
-    #[arg(long, num_args = 1.., value_name = "FILE")]
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "FILE")]
     pub with: Vec<PathBuf>,
 }
 
