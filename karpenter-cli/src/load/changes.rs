@@ -1,6 +1,6 @@
 //! Objects that somebody wrote to change a cluster: nothing of them is passed over.
 
-use std::{collections::BTreeSet, mem};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use karpenter_core::api::{FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod};
 
@@ -33,7 +33,7 @@ impl FurtherObjects {
     /// The objects by kind and key; a workload stands for its pods.
     pub(crate) fn names(&self) -> Vec<Named> {
         let all = &self.cluster;
-        let is_single = |pod: &&Pod| !self.workloads.iter().any(|workload| workload.owns(pod));
+        let is_single = |pod: &&Arc<Pod>| !self.workloads.iter().any(|workload| workload.owns(pod));
         let mut out: Vec<Named> = self.workloads.iter().map(|one| (one.kind, one.key.clone())).collect();
         out.extend(all.pools.iter().map(|one| ("NodePool", named(&one.metadata))));
         out.extend(all.claims.iter().map(|one| ("NodeClaim", named(&one.metadata))));
@@ -144,8 +144,8 @@ impl Cluster {
         out.extend(put("PersistentVolume", &mut self.volumes, &new.volumes, |one| named(&one.metadata)));
         out.extend(put("StorageClass", &mut self.storage_classes, &new.storage_classes, |one| named(&one.metadata)));
         out.extend(put("CSINode", &mut self.csi_nodes, &new.csi_nodes, |one| named(&one.metadata)));
-        out.extend(put("Pod", &mut self.pods, &new.pods, Pod::key));
-        let bad = new.pods.iter().map(Pod::key).filter(|key| self.bad_pods.remove(key).is_some());
+        out.extend(put("Pod", &mut self.pods, &new.pods, |one| one.key()));
+        let bad = new.pods.iter().map(|one| one.key()).filter(|key| self.bad_pods.remove(key).is_some());
         out.extend(bad.map(|key| ("Pod", key)));
         self.warnings.retain(|warning| !warning.is_about_any(&new.pools));
         self.warnings.extend(new.warnings.iter().cloned());

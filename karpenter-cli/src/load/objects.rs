@@ -245,7 +245,7 @@ impl ClusterReader {
         let key = pod.key();
         let name = format!("Pod {key}");
         self.see(Kind::Pod, key, &name, file)?;
-        self.cluster.pods.push(pod);
+        self.cluster.pods.push(Arc::new(pod));
         Ok(())
     }
 

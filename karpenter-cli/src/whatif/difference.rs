@@ -1,6 +1,9 @@
 //! What a cluster comes to with and without changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use karpenter_core::{
     Catalogs, Plan, PlannedClaim, Price, Snapshot,
@@ -153,7 +156,7 @@ impl Future<'_> {
     }
 
     fn standings(&self) -> BTreeMap<ObjectKey, Standing> {
-        let of_pod = |pod: &Pod| (pod.key(), Standing::of(pod));
+        let of_pod = |pod: &Arc<Pod>| (pod.key(), Standing::of(pod));
         let mut out: BTreeMap<ObjectKey, Standing> = self.snapshot.pods().iter().map(of_pod).collect();
         let of_claims = self.plan.claims().iter().flat_map(|claim| &claim.pods);
         let planned = of_claims.chain(self.plan.existing().values().flatten());

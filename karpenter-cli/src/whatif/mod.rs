@@ -2,7 +2,7 @@
 
 mod difference;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use karpenter_core::api::{ObjectKey, Pod, PodStatus};
 
@@ -108,7 +108,7 @@ impl Changes {
     fn add_objects(&self, cluster: &mut Cluster) -> Vec<Change> {
         let mut further = self.objects.clone();
         for pod in further.cluster.pods.iter_mut().filter(|pod| is_new(pod)) {
-            pod.status = PodStatus::unschedulable();
+            Arc::make_mut(pod).status = PodStatus::unschedulable();
         }
         let replaced = cluster.put(&further);
         let change = |(kind, key): (&'static str, ObjectKey)| {
@@ -157,13 +157,13 @@ fn take_node(cluster: &mut Cluster, name: &str) -> Result<BTreeMap<ObjectKey, St
     let mut lost = BTreeMap::new();
     cluster.pods.retain_mut(|pod| {
         if pod.status.nominated_node_name == node {
-            pod.status.nominated_node_name.clear();
+            Arc::make_mut(pod).status.nominated_node_name.clear();
         }
         if pod.spec.node_name != node {
             return true;
         }
         if pod.is_reschedulable() && !pod.metadata.owner_references.is_empty() {
-            release(pod);
+            release(Arc::make_mut(pod));
             return true;
         }
         if pod.is_reschedulable() {
