@@ -1,5 +1,7 @@
 //! What keeps instance types from a pool, and that it is all that does.
 
+use std::collections::BTreeSet;
+
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Planner, Price, Quantity, Requirement, Requirements, ResourceList, ResourceName,
     Snapshot, Timestamp,
@@ -77,7 +79,7 @@ impl World {
 
     /// What rules types out, with how many they are.
     fn ruled_out(&self) -> Vec<(usize, String)> {
-        self.look().ruled_out.iter().map(|group| (group.types.len(), group.to_string())).collect()
+        self.look().ruled_out.iter().map(|group| (group.types.len(), group.obstacle.to_string())).collect()
     }
 
     /// That this is all that rules types out, and that nothing does once it is taken away.
@@ -117,8 +119,9 @@ fn requirements_are_named_by_key() {
 
     world.pool = world.pool.require(require(labels::ARCH, &["arm64"]));
     let arch = "the pool wants kubernetes.io/arch In [arm64], but they have amd64";
-    let both = format!("{arch}; and {zone}");
-    world.is_all(&[(2, both.as_str()), (1, arch)], |world| world.pool.spec.template.spec.requirements.clear());
+    world.is_all(&[(3, arch), (2, zone)], |world| world.pool.spec.template.spec.requirements.clear());
+    let alone: Vec<_> = world.look().ruled_out.iter().map(|group| group.alone_count).collect();
+    assert_eq!(alone, [1, 0], "the zone of two of them is wrong too");
     assert_eq!(world.look().obstacle, Some(Obstacle::NoInstanceTypes));
 }
 
@@ -223,7 +226,7 @@ fn limits_that_leave_no_room() {
     assert_eq!(world.remaining(), ["small"]);
     let limit = &world.look().limits[0];
     assert_eq!((limit.used, limit.limit), (Quantity::from_units(8), Quantity::from_units(10)));
-    assert!(matches!(&world.look().ruled_out[0].obstacles[..], [TypeObstacle::Limit { .. }]));
+    assert!(matches!(world.look().ruled_out[0].obstacle, TypeObstacle::Limit { .. }));
 }
 
 #[test]
@@ -324,8 +327,9 @@ proptest! {
     #[test]
     fn what_remains_is_what_can_be_launched(world in any_world()) {
         let look = world.look();
-        let named: usize = look.ruled_out.iter().map(|group| group.types.len()).sum();
-        prop_assert_eq!(named + look.remaining.len(), world.types.len());
+        let named: BTreeSet<&String> = look.ruled_out.iter().flat_map(|group| &group.types).collect();
+        prop_assert_eq!(named.len() + look.remaining.len(), world.types.len());
+        prop_assert_eq!(look.type_count, world.types.len());
         for instance_type in &world.types {
             let mut world = world.clone();
             let pod = json!({"metadata": {"name": "p"},

@@ -23,7 +23,8 @@ fn paragraph(outlook: &PoolOutlook) -> String {
     let types = &outlook.types;
     let mut out = folded(&format!("{}: {}", outlook.name, verdict(outlook)), "");
     out += &folded(&about(outlook), INDENT);
-    out += &section("ruled out", types.ruled_out.iter().map(ruled_out));
+    let gone = count(types.type_count - types.remaining.len(), "type");
+    out += &section(&format!("ruled out, {gone}"), types.ruled_out.iter().map(ruled_out));
     out += &section("remaining, the cheapest first", remaining(&types.remaining).into_iter());
     out += &section("claims must keep several values", types.min_values.iter().map(values));
     out += &section("limits", types.limits.iter().map(limit));
@@ -39,7 +40,7 @@ fn section(heading: &str, lines: impl Iterator<Item = String>) -> String {
 /// Whether nodes can be made of the pool, and of how many types.
 fn verdict(outlook: &PoolOutlook) -> String {
     let types = &outlook.types;
-    let all = count(types.type_count(), "type");
+    let all = count(types.type_count, "type");
     if let Some(obstacle) = &types.obstacle {
         return format!("no node is made of it: {obstacle}");
     }
@@ -63,7 +64,9 @@ fn about(outlook: &PoolOutlook) -> String {
 
 fn ruled_out(group: &TypesRuledOut) -> String {
     let names = first_names(group.types.iter().cloned());
-    format!("{} ({names}): {group}", count(group.types.len(), "type"))
+    let (all, alone) = (group.types.len(), group.alone_count);
+    let alone = if alone < all { format!(", {alone} of them by this alone") } else { String::new() };
+    format!("{}{alone} ({names}): {}", count(all, "type"), group.obstacle)
 }
 
 fn remaining(types: &[RemainingType]) -> Vec<String> {

@@ -46,8 +46,10 @@ struct OnPool {
 #[serde(rename_all = "camelCase")]
 struct RuledOut<'o> {
     count: usize,
+    alone: usize,
     instance_types: &'o [String],
-    obstacles: Vec<OnPool>,
+    #[serde(flatten)]
+    obstacle: OnPool,
 }
 
 #[derive(Serialize)]
@@ -94,7 +96,7 @@ fn of_pool(outlook: &PoolOutlook) -> Document<'_> {
         weight: outlook.weight,
         replicas: outlook.replicas,
         obstacle: types.obstacle.as_ref().map(on_pool),
-        types: types.type_count(),
+        types: types.type_count,
         ruled_out: types.ruled_out.iter().map(ruled_out).collect(),
         remaining: types.remaining.iter().map(remaining).collect(),
         min_values: types.min_values.iter().map(values).collect(),
@@ -106,9 +108,8 @@ fn of_pool(outlook: &PoolOutlook) -> Document<'_> {
 }
 
 fn ruled_out(group: &TypesRuledOut) -> RuledOut<'_> {
-    let obstacle = |obstacle: &TypeObstacle| OnPool { message: obstacle.to_string(), obstacle: described(obstacle) };
-    let obstacles = group.obstacles.iter().map(obstacle).collect();
-    RuledOut { count: group.types.len(), instance_types: &group.types, obstacles }
+    let obstacle = OnPool { message: group.obstacle.to_string(), obstacle: described(&group.obstacle) };
+    RuledOut { count: group.types.len(), alone: group.alone_count, instance_types: &group.types, obstacle }
 }
 
 fn described(obstacle: &TypeObstacle) -> Described {

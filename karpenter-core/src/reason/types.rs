@@ -9,14 +9,16 @@ use super::{
 };
 use crate::{Quantity, Requirement, ResourceName};
 
-/// Instance types that the same obstacles keep out of a pool.
+/// Instance types that an obstacle keeps out of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypesRuledOut {
-    /// Their names, in order.
+    /// What is in the way.
+    pub obstacle: TypeObstacle,
+    /// The names of the types, in order.
     pub types: Vec<String>,
-    /// What is in the way. Each of several is enough by itself.
-    pub obstacles: Vec<TypeObstacle>,
+    /// For how many of them nothing else of the kind is in the way: no other requirement, or no other limit.
+    pub alone_count: usize,
 }
 
 /// What keeps a pool from launching an instance type, whatever the pod.
@@ -74,15 +76,6 @@ pub enum TypeObstacle {
         /// What the nodes of the pool have of it.
         used: Quantity,
     },
-}
-
-impl fmt::Display for TypesRuledOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, obstacle) in self.obstacles.iter().enumerate() {
-            write!(f, "{}{obstacle}", if i > 0 { "; and " } else { "" })?;
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for TypeObstacle {

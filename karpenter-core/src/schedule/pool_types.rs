@@ -17,8 +17,9 @@ use sieve::Sieve;
 
 /// Which instance types of its catalog a pool can launch now for some pod, and what rules out the others.
 ///
-/// Each type of the catalog is in exactly one of the lists. Which of the types that remain a pod can use is for the plan to
-/// say.
+/// Each type of the catalog either remains or is ruled out, by the first step that it does not pass: the labels that the pool asks
+/// for, one offering that meets all of them, offerings that are available, reservations, room beside the system and the daemons, and
+/// limits. Several requirements or limits may rule out one type. Which of the types that remain a pod can use is for the plan to say.
 ///
 /// ```
 /// use karpenter_core::{
@@ -37,7 +38,7 @@ use sieve::Sieve;
 /// let types = PoolTypes::of(&snapshot, &catalogs, "general").expect("there is such a pool");
 /// assert_eq!(types.remaining[0].name, "here");
 /// let there = "the pool wants topology.kubernetes.io/zone In [a], but they have b";
-/// assert_eq!(types.ruled_out[0].to_string(), there);
+/// assert_eq!(types.ruled_out[0].obstacle.to_string(), there);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +46,9 @@ use sieve::Sieve;
 pub struct PoolTypes {
     /// Why no node may be made of the pool now, whatever the types, or that no type meets its requirements.
     pub obstacle: Option<Obstacle>,
-    /// The types that are ruled out, by what is in the way; the largest group first.
+    /// How many types the catalog of the pool has.
+    pub type_count: usize,
+    /// What rules types out, that which rules out most of them first.
     pub ruled_out: Vec<TypesRuledOut>,
     /// The types that some pod may be given, the cheapest first.
     pub remaining: Vec<RemainingType>,
@@ -97,11 +100,6 @@ impl PoolTypes {
     /// Looks at a pool by its name; `None` if the snapshot has no such pool.
     pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, pool: &str) -> Option<Self> {
         snapshot.pool(pool).map(|source| types_of(source, snapshot, catalogs))
-    }
-
-    /// How many types the catalog of the pool has.
-    pub fn type_count(&self) -> usize {
-        self.remaining.len() + self.ruled_out.iter().map(|group| group.types.len()).sum::<usize>()
     }
 }
 

@@ -25,8 +25,8 @@ use crate::{
 enum Step {
     NoOfferings,
     Contradiction,
-    /// The numbers of the demands that no offering meets.
-    Requirements(Vec<usize>),
+    /// The number of a demand that no offering meets.
+    Requirement(usize),
     /// The numbers of the demands that not all offerings meet.
     Combination(Vec<usize>),
     Unavailable,
@@ -34,8 +34,8 @@ enum Step {
     /// The number of the resource.
     Overhead(usize),
     Daemons(usize),
-    /// The numbers of the limits.
-    Limits(Vec<usize>),
+    /// The number of a limit.
+    Limit(usize),
 }
 
 /// A label that a pool asks for, and the offerings that have it so.
@@ -66,7 +66,7 @@ impl<'s, 'a> Sieve<'s, 'a> {
 
     /// All types, sorted into those that remain and those that do not.
     pub(super) fn types(&self, obstacle: Option<Obstacle>) -> PoolTypes {
-        let mut groups: BTreeMap<Step, Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<Step, (Vec<usize>, usize)> = BTreeMap::new();
         let (mut remaining, mut left) = (Vec::new(), Vec::new());
         for index in 0..self.pool.catalog.types().len() {
             match self.pass(index) {
@@ -74,17 +74,30 @@ impl<'s, 'a> Sieve<'s, 'a> {
                     remaining.push(self.remaining(index, &rows));
                     left.push(index);
                 }
-                Err(step) => groups.entry(step).or_default().push(index),
+                Err(steps) => {
+                    let is_alone = steps.len() == 1;
+                    for step in steps {
+                        let (types, alone_count) = groups.entry(step).or_default();
+                        types.push(index);
+                        *alone_count += usize::from(is_alone);
+                    }
+                }
             }
         }
         remaining.sort_by(|a, b| a.cheapest_price.cmp(&b.cheapest_price).then_with(|| a.name.cmp(&b.name)));
-        let mut ruled_out: Vec<_> = groups.iter().map(|(step, types)| self.ruled_out(step, types)).collect();
+        let ruled_out = |(step, (types, alone_count)): (&Step, &(Vec<usize>, usize))| TypesRuledOut {
+            obstacle: self.obstacle(step, types),
+            types: types.iter().map(|&index| self.name(index)).collect(),
+            alone_count: *alone_count,
+        };
+        let mut ruled_out: Vec<_> = groups.iter().map(ruled_out).collect();
         ruled_out.sort_by_key(|group| Reverse(group.types.len()));
-        PoolTypes { obstacle, ruled_out, remaining, limits: self.limits(), min_values: self.min_values(&left) }
+        let (limits, min_values) = (self.limits(), self.min_values(&left));
+        PoolTypes { obstacle, type_count: self.pool.catalog.types().len(), ruled_out, remaining, limits, min_values }
     }
 
-    /// The offerings by which a type can be bought, or where it fails.
-    fn pass(&self, index: usize) -> Result<Vec<usize>, Step> {
+    /// The offerings by which a type can be bought, or where it fails. If it fails in several ways, each is enough by itself.
+    fn pass(&self, index: usize) -> Result<Vec<usize>, Vec<Step>> {
         let pool = self.pool;
         let accepted: Vec<usize> = self.rows_of(index).filter(|&row| pool.rows.contains(row)).collect();
         if accepted.is_empty() {
@@ -93,36 +106,36 @@ impl<'s, 'a> Sieve<'s, 'a> {
         let mut rows = accepted;
         rows.retain(|&row| pool.catalog.available().contains(row));
         if rows.is_empty() {
-            return Err(Step::Unavailable);
+            return Err(vec![Step::Unavailable]);
         }
         rows.retain(|&row| !self.is_used_up(row));
-        let Some(&first) = rows.first() else { return Err(Step::ReservationUsedUp) };
+        let Some(&first) = rows.first() else { return Err(vec![Step::ReservationUsedUp]) };
         rows.retain(|&row| self.overdrawn(row).is_none());
         if rows.is_empty() {
-            return Err(self.overdrawn(first).unwrap_or(Step::Unavailable));
+            return Err(vec![self.overdrawn(first).unwrap_or(Step::Unavailable)]);
         }
         let is_over = |limit: &Limit| limit.capacity_by_type[index] > limit.most - limit.used;
-        let over: Vec<usize> = (0..pool.limits.len()).filter(|&i| is_over(&pool.limits[i])).collect();
-        if over.is_empty() { Ok(rows) } else { Err(Step::Limits(over)) }
+        let over: Vec<Step> = (0..pool.limits.len()).filter(|&i| is_over(&pool.limits[i])).map(Step::Limit).collect();
+        if over.is_empty() { Ok(rows) } else { Err(over) }
     }
 
     /// Why the pool accepts no offering of a type.
-    fn refusal(&self, index: usize) -> Step {
+    fn refusal(&self, index: usize) -> Vec<Step> {
         let rows = self.rows_of(index);
         if rows.is_empty() {
-            return Step::NoOfferings;
+            return vec![Step::NoOfferings];
         }
         if self.pool.contradiction().is_some() {
-            return Step::Contradiction;
+            return vec![Step::Contradiction];
         }
         let those = |fails: &dyn Fn(&Demand<'_>) -> bool| -> Vec<usize> {
             (0..self.demands.len()).filter(|&i| fails(&self.demands[i])).collect()
         };
         let on_all = those(&|demand| rows.clone().all(|row| !demand.rows.contains(row)));
         if !on_all.is_empty() {
-            return Step::Requirements(on_all);
+            return on_all.into_iter().map(Step::Requirement).collect();
         }
-        Step::Combination(those(&|demand| rows.clone().any(|row| !demand.rows.contains(row))))
+        vec![Step::Combination(those(&|demand| rows.clone().any(|row| !demand.rows.contains(row))))]
     }
 
     /// What of a machine is taken before any pod comes, if that is more than there is.
@@ -146,31 +159,30 @@ impl<'s, 'a> Sieve<'s, 'a> {
         }
     }
 
-    fn ruled_out(&self, step: &Step, types: &[usize]) -> TypesRuledOut {
-        let obstacles = match step {
-            Step::NoOfferings => vec![TypeObstacle::NoOfferings],
+    fn obstacle(&self, step: &Step, types: &[usize]) -> TypeObstacle {
+        let short = |axis: usize| (self.axes.names()[axis].clone(), self.missing(axis, types));
+        match step {
+            Step::NoOfferings => TypeObstacle::NoOfferings,
             Step::Contradiction => {
-                let key = self.pool.contradiction().unwrap_or_default().to_owned();
-                vec![TypeObstacle::Contradiction { key }]
+                TypeObstacle::Contradiction { key: self.pool.contradiction().unwrap_or_default().to_owned() }
             }
-            Step::Requirements(demands) => demands.iter().map(|&demand| self.requirement(demand, types)).collect(),
+            Step::Requirement(demand) => self.requirement(*demand, types),
             Step::Combination(demands) => {
                 let keys = demands.iter().map(|&demand| self.demands[demand].key.to_owned()).collect();
-                vec![TypeObstacle::Combination { keys }]
+                TypeObstacle::Combination { keys }
             }
-            Step::Unavailable => vec![TypeObstacle::Unavailable],
-            Step::ReservationUsedUp => vec![self.reservations(types)],
+            Step::Unavailable => TypeObstacle::Unavailable,
+            Step::ReservationUsedUp => self.reservations(types),
             Step::Overhead(axis) => {
-                let (resource, missing) = (self.axes.names()[*axis].clone(), self.missing(*axis, types));
-                vec![TypeObstacle::Overhead { resource, missing }]
+                let (resource, missing) = short(*axis);
+                TypeObstacle::Overhead { resource, missing }
             }
             Step::Daemons(axis) => {
-                let (resource, missing) = (self.axes.names()[*axis].clone(), self.missing(*axis, types));
-                vec![TypeObstacle::Daemons { resource, missing }]
+                let (resource, missing) = short(*axis);
+                TypeObstacle::Daemons { resource, missing }
             }
-            Step::Limits(limits) => limits.iter().map(|&index| limit(&self.pool.limits[index])).collect(),
-        };
-        TypesRuledOut { types: types.iter().map(|&index| self.name(index)).collect(), obstacles }
+            Step::Limit(index) => limit(&self.pool.limits[*index]),
+        }
     }
 
     fn requirement(&self, demand: usize, types: &[usize]) -> TypeObstacle {
