@@ -151,9 +151,6 @@ fn take_type(input: &mut Input, name: &str) -> Result<(), Error> {
 fn take_node(cluster: &mut Cluster, name: &str) -> Result<BTreeMap<ObjectKey, String>, Error> {
     let node = take_machine(cluster, name)?;
     cluster.csi_nodes.retain(|one| one.metadata.name != node);
-    for bad in cluster.bad_pods.values_mut().filter(|bad| bad.node.as_ref() == Some(&node)) {
-        bad.node = None;
-    }
     let mut lost = BTreeMap::new();
     cluster.pods.retain_mut(|pod| {
         if pod.status.nominated_node_name == node {

@@ -119,6 +119,22 @@ fn pods_of_a_node_that_is_gone_wait_or_go_with_it() {
 }
 
 #[test]
+fn of_pods_that_are_done_or_leave_only_those_of_stateful_sets_come_again() {
+    let leaving = r#""metadata":{"deletionTimestamp":"2026-01-31T00:00:00Z","#;
+    let leaves = |name: &str| running(name, "100m", "half-a").replace(r#""metadata":{"#, leaving);
+    let mut objects = objects();
+    objects.extend([
+        running("done", "100m", "half-a").replace("Running", "Succeeded"),
+        leaves("leaves"),
+        leaves("comes-again").replace("ReplicaSet", "StatefulSet"),
+    ]);
+    let (document, difference) = changed(&files("whatif-leaving", &objects), PLAN, "--without-node half-a");
+    assert_eq!(document["pods"], json!(2));
+    assert_eq!(difference["moved"], json!(["default/a", "default/comes-again"]));
+    assert_eq!(difference["lost"], json!({}));
+}
+
+#[test]
 fn a_node_may_be_named_by_its_claim() {
     let mut objects = objects();
     let rename = |text: &mut String| {
