@@ -28,10 +28,12 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say which nodes of a dumped cluster should go, and what comes in their place
     Consolidate(ConsolidateArgs),
-    /// Say where single pods go in the plan and with what, or why they have no place; or what keeps single nodes
+    /// Say where single pods go in the plan and with what, or why they have no place; what keeps single nodes; or what single
+    /// pools can launch
     // An option that takes several files would take the pods for files.
     #[command(override_usage = "karpenter explain <POD>... --cluster <FILE>... [OPTIONS]\n       \
-        karpenter explain --node <NAME>... --cluster <FILE>... [OPTIONS]")]
+        karpenter explain --node <NAME>... --cluster <FILE>... [OPTIONS]\n       \
+        karpenter explain --node-pool <NAME>... --cluster <FILE>... [OPTIONS]")]
     Explain(ExplainArgs),
 }
 
@@ -41,6 +43,10 @@ pub struct ConsolidateArgs {
     /// What is looked at.
     #[command(flatten)]
     pub input: InputArgs,
+
+    /// What is changed before.
+    #[command(flatten)]
+    pub changes: ChangeArgs,
 
     /// How new nodes are planned.
     #[command(flatten)]
@@ -82,6 +88,10 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub input: InputArgs,
 
+    /// What is changed before.
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+
     /// How it is planned.
     #[command(flatten)]
     pub policies: PolicyArgs,
@@ -112,12 +122,17 @@ pub struct PlanArgs {
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
     /// The pods, by namespace and name; `default/` may be left out
-    #[arg(required_unless_present = "nodes", value_name = "POD")]
+    #[arg(required_unless_present_any = ["nodes", "node_pools"], value_name = "POD")]
     pub pods: Vec<String>,
 
     /// Instead of pods, nodes: what keeps them, and what becomes of their pods if one of them goes
     #[arg(long = "node", num_args = 1.., value_name = "NAME", conflicts_with = "pods")]
     pub nodes: Vec<String>,
+
+    /// Instead of pods, node pools: which instance types they can launch, what rules out the others, and how many of their
+    /// nodes may be disrupted now
+    #[arg(long = "node-pool", num_args = 1.., value_name = "NAME", conflicts_with_all = ["pods", "nodes"])]
+    pub node_pools: Vec<String>,
 
     /// What is planned for.
     #[command(flatten)]
@@ -127,7 +142,7 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub policies: PolicyArgs,
 
-    /// For nodes: as of when, and for how much they go.
+    /// For nodes and pools: as of when, and for how much nodes go.
     #[command(flatten)]
     pub disruption: DisruptionArgs,
 
@@ -148,6 +163,35 @@ pub struct InputArgs {
     /// Without it the catalog of the fake provider is used.
     #[arg(long, value_name = "FILE")]
     pub catalog: Option<PathBuf>,
+}
+
+/// Changes to the dump. With any of them the answer is compared with that for the dump as it is.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ChangeArgs {
+    /// The node and its claim are gone: pods of workloads wait for another place, all others go with it
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "NAME")]
+    pub without_node: Vec<String>,
+
+    /// The instance type cannot be bought; nodes of it stay
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "NAME")]
+    pub without_type: Vec<String>,
+
+    /// Node pools that are added, or take the place of those of the same name; `-` is standard input
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "FILE")]
+    pub set_pool: Vec<PathBuf>,
+
+    /// Further objects, or others in the place of those of the same kind and name; a workload stands for its pods, which wait;
+    /// `-` is standard input
+    #[arg(long, help_heading = "What if", num_args = 1.., value_name = "FILE")]
+    pub with: Vec<PathBuf>,
+}
+
+impl ChangeArgs {
+    /// Whether nothing is changed.
+    pub const fn is_empty(&self) -> bool {
+        let Self { without_node, without_type, set_pool, with } = self;
+        without_node.is_empty() && without_type.is_empty() && set_pool.is_empty() && with.is_empty()
+    }
 }
 
 /// What becomes of wishes, reservations and `minValues`, what counts as a cost, and what a plan guards against.
@@ -240,8 +284,8 @@ impl InputArgs {
     ///
     /// # Errors
     /// A usage error that is ready to be printed.
-    pub fn check(&self) -> Result<(), clap::Error> {
-        let files = self.cluster.iter().chain(&self.catalog);
+    pub fn check(&self, changes: &ChangeArgs) -> Result<(), clap::Error> {
+        let files = self.cluster.iter().chain(&self.catalog).chain(&changes.set_pool).chain(&changes.with);
         if files.filter(|file| is_standard_input(file)).count() > 1 {
             let message = "`-` is given twice, but standard input can be read only once";
             return Err(Args::command().error(ErrorKind::ArgumentConflict, message));

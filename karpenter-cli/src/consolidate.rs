@@ -7,7 +7,7 @@ use std::{
 };
 
 use karpenter_core::{
-    Catalogs, Price, Reason, Snapshot, Timestamp,
+    Catalogs, Plan, Planner, Price, Reason, Snapshot, Timestamp,
     api::ObjectKey,
     cluster::Place,
     disrupt::{Candidates, Command, Commands, Disruptor, price_of},
@@ -18,6 +18,7 @@ use crate::{
     args::{ConsolidateArgs, InputArgs},
     load::BadPod,
     plan::{self, Input},
+    whatif::{Changes, Difference, Future},
 };
 
 /// Commands and what belongs in a report about them.
@@ -40,6 +41,8 @@ pub struct Consolidation {
     pub warnings: Vec<String>,
     /// How long the whole search took.
     pub time: Duration,
+    /// Against the dump as it is, if this is about a changed dump.
+    pub difference: Option<Difference>,
 }
 
 /// A command and how long it took to find it.
@@ -69,8 +72,43 @@ pub struct Bill {
 /// # Errors
 /// A file that cannot be read or is not what it should be.
 pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
-    let Prepared { snapshot, catalogs, bad_pods, warnings } = Prepared::read(&args.input)?;
+    let input = Input::read(&args.input)?;
     let now = args.disruption.now();
+    let Some(asked) = Changes::read(&args.changes)? else {
+        return Ok(search(args, now, Prepared::from_input(input)?).0);
+    };
+    let mut changed = asked.apply(&input)?;
+    let after = Prepared::from_input(mem::take(&mut changed.input))?;
+    let before = Ended::of(args, now, Prepared::from_input(input)?);
+    let after = Ended::of(args, now, after);
+    let difference = Difference::between(&before.future(), &after.future(), changed);
+    Ok(Consolidation { difference: Some(difference), ..after.found })
+}
+
+/// Commands, and where the pods go that wait before them.
+struct Ended {
+    found: Consolidation,
+    catalogs: Catalogs,
+    waiting: Plan,
+}
+
+impl Ended {
+    fn of(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> Self {
+        let (found, catalogs) = search(args, now, prepared);
+        let options = args.disruption.options(&args.policies).planner;
+        let waiting = Planner::new(options).plan(&found.snapshot, &catalogs);
+        Self { found, catalogs, waiting }
+    }
+
+    fn future(&self) -> Future<'_> {
+        let Self { found, catalogs, waiting } = self;
+        Future { snapshot: &found.snapshot, catalogs, plan: waiting, commands: &found.commands }
+    }
+}
+
+/// Looks for commands as of `now`, and hands the catalogs on.
+fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> (Consolidation, Catalogs) {
+    let Prepared { snapshot, catalogs, bad_pods, warnings } = prepared;
     let disruptor = Disruptor::new(args.disruption.options(&args.policies));
     let start = Instant::now();
     let search = disruptor.start(&snapshot, &catalogs, now);
@@ -78,7 +116,7 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let commands = timed(search, if args.once { 1 } else { usize::MAX }, start);
     let time = start.elapsed();
     let invalid = bad_pods.into_iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error).to_string()));
-    Ok(Consolidation {
+    let found = Consolidation {
         bill: Bill::of(&snapshot, &catalogs, &commands),
         candidates,
         commands,
@@ -87,7 +125,9 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
         errors: invalid.collect(),
         warnings,
         time,
-    })
+        difference: None,
+    };
+    (found, catalogs)
 }
 
 /// What nodes are judged in.
@@ -100,7 +140,11 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(crate) fn read(args: &InputArgs) -> Result<Self, Error> {
-        let Input { mut cluster, types, catalog_file } = Input::read(args)?;
+        Self::from_input(Input::read(args)?)
+    }
+
+    pub(crate) fn from_input(input: Input) -> Result<Self, Error> {
+        let Input { mut cluster, types, catalog_file } = input;
         let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
         let snapshot = plan::snapshot(cluster, &bad_pods)?;
         let catalogs = Catalogs::shared(types, snapshot.pools())
@@ -123,7 +167,7 @@ fn timed(mut search: Commands<'_>, most: usize, start: Instant) -> Vec<Found> {
 }
 
 impl Bill {
-    fn of(snapshot: &Snapshot, catalogs: &Catalogs, commands: &[Found]) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, catalogs: &Catalogs, commands: &[Found]) -> Self {
         let price = |place: &Place| price_of(place, catalogs.get(place.pool.as_deref()?)?);
         let gone: BTreeSet<&str> =
             commands.iter().flat_map(|found| &found.command.candidates).map(String::as_str).collect();

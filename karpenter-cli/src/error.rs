@@ -97,6 +97,20 @@ pub enum Error {
         /// The node.
         node: String,
     },
+    /// There is no instance type of this name in the catalog.
+    #[error("{file}: instance type {instance_type}: is not in the catalog")]
+    UnknownType {
+        /// The instance type.
+        instance_type: String,
+        /// Where the instance types are from.
+        file: String,
+    },
+    /// There is no node pool of this name in the dump.
+    #[error("NodePool {pool}: is not in the cluster")]
+    UnknownPool {
+        /// The pool.
+        pool: String,
+    },
     /// The plan does not pass the check.
     #[error("{}", lines(.findings).join("; "))]
     Unsound {

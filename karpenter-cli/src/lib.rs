@@ -9,5 +9,7 @@ pub mod load;
 pub mod outlook;
 pub mod output;
 pub mod plan;
+pub mod pool_outlook;
+pub mod whatif;
 
 pub use error::Error;

@@ -8,16 +8,19 @@ use std::{
 use clap::Parser as _;
 use karpenter_cli::{
     Error,
-    args::{Args, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
-    consolidate, explain, outlook, output, plan,
+    args::{Args, ChangeArgs, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
+    consolidate, explain, outlook, output, plan, pool_outlook,
 };
 
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
-    let (Command::Plan(PlanArgs { input, policies, .. })
-    | Command::Consolidate(ConsolidateArgs { input, policies, .. })
-    | Command::Explain(ExplainArgs { input, policies, .. })) = &command;
-    if let Err(error) = input.check().and_then(|()| policies.check()) {
+    let no_changes = ChangeArgs::default();
+    let (input, policies, changes) = match &command {
+        Command::Plan(PlanArgs { input, policies, changes, .. })
+        | Command::Consolidate(ConsolidateArgs { input, policies, changes, .. }) => (input, policies, changes),
+        Command::Explain(ExplainArgs { input, policies, .. }) => (input, policies, &no_changes),
+    };
+    if let Err(error) = input.check(changes).and_then(|()| policies.check()) {
         error.exit();
     }
     let written = answer(&command).and_then(|text| print(&text));
@@ -39,6 +42,9 @@ fn answer(command: &Command) -> Result<String, Error> {
         Command::Plan(args) => output::render(&plan::run(args)?, args.output, args.with_certificate),
         Command::Consolidate(args) => output::render_commands(&consolidate::run(args)?, args.output),
         Command::Explain(args) if !args.nodes.is_empty() => output::render_outlooks(&outlook::run(args)?, args.output),
+        Command::Explain(args) if !args.node_pools.is_empty() => {
+            output::render_pool_outlooks(&pool_outlook::run(args)?, args.output)
+        }
         Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
     }
 }

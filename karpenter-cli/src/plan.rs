@@ -21,6 +21,7 @@ use crate::{
     args::{InputArgs, PlanArgs, is_standard_input},
     check::check,
     load::{self, BadPod, Cluster, ClusterReader},
+    whatif::{Changes, Difference, Future},
 };
 
 /// A plan and what belongs in a report about it.
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub setup_time: Duration,
     /// The time of each search.
     pub solve_times: Vec<Duration>,
+    /// Against the plan for the dump as it is, if this is one for a changed dump.
+    pub difference: Option<Difference>,
 }
 
 /// Reads what the command line names, plans, and checks the plan if that is asked for.
@@ -52,7 +55,23 @@ pub struct Outcome {
 /// # Errors
 /// A file that cannot be read or is not what it should be, or a plan that does not pass the check.
 pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
-    let Input { cluster, types, catalog_file } = Input::read(&args.input)?;
+    let input = Input::read(&args.input)?;
+    match Changes::read(&args.changes)? {
+        Some(asked) => run_changed(args, &input, &asked),
+        None => run_as_is(args, input),
+    }
+}
+
+/// Plans for the dump with changes too, and compares.
+fn run_changed(args: &PlanArgs, input: &Input, asked: &Changes) -> Result<Outcome, Error> {
+    let mut changed = asked.apply(input)?;
+    let before = run_as_is(args, input.clone())?;
+    let after = run_as_is(args, mem::take(&mut changed.input))?;
+    let difference = Difference::between(&before.future(), &after.future(), changed);
+    Ok(Outcome { difference: Some(difference), ..after })
+}
+
+fn run_as_is(args: &PlanArgs, Input { cluster, types, catalog_file }: Input) -> Result<Outcome, Error> {
     let options = args.policies.options();
     let effort = Effort { repeat: args.repeat, time_limit: args.time_limit };
     let outcome = plan(cluster, types, &catalog_file, &options, effort)?;
@@ -60,7 +79,14 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, Error> {
     if findings.is_empty() { Ok(outcome) } else { Err(Error::Unsound { findings }) }
 }
 
+impl Outcome {
+    fn future(&self) -> Future<'_> {
+        Future { snapshot: &self.snapshot, catalogs: &self.catalogs, plan: &self.plan, commands: &[] }
+    }
+}
+
 /// What a plan is made from.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Input {
     pub(crate) cluster: Cluster,
     pub(crate) types: Vec<InstanceType>,
@@ -159,6 +185,7 @@ fn plan_once(
         catalogs,
         setup_time,
         solve_times,
+        difference: None,
     })
 }
 
@@ -204,7 +231,7 @@ fn errors(plan: &Plan, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> BTreeMap<Strin
     unplaced.chain(bad).collect()
 }
 
-fn read_text(file: &Path) -> Result<String, Error> {
+pub(crate) fn read_text(file: &Path) -> Result<String, Error> {
     let unreadable = |source| Error::Unreadable { file: name_of(file), source };
     let bytes = if is_standard_input(file) {
         let mut bytes = Vec::new();
@@ -218,6 +245,6 @@ fn read_text(file: &Path) -> Result<String, Error> {
 }
 
 /// How a file is named in messages.
-fn name_of(file: &Path) -> String {
+pub(crate) fn name_of(file: &Path) -> String {
     if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() }
 }

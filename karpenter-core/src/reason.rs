@@ -3,6 +3,7 @@
 mod amount;
 mod node;
 mod pool;
+mod types;
 
 use std::fmt;
 
@@ -10,6 +11,7 @@ use crate::{api::FieldError, cluster::VolumeProblem};
 
 pub use node::{NodeObstacle, NodesShutOut};
 pub use pool::{Obstacle, PoolObstacle, Shortage, TypesShutOut};
+pub use types::{TypeObstacle, TypesRuledOut};
 
 /// Why a pod has no place in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,17 +13,22 @@
 //! ```
 
 mod catalog;
+mod changes;
 mod documents;
 mod objects;
 mod older;
+mod workload;
 
 use karpenter_core::api::FieldError;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 pub use catalog::catalog;
+pub use changes::FurtherObjects;
+pub(crate) use changes::{Accepted, ChangeReader};
 pub(crate) use objects::is_gated;
 pub use objects::{BadPod, Cluster, ClusterReader, LoadWarning};
+pub use workload::Workload;
 
 use crate::Error;
 

@@ -15,7 +15,7 @@ use super::{
 use crate::Error;
 
 /// The group of node pools and claims.
-const KARPENTER_GROUP: &str = "karpenter.sh";
+pub(super) const KARPENTER_GROUP: &str = "karpenter.sh";
 
 /// The objects of a cluster that bear on a plan, in the order in which they were read.
 #[derive(Clone, Debug, Default)]
@@ -146,7 +146,7 @@ impl fmt::Display for LoadWarning {
 
 /// A kind of object that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub(super) enum Kind {
     NodePool,
     NodeClaim,
     Node,
@@ -162,7 +162,7 @@ enum Kind {
 
 impl Kind {
     /// The kind of an object, if it is read. A group that is not written is taken for the right one.
-    fn of(api_version: &str, kind: &str) -> Option<Self> {
+    pub(super) fn of(api_version: &str, kind: &str) -> Option<Self> {
         let (kind, group) = match kind {
             "NodePool" => (Self::NodePool, KARPENTER_GROUP),
             "NodeClaim" => (Self::NodeClaim, KARPENTER_GROUP),
@@ -186,7 +186,7 @@ impl Kind {
 }
 
 /// The group of an API version; that of `v1` is empty.
-fn group_of(api_version: &str) -> &str {
+pub(super) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
@@ -219,8 +219,13 @@ impl ClusterReader {
     /// The text is not JSON or YAML or holds nothing; an object lacks its kind or name or was there before; an object
     /// that is neither a pod nor a node pool cannot be read.
     pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
-        self.files.push(file.to_owned());
+        self.start_file(file);
         for_each_object(text, file, &mut |object, position| self.take(object, position, file))
+    }
+
+    /// All objects from here on are of this file.
+    pub(super) fn start_file(&mut self, file: &str) {
+        self.files.push(file.to_owned());
     }
 
     /// What was read, with the warnings that concern all of it.
@@ -228,15 +233,34 @@ impl ClusterReader {
         let mut cluster = self.cluster;
         let older = self.older.finish(&cluster.pools, &mut cluster.claims);
         cluster.warnings.extend(older);
-        let warnings = closed_nodes(&cluster).into_iter().chain(not_refused(&cluster.pods));
-        let warnings: Vec<_> = warnings.collect();
-        cluster.warnings.extend(warnings);
-        // The order of files and objects must not show.
-        cluster.warnings.sort_by_cached_key(ToString::to_string);
+        cluster.look_over();
         cluster
     }
 
-    fn take(&mut self, object: &Object<'_>, position: &Position<'_>, file: &str) -> Result<(), Error> {
+    /// Adds a pod that was made from something else.
+    ///
+    /// # Errors
+    /// There is one of this name.
+    pub(super) fn add_pod(&mut self, pod: Pod, file: &str) -> Result<(), Error> {
+        let key = pod.key();
+        let name = format!("Pod {key}");
+        self.see(Kind::Pod, key, &name, file)?;
+        self.cluster.pods.push(Arc::new(pod));
+        Ok(())
+    }
+
+    pub(super) fn cluster_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
+    /// Notes in which file an object is.
+    fn see(&mut self, kind: Kind, key: ObjectKey, name: &str, file: &str) -> Result<(), Error> {
+        let Some(first) = self.seen.insert((kind, key), self.files.len() - 1) else { return Ok(()) };
+        let other_file = self.files[first].clone();
+        Err(Error::Duplicate { file: file.to_owned(), object: name.to_owned(), other_file })
+    }
+
+    pub(super) fn take(&mut self, object: &Object<'_>, position: &Position<'_>, file: &str) -> Result<(), Error> {
         let kind = Kind::of(&object.api_version, &object.kind);
         if kind.is_none() && group_of(&object.api_version) != KARPENTER_GROUP {
             return Ok(());
@@ -256,10 +280,7 @@ impl ClusterReader {
             self.cluster.warnings.push(LoadWarning::NotRead { file, object: name, api_version, successor });
             return Ok(());
         };
-        if let Some(first) = self.seen.insert((kind, key.clone()), self.files.len() - 1) {
-            let other_file = self.files[first].clone();
-            return Err(Error::Duplicate { file: file.to_owned(), object: name, other_file });
-        }
+        self.see(kind, key.clone(), &name, file)?;
         let with_version = (karpenters && object.is_version_of_list).then(|| older::with_version(object));
         self.add(kind, key, with_version.as_deref().unwrap_or(object.raw), &name, file)
     }
@@ -297,13 +318,26 @@ impl ClusterReader {
     }
 }
 
+impl Cluster {
+    /// Says anew what concerns all objects together.
+    pub(crate) fn look_over(&mut self) {
+        let is_of_object =
+            |warning: &LoadWarning| !matches!(warning, LoadWarning::ClosedNode { .. } | LoadWarning::NotRefused { .. });
+        self.warnings.retain(is_of_object);
+        let warnings: Vec<_> = closed_nodes(self).into_iter().chain(not_refused(&self.pods)).collect();
+        self.warnings.extend(warnings);
+        // The order of files and objects must not show.
+        self.warnings.sort_by_cached_key(ToString::to_string);
+    }
+}
+
 /// Parses an object without which a plan may be wrong.
 fn needed<T: DeserializeOwned>(raw: &RawValue, name: &str, file: &str) -> Result<T, Error> {
     parse(raw).map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })
 }
 
 /// Namespace and name, as the API server would complete them.
-fn key_of(object: &Object<'_>, kind: Option<Kind>) -> Result<ObjectKey, FieldError> {
+pub(super) fn key_of(object: &Object<'_>, kind: Option<Kind>) -> Result<ObjectKey, FieldError> {
     let missing = || FieldError::new("metadata.name", "is missing");
     let raw = object.metadata.ok_or_else(missing)?;
     let in_metadata = |error: FieldError| match error.field.as_str() {

@@ -9,7 +9,10 @@ use karpenter_core::{
 };
 use serde::Serialize;
 
-use super::json::{Claim, claim, names};
+use super::{
+    difference_json,
+    json::{Claim, claim, names},
+};
 use crate::consolidate::{Consolidation, Found};
 
 #[derive(Serialize)]
@@ -24,6 +27,8 @@ pub(super) struct Document<'c> {
     errors: &'c BTreeMap<String, String>,
     warnings: &'c [String],
     seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<difference_json::Document<'c>>,
 }
 
 #[derive(Serialize)]
@@ -51,6 +56,7 @@ pub(super) fn document(found: &Consolidation) -> Document<'_> {
         errors: &found.errors,
         warnings: &found.warnings,
         seconds: found.time.as_secs_f64(),
+        difference: found.difference.as_ref().map(difference_json::document),
     }
 }
 

@@ -53,10 +53,10 @@ enum Details<'e> {
 
 /// A kind with its operands.
 #[derive(Serialize)]
-struct Described {
-    kind: &'static str,
+pub(super) struct Described {
+    pub(super) kind: &'static str,
     #[serde(flatten)]
-    operands: Value,
+    pub(super) operands: Value,
 }
 
 #[derive(Serialize)]
@@ -168,7 +168,7 @@ fn on_nodes(shut_out: &NodesShutOut) -> OnNodes {
     OnNodes { count: shut_out.node_count, message, obstacle: Described { kind, operands } }
 }
 
-fn of_types(obstacle: &Obstacle) -> Described {
+pub(super) fn of_types(obstacle: &Obstacle) -> Described {
     let (kind, operands) = match obstacle {
         Obstacle::NotReady { .. } => ("notReady", json!({})),
         Obstacle::Taint(taint) => ("taint", json!({ "taint": taint })),
@@ -210,7 +210,7 @@ fn shortage(shortage: &Shortage) -> Value {
     })
 }
 
-fn expressions(key: &str, requirement: &Requirement) -> Vec<NodeSelectorRequirement> {
+pub(super) fn expressions(key: &str, requirement: &Requirement) -> Vec<NodeSelectorRequirement> {
     requirement.to_expressions(key)
 }
 

@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, time::Duration};
 use karpenter_core::{PlannedClaim, Price, Requirements, ResourceList, api::ObjectKey, schedule::Certificate};
 use serde::Serialize;
 
+use super::difference_json;
 use crate::{Error, plan::Outcome};
 
 /// A plan as other programs read it.
@@ -22,6 +23,8 @@ struct Document<'o> {
     certificate: Option<&'o Certificate>,
     setup_seconds: f64,
     solve_seconds: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<difference_json::Document<'o>>,
 }
 
 #[derive(Serialize)]
@@ -68,6 +71,7 @@ fn document(outcome: &Outcome, with_certificate: bool) -> Document<'_> {
         certificate: with_certificate.then_some(&outcome.certificate),
         setup_seconds: outcome.setup_time.as_secs_f64(),
         solve_seconds: outcome.solve_times.iter().map(Duration::as_secs_f64).collect(),
+        difference: outcome.difference.as_ref().map(difference_json::document),
     }
 }
 

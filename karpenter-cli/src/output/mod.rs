@@ -2,19 +2,24 @@
 
 mod commands;
 mod commands_table;
+mod difference;
+mod difference_json;
 mod explain;
 mod explain_json;
 mod guards;
 mod json;
 mod outlook;
 mod outlook_json;
+mod pool_outlook;
+mod pool_outlook_json;
 mod table;
 
-use karpenter_core::disrupt::NodeOutlook;
+use karpenter_core::disrupt::{NodeOutlook, PoolOutlook};
 
 use crate::{Error, args::OutputFormat, consolidate::Consolidation, explain::Explanation, plan::Outcome};
 
-/// The text of a plan in this format, with a line break at the end. A table never has the certificate.
+/// The text of a plan in this format, with a line break at the end. A table never has the certificate, and of a changed dump
+/// it has the difference only.
 ///
 /// # Errors
 /// The serializer refuses the plan.
@@ -22,11 +27,14 @@ pub fn render(outcome: &Outcome, format: OutputFormat, with_certificate: bool) -
     match format {
         OutputFormat::Json => json::json(outcome, with_certificate),
         OutputFormat::Yaml => json::yaml(outcome, with_certificate),
-        OutputFormat::Table => Ok(table::table(outcome)),
+        OutputFormat::Table => Ok(match &outcome.difference {
+            Some(found) => difference::text(found, &outcome.warnings),
+            None => table::table(outcome),
+        }),
     }
 }
 
-/// The text of commands in this format, with a line break at the end.
+/// The text of commands in this format, with a line break at the end. A table of a changed dump has the difference only.
 ///
 /// # Errors
 /// The serializer refuses the commands.
@@ -34,7 +42,10 @@ pub fn render_commands(found: &Consolidation, format: OutputFormat) -> Result<St
     match format {
         OutputFormat::Json => json::to_json(&commands::document(found)),
         OutputFormat::Yaml => json::to_yaml(&commands::document(found)),
-        OutputFormat::Table => Ok(commands_table::text(found)),
+        OutputFormat::Table => Ok(match &found.difference {
+            Some(difference) => difference::text(difference, &found.warnings),
+            None => commands_table::text(found),
+        }),
     }
 }
 
@@ -59,5 +70,17 @@ pub fn render_outlooks(outlooks: &[NodeOutlook], format: OutputFormat) -> Result
         OutputFormat::Json => json::to_json(&outlook_json::document(outlooks)),
         OutputFormat::Yaml => json::to_yaml(&outlook_json::document(outlooks)),
         OutputFormat::Table => Ok(outlook::text(outlooks)),
+    }
+}
+
+/// The text of answers about node pools in this format, with a line break at the end.
+///
+/// # Errors
+/// The serializer refuses the answers.
+pub fn render_pool_outlooks(outlooks: &[PoolOutlook], format: OutputFormat) -> Result<String, Error> {
+    match format {
+        OutputFormat::Json => json::to_json(&pool_outlook_json::document(outlooks)),
+        OutputFormat::Yaml => json::to_yaml(&pool_outlook_json::document(outlooks)),
+        OutputFormat::Table => Ok(pool_outlook::text(outlooks)),
     }
 }

@@ -53,7 +53,7 @@ struct OfReason {
 
 /// What the tightest budget of the pool allows.
 #[derive(Serialize)]
-struct OfBudget {
+pub(super) struct OfBudget {
     /// Null for no limit.
     allowed: Option<u32>,
     /// Null if no budget counts.
@@ -120,7 +120,7 @@ fn of_reason(one: &ReasonOutlook) -> OfReason {
     }
 }
 
-fn of_budget(limit: &BudgetLimit) -> OfBudget {
+pub(super) fn of_budget(limit: &BudgetLimit) -> OfBudget {
     let message = limit.to_string();
     let (active, index) = match limit {
         BudgetLimit::Tightest(budget) => (Some(budget), Some(budget.index)),

@@ -10,4 +10,6 @@ mod formats;
 mod older;
 mod outlook;
 mod policies;
+mod pools;
 mod tables;
+mod whatif;

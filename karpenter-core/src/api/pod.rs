@@ -429,6 +429,19 @@ pub struct PodStatus {
     pub container_statuses: Vec<ContainerStatus>,
 }
 
+impl PodStatus {
+    /// What the status of a pod is that has no node, because the kube-scheduler found none.
+    pub fn unschedulable() -> Self {
+        let refused = Condition {
+            r#type: "PodScheduled".to_owned(),
+            status: ConditionStatus::False,
+            reason: "Unschedulable".to_owned(),
+            ..Condition::default()
+        };
+        Self { phase: "Pending".to_owned(), conditions: vec![refused], ..Self::default() }
+    }
+}
+
 /// What a running container has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

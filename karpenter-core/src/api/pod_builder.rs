@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::{
-    Condition, ConditionStatus, Container, ContainerPort, FieldError, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, ObjectMeta, Operator, Pod, PodSpec, PodStatus, Toleration,
+    Container, ContainerPort, FieldError, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta,
+    Operator, Pod, PodSpec, PodStatus, Toleration,
 };
 use crate::{Quantity, ResourceName};
 
@@ -35,16 +35,10 @@ pub struct Workload {
 impl PodBuilder {
     pub(crate) fn new(name: String) -> Self {
         let container = Container { name: "main".to_owned(), ..Container::default() };
-        let refused = Condition {
-            r#type: "PodScheduled".to_owned(),
-            status: ConditionStatus::False,
-            reason: "Unschedulable".to_owned(),
-            ..Condition::default()
-        };
         let pod = Pod {
             metadata: ObjectMeta { namespace: "default".to_owned(), ..ObjectMeta::named(name) },
             spec: PodSpec { containers: vec![container], ..PodSpec::default() },
-            status: PodStatus { phase: "Pending".to_owned(), conditions: vec![refused], ..PodStatus::default() },
+            status: PodStatus::unschedulable(),
         };
         Self { pod, replicas: None, error: None }
     }

@@ -216,7 +216,7 @@ fn write_shortages(f: &mut fmt::Formatter<'_>, shortages: &[Shortage], nearest_t
     if shortages.len() > 1 { write!(f, "; the nearest is {nearest_type}") } else { Ok(()) }
 }
 
-fn write_offered(f: &mut fmt::Formatter<'_>, offered: &[Requirement]) -> fmt::Result {
+pub(super) fn write_offered(f: &mut fmt::Formatter<'_>, offered: &[Requirement]) -> fmt::Result {
     if offered.iter().all(|r| *r == Requirement::ABSENT) {
         return f.write_str("do not have it");
     }
@@ -232,7 +232,7 @@ fn write_offered(f: &mut fmt::Formatter<'_>, offered: &[Requirement]) -> fmt::Re
     write_others(f, offered.len())
 }
 
-fn write_reservations(f: &mut fmt::Formatter<'_>, reservations: &[String]) -> fmt::Result {
+pub(super) fn write_reservations(f: &mut fmt::Formatter<'_>, reservations: &[String]) -> fmt::Result {
     f.write_str(if reservations.len() == 1 { "reservation " } else { "reservations " })?;
     write_list(f, reservations)
 }

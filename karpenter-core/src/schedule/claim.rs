@@ -124,7 +124,7 @@ fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[(Price, usize)
 }
 
 /// The values that a type names for a label; each counts, whichever of them a node will have.
-fn values_of<'p>(pool: &Pool<'p>, type_index: usize, key: &str) -> impl Iterator<Item = &'p str> + use<'p> {
+pub(super) fn values_of<'p>(pool: &Pool<'p>, type_index: usize, key: &str) -> impl Iterator<Item = &'p str> + use<'p> {
     pool.catalog.types()[type_index].requirements.get(key).into_iter().flat_map(Requirement::values)
 }
 

@@ -24,6 +24,7 @@ mod occupancy;
 pub(crate) mod parallel;
 mod plan;
 mod pool;
+mod pool_types;
 mod problem;
 mod replan;
 mod reservation;
@@ -38,6 +39,7 @@ mod workload;
 
 pub use bound::{Certificate, PoolShares, Worth};
 pub use plan::{Answer, Plan, PlannedClaim, Warning};
+pub use pool_types::{LimitUse, PoolTypes, RemainingType, ValueCount};
 pub use problem::Problem;
 pub use replan::{Division, Replanner};
 pub use stop::StopFlag;

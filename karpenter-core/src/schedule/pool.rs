@@ -97,18 +97,35 @@ impl<'a> Pool<'a> {
         daemons: &[Daemon],
         axes: &Axes,
     ) -> Result<Self, Box<Obstacle>> {
+        let catalog = Self::ready_catalog(source, catalogs)?;
+        let pool = Self::compiled(source, catalog, snapshot, daemons, axes);
+        if pool.rows.is_clear() { Err(Box::new(Obstacle::NoInstanceTypes)) } else { Ok(pool) }
+    }
+
+    /// The catalog of a pool of which nodes may be made, or why none may be made.
+    pub(super) fn ready_catalog(source: &NodePool, catalogs: &'a Catalogs) -> Result<&'a Catalog, Box<Obstacle>> {
         if let Some(message) = source.unready() {
             return Err(Box::new(Obstacle::NotReady { message }));
         }
         source.validate_for_provisioning().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
-        let template = &source.spec.template.spec;
         let Some(catalog) = catalogs.get(source.name()) else {
             return Err(Box::new(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() }));
         };
+        Ok(catalog)
+    }
+
+    /// Compiles a pool against a catalog, whether or not nodes may be made of it.
+    pub(super) fn compiled(
+        source: &'a NodePool,
+        catalog: &'a Catalog,
+        snapshot: &Snapshot,
+        daemons: &[Daemon],
+        axes: &Axes,
+    ) -> Self {
         let mut pool = Self {
             source,
             catalog,
-            requirements: template.requirements.iter().collect(),
+            requirements: source.spec.template.spec.requirements.iter().collect(),
             fixed: fixed_labels(source),
             rows: FixedBitSet::new(),
             open_rows: FixedBitSet::new(),
@@ -117,11 +134,8 @@ impl<'a> Pool<'a> {
             limits: limits(source, snapshot, catalog),
         };
         pool.select_rows();
-        if pool.rows.is_clear() {
-            return Err(Box::new(Obstacle::NoInstanceTypes));
-        }
         pool.group_by_room(daemons, axes);
-        Ok(pool)
+        pool
     }
 
     pub(super) fn table(&self) -> &'a Table {
@@ -144,27 +158,38 @@ impl<'a> Pool<'a> {
 
     fn select_rows(&mut self) {
         let table = self.table();
+        for (key, value) in self.fixed.iter().filter(|(key, _)| table.is_well_known(key)) {
+            self.requirements.add(key, Requirement::one_of([value.as_str()]));
+        }
         let mut rows = FixedBitSet::with_capacity(table.rows().len());
         rows.insert_range(..);
-        for (key, value) in &self.fixed {
-            // A type that lacks the label gets it from the template.
-            table.retain(&mut rows, key, &Requirement::one_of([value.as_str()]).or_absent());
-            if table.is_well_known(key) {
-                self.requirements.add(key, Requirement::one_of([value.as_str()]));
-            }
+        for (key, requirement) in self.demands() {
+            table.retain(&mut rows, key, &requirement);
         }
-        for (key, requirement) in self.requirements.iter().filter(|(key, _)| !self.is_fixed(key)) {
-            table.retain(&mut rows, key, requirement);
-        }
-        let label_is_refused = |(key, value): (&String, &String)| {
-            self.requirements.get(key).is_some_and(|requirement| !requirement.admits(Some(value)))
-        };
-        if self.requirements.contradiction().is_some() || self.fixed.iter().any(label_is_refused) {
+        if self.contradiction().is_some() {
             rows.clear();
         }
         self.open_rows = rows.clone();
         self.open_rows.intersect_with(self.catalog.available());
         self.rows = rows;
+    }
+
+    /// What each label of an offering must be like, the template's labels first.
+    pub(super) fn demands(&self) -> impl Iterator<Item = (&str, Requirement)> {
+        // A type that lacks the label gets it from the template.
+        let of_label = |value: &String| Requirement::one_of([value.as_str()]).or_absent();
+        let fixed = self.fixed.iter().map(move |(key, value)| (key.as_str(), of_label(value)));
+        let required = self.requirements.iter().filter(|(key, _)| !self.is_fixed(key));
+        fixed.chain(required.map(|(key, requirement)| (key, requirement.clone())))
+    }
+
+    /// A label of which the pool asks what no node can have.
+    pub(super) fn contradiction(&self) -> Option<&str> {
+        let is_refused = |(key, value): &(&String, &String)| {
+            self.requirements.get(key).is_some_and(|requirement| !requirement.admits(Some(value)))
+        };
+        let of_requirements = self.requirements.contradiction();
+        of_requirements.or_else(|| self.fixed.iter().find(is_refused).map(|(key, _)| key.as_str()))
     }
 
     /// Rows of one type differ in room if different daemons run on them.

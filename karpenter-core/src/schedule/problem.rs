@@ -403,7 +403,8 @@ fn has_leftovers(snapshot: &Snapshot) -> bool {
     newest.is_some_and(|newest| waiting.any(|pod| pod.metadata.creation_timestamp.is_some_and(|c| c < newest)))
 }
 
-fn daemons(snapshot: &Snapshot) -> Vec<Daemon> {
+/// The daemonsets as planning sees them.
+pub(super) fn daemons(snapshot: &Snapshot) -> Vec<Daemon> {
     let read = |spec| Daemon {
         constraint: Constraint::of_pod(spec),
         requests: daemon_requests(spec),

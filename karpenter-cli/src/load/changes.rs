@@ -1,0 +1,197 @@
+//! Objects that somebody wrote to change a cluster: nothing of them is passed over.
+
+use std::{collections::BTreeSet, mem, sync::Arc};
+
+use karpenter_core::api::{FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod};
+
+use super::{
+    documents::{Object, Position, for_each_object},
+    objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, LoadWarning, group_of, key_of},
+    workload::{self, Workload},
+};
+use crate::Error;
+
+/// Which objects a file with changes may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// All that bear on a plan, and workloads.
+    Everything,
+    /// Node pools only.
+    NodePools,
+}
+
+/// Objects that are added to a cluster, or take the place of those of the same kind and name.
+#[derive(Clone, Debug, Default)]
+pub struct FurtherObjects {
+    /// The objects, the pods of the workloads among them.
+    pub(crate) cluster: Cluster,
+    /// The workloads, whose pods in the cluster go.
+    pub(crate) workloads: Vec<Workload>,
+}
+
+impl FurtherObjects {
+    /// The objects by kind and key; a workload stands for its pods.
+    pub(crate) fn names(&self) -> Vec<Named> {
+        let all = &self.cluster;
+        let is_single = |pod: &&Arc<Pod>| !self.workloads.iter().any(|workload| workload.owns(pod));
+        let mut out: Vec<Named> = self.workloads.iter().map(|one| (one.kind, one.key.clone())).collect();
+        out.extend(all.pools.iter().map(|one| ("NodePool", named(&one.metadata))));
+        out.extend(all.claims.iter().map(|one| ("NodeClaim", named(&one.metadata))));
+        out.extend(all.nodes.iter().map(|one| ("Node", named(&one.metadata))));
+        out.extend(all.daemonsets.iter().map(|one| ("DaemonSet", in_namespace(&one.metadata))));
+        out.extend(all.budgets.iter().map(|one| ("PodDisruptionBudget", in_namespace(&one.metadata))));
+        out.extend(all.namespaces.iter().map(|one| ("Namespace", named(&one.metadata))));
+        out.extend(all.volume_claims.iter().map(|one| ("PersistentVolumeClaim", one.key())));
+        out.extend(all.volumes.iter().map(|one| ("PersistentVolume", named(&one.metadata))));
+        out.extend(all.storage_classes.iter().map(|one| ("StorageClass", named(&one.metadata))));
+        out.extend(all.csi_nodes.iter().map(|one| ("CSINode", named(&one.metadata))));
+        out.extend(all.pods.iter().filter(is_single).map(|one| ("Pod", one.key())));
+        out
+    }
+}
+
+/// Reads files with changes.
+#[derive(Default)]
+pub(crate) struct ChangeReader {
+    objects: ClusterReader,
+    workloads: Vec<Workload>,
+}
+
+impl ChangeReader {
+    /// Reads a file as [`ClusterReader::read`] does.
+    ///
+    /// # Errors
+    /// All that is wrong with an object, also with a pod or a node pool, and an object that bears on no plan or is not
+    /// accepted.
+    pub(crate) fn read(&mut self, text: &str, file: &str, accepted: Accepted) -> Result<(), Error> {
+        self.objects.start_file(file);
+        for_each_object(text, file, &mut |object, position| self.take(object, position, file, accepted))
+    }
+
+    pub(crate) fn finish(self) -> FurtherObjects {
+        FurtherObjects { cluster: self.objects.finish(), workloads: self.workloads }
+    }
+
+    fn take(
+        &mut self,
+        object: &Object<'_>,
+        position: &Position<'_>,
+        file: &str,
+        accepted: Accepted,
+    ) -> Result<(), Error> {
+        let wrong = |error: FieldError| Error::Object {
+            file: file.to_owned(),
+            error: error.of(format!("{} ({position})", object.kind)),
+        };
+        let kind = Kind::of(&object.api_version, &object.kind);
+        let is_karpenters = group_of(&object.api_version) == KARPENTER_GROUP;
+        if accepted == Accepted::NodePools && object.kind != "NodePool" {
+            return Err(wrong(FieldError::new("kind", "only a NodePool takes the place of a pool")));
+        }
+        if workload::is_workload(object) {
+            let key = key_of(object, Some(Kind::Pod)).map_err(wrong)?;
+            let name = format!("{} {key}", object.kind);
+            let (workload, pods) = workload::read(object, key)
+                .map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })?;
+            self.workloads.push(workload);
+            return pods.into_iter().try_for_each(|pod| self.objects.add_pod(pod, file));
+        }
+        if kind.is_none() && !is_karpenters {
+            return Err(wrong(FieldError::new("kind", "it bears on no plan")));
+        }
+        self.objects.take(object, position, file)?;
+        self.objects.first_fault(file).map_or(Ok(()), Err)
+    }
+}
+
+impl ClusterReader {
+    /// What a dump may have and a change may not: an object that was left out.
+    fn first_fault(&mut self, file: &str) -> Option<Error> {
+        let cluster = self.cluster_mut();
+        if let Some((pod, bad)) = cluster.bad_pods.pop_first() {
+            return Some(Error::Object { file: file.to_owned(), error: bad.error.of(format!("Pod {pod}")) });
+        }
+        match cluster.warnings.pop()? {
+            LoadWarning::BadPool { file, error } => Some(Error::Object { file, error }),
+            LoadWarning::NotRead { file, object, api_version, .. } => {
+                let error = FieldError::new("apiVersion", format!("{api_version} is not read")).of(object);
+                Some(Error::Object { file, error })
+            }
+            other => {
+                cluster.warnings.push(other);
+                None
+            }
+        }
+    }
+}
+
+/// The kind and the key of an object.
+pub(crate) type Named = (&'static str, ObjectKey);
+
+impl Cluster {
+    /// Puts further objects into the cluster, and gives back those of them that took the place of others.
+    pub(crate) fn put(&mut self, further: &FurtherObjects) -> BTreeSet<Named> {
+        let mut out = self.take_pods_of(&further.workloads);
+        let new = &further.cluster;
+        out.extend(put("NodePool", &mut self.pools, &new.pools, |one| named(&one.metadata)));
+        out.extend(put("NodeClaim", &mut self.claims, &new.claims, |one| named(&one.metadata)));
+        out.extend(put("Node", &mut self.nodes, &new.nodes, |one| named(&one.metadata)));
+        out.extend(put("DaemonSet", &mut self.daemonsets, &new.daemonsets, |one| in_namespace(&one.metadata)));
+        out.extend(put("PodDisruptionBudget", &mut self.budgets, &new.budgets, |one| in_namespace(&one.metadata)));
+        out.extend(put("Namespace", &mut self.namespaces, &new.namespaces, |one| named(&one.metadata)));
+        let claims = &mut self.volume_claims;
+        out.extend(put("PersistentVolumeClaim", claims, &new.volume_claims, PersistentVolumeClaim::key));
+        out.extend(put("PersistentVolume", &mut self.volumes, &new.volumes, |one| named(&one.metadata)));
+        out.extend(put("StorageClass", &mut self.storage_classes, &new.storage_classes, |one| named(&one.metadata)));
+        out.extend(put("CSINode", &mut self.csi_nodes, &new.csi_nodes, |one| named(&one.metadata)));
+        out.extend(put("Pod", &mut self.pods, &new.pods, |one| one.key()));
+        let bad = new.pods.iter().map(|one| one.key()).filter(|key| self.bad_pods.remove(key).is_some());
+        out.extend(bad.map(|key| ("Pod", key)));
+        self.warnings.retain(|warning| !warning.is_about_any(&new.pools));
+        self.warnings.extend(new.warnings.iter().cloned());
+        out
+    }
+
+    /// Takes the pods of workloads out, and gives back the workloads that had some.
+    fn take_pods_of(&mut self, workloads: &[Workload]) -> BTreeSet<Named> {
+        let mut out = BTreeSet::new();
+        for workload in workloads {
+            let before = self.pods.len();
+            self.pods.retain(|pod| !workload.owns(pod));
+            if self.pods.len() < before {
+                out.insert((workload.kind, workload.key.clone()));
+            }
+        }
+        out
+    }
+}
+
+/// Adds objects of one kind, in the place of those with the same key, and gives back those that took the place of others.
+fn put<T: Clone>(kind: &'static str, all: &mut Vec<T>, new: &[T], key: impl Fn(&T) -> ObjectKey) -> Vec<Named> {
+    let keys: BTreeSet<ObjectKey> = new.iter().map(&key).collect();
+    let (gone, stays): (Vec<T>, Vec<T>) = mem::take(all).into_iter().partition(|one| keys.contains(&key(one)));
+    *all = stays;
+    all.extend(new.iter().cloned());
+    gone.iter().map(|one| (kind, key(one))).collect()
+}
+
+fn named(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new("", &meta.name)
+}
+
+/// The key of an object that has a namespace, `default` if none is written.
+fn in_namespace(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(if meta.namespace.is_empty() { "default" } else { &meta.namespace }, &meta.name)
+}
+
+impl LoadWarning {
+    /// Whether it is about a pool of the name of one of these.
+    fn is_about_any(&self, pools: &[NodePool]) -> bool {
+        let object = match self {
+            Self::BadPool { error, .. } => &error.object,
+            Self::Older { object, .. } => object,
+            _ => return false,
+        };
+        object.strip_prefix("NodePool ").is_some_and(|name| pools.iter().any(|pool| pool.name() == name))
+    }
+}

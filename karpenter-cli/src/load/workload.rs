@@ -1,0 +1,113 @@
+//! Workloads, and the pods that they make.
+
+use karpenter_core::api::{FieldError, ObjectKey, OwnerReference, Pod, PodTemplate};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{documents::Object, objects::group_of, parse};
+
+/// The most pods of one workload: more than any cluster runs.
+const MAX_REPLICAS: u32 = 200_000;
+
+/// What makes pods, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Workload {
+    /// `Deployment`, `ReplicaSet`, `StatefulSet` or `Job`.
+    pub kind: &'static str,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// How many pods it makes.
+    pub replicas: u32,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    replicas: Option<u32>,
+    #[serde(default)]
+    parallelism: Option<u32>,
+    #[serde(default)]
+    volume_claim_templates: Option<Vec<Value>>,
+    template: PodTemplate,
+}
+
+/// Whether an object makes pods that any node may run.
+pub(super) fn is_workload(object: &Object<'_>) -> bool {
+    kind_of(object).is_some()
+}
+
+fn kind_of(object: &Object<'_>) -> Option<&'static str> {
+    let (kind, group) = match object.kind.as_str() {
+        "Deployment" => ("Deployment", "apps"),
+        "ReplicaSet" => ("ReplicaSet", "apps"),
+        "StatefulSet" => ("StatefulSet", "apps"),
+        "Job" => ("Job", "batch"),
+        _ => return None,
+    };
+    (object.api_version.is_empty() || group_of(&object.api_version) == group).then_some(kind)
+}
+
+/// A workload of this key with its pods, which nobody has looked at yet.
+///
+/// # Errors
+/// A field that cannot be read, or that asks for more than its pods tell.
+pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Vec<Pod>), FieldError> {
+    let kind = kind_of(object).ok_or_else(|| FieldError::new("kind", "it makes no pods"))?;
+    let Manifest { spec } = parse(object.raw)?;
+    if spec.volume_claim_templates.is_some_and(|templates| !templates.is_empty()) {
+        let message = "which volumes its pods get is not in it: give the pods and their claims instead";
+        return Err(FieldError::new("spec.volumeClaimTemplates", message));
+    }
+    let (field, replicas) = if kind == "Job" { ("parallelism", spec.parallelism) } else { ("replicas", spec.replicas) };
+    let replicas = replicas.unwrap_or(1);
+    if replicas > MAX_REPLICAS {
+        return Err(FieldError::new(format!("spec.{field}"), format!("{replicas} is more than {MAX_REPLICAS}")));
+    }
+    let workload = Workload { kind, key, replicas };
+    let pods = (0..replicas).map(|index| workload.pod(&spec.template, index)).collect();
+    Ok((workload, pods))
+}
+
+impl Workload {
+    /// Whether it made a pod.
+    pub(super) fn owns(&self, pod: &Pod) -> bool {
+        pod.namespace() == self.key.namespace
+            && pod.metadata.owner_references.iter().any(|owner| self.is_named_by(owner))
+    }
+
+    /// Whether an owner is this workload, or the replica set that a deployment has made.
+    fn is_named_by(&self, owner: &OwnerReference) -> bool {
+        if self.kind == "Deployment" {
+            let of_replicas = owner.name.rsplit_once('-').filter(|_| owner.kind == "ReplicaSet");
+            return of_replicas.is_some_and(|(deployment, _)| deployment == self.key.name);
+        }
+        owner.kind == self.kind && owner.name == self.key.name
+    }
+
+    /// The pod of this number.
+    fn pod(&self, template: &PodTemplate, index: u32) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata = template.metadata.clone();
+        pod.metadata.name = format!("{}-{index}", self.key.name);
+        pod.metadata.namespace.clone_from(&self.key.namespace);
+        let mut owner = OwnerReference::default();
+        let (api_version, kind, name) = match self.kind {
+            "Job" => ("batch/v1", "Job", self.key.name.clone()),
+            "Deployment" => ("apps/v1", "ReplicaSet", format!("{}-new", self.key.name)),
+            kind => ("apps/v1", kind, self.key.name.clone()),
+        };
+        (owner.api_version, owner.kind, owner.name) = (api_version.to_owned(), kind.to_owned(), name);
+        owner.uid = format!("{} {}", self.kind, self.key);
+        owner.controller = Some(true);
+        pod.metadata.owner_references = vec![owner];
+        pod.spec = template.spec.clone();
+        pod
+    }
+}

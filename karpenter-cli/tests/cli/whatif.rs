@@ -1,0 +1,301 @@
+//! Changes to a dump, and what they come to.
+
+use serde_json::{Value, json};
+
+use crate::{
+    common::{Files, POOL, list, node, pod},
+    consolidate::{files, managed, objects, pool, running},
+};
+
+const PLAN: &str = "plan --cluster cluster.json --catalog types.json";
+const CONSOLIDATE: &str = "consolidate --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z";
+
+/// The document of a plan or of commands without times.
+fn timeless(mut document: Value) -> Value {
+    for name in ["seconds", "setupSeconds", "solveSeconds"] {
+        document.as_object_mut().unwrap().remove(name);
+    }
+    for command in document["commands"].as_array_mut().into_iter().flatten() {
+        command.as_object_mut().unwrap().remove("seconds");
+    }
+    document
+}
+
+/// The answer for a changed dump, and the difference.
+fn changed(files: &Files, ask: &str, changes: &str) -> (Value, Value) {
+    let mut document = timeless(files.json(&format!("{ask} -o json {changes}")));
+    let difference = document.as_object_mut().unwrap().remove("difference").unwrap();
+    (document, difference)
+}
+
+/// The answer for the dump as it is.
+fn plain(files: &Files, ask: &str) -> Value {
+    let document = timeless(files.json(&format!("{ask} -o json")));
+    assert_eq!(document.get("difference"), None);
+    document
+}
+
+fn refusal(files: &Files, changes: &str) -> String {
+    let ran = files.run(&format!("{PLAN} {changes}"));
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (Some(1), "", 1), "{}", ran.err);
+    ran.err.trim_end().to_owned()
+}
+
+/// The usual cluster, with all kinds of pods on the node `half-a`.
+fn mixed() -> Vec<String> {
+    let owned = |name: &str, by: &str| {
+        running(name, "100m", "half-a")
+            .replace(r#""apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"web""#, by)
+    };
+    let bare = |name: &str| pod(name, "100m").replace(r#""spec":{"#, r#""spec":{"nodeName":"half-a","#);
+    let mut out = objects();
+    out.extend([
+        owned("daemon", r#""apiVersion":"apps/v1","kind":"DaemonSet","name":"agent","uid":"agent""#),
+        owned("mirror", r#""apiVersion":"v1","kind":"Node","name":"half-a","uid":"half-a""#),
+        bare("alone"),
+        bare("done").replace("Pending", "Succeeded"),
+    ]);
+    out
+}
+
+/// A pod that looks as one of the usual workload that waits.
+fn waiting(name: &str, cpu: &str) -> String {
+    let owner = r#""namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"web","controller":true}]"#;
+    pod(name, cpu).replace(r#""namespace":"default""#, owner)
+}
+
+#[test]
+fn what_changes_is_a_short_report() {
+    let files = files("whatif", &mixed());
+    files.write("more.json", &list(&[&pod("small", "500m"), &pod("wide", "3800m"), &pod("huge", "15")]));
+    let changes = "--without-node half-a --without-type m-2x --with more.json";
+    let ran = files.run(&format!("{PLAN} {changes}"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.out, include_str!("whatif.txt"));
+    let ran = files.run(&format!("{CONSOLIDATE} {changes}"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.out, include_str!("whatif_consolidate.txt"));
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
+}
+
+#[test]
+fn what_changes_is_one_json_object_beside_the_usual_ones() {
+    let files = files("whatif-json", &mixed());
+    files.write("more.json", &list(&[&pod("small", "500m"), &pod("wide", "3800m"), &pod("huge", "15")]));
+    let changes = "--without-node half-a --without-type m-2x --with more.json";
+    let (_, difference) = changed(&files, CONSOLIDATE, changes);
+    assert_eq!(serde_json::to_string_pretty(&difference).unwrap() + "\n", include_str!("whatif.json"));
+    let yaml = files.run(&format!("{CONSOLIDATE} -o yaml {changes}")).out;
+    let yaml: Value = serde_saphyr::from_str(&yaml).unwrap();
+    assert_eq!(yaml["difference"], difference);
+}
+
+#[test]
+fn the_answer_is_that_for_a_dump_that_was_changed_by_hand() {
+    let as_is = files("whatif-by-flag", &mixed());
+    let is_of_node = |text: &&String| {
+        text.contains(r#""name":"half-a""#) || text.contains(r#""nodeName":"half-a""#) && !text.contains("\"a\"")
+    };
+    let mut by_hand: Vec<String> = mixed().into_iter().filter(|text| !is_of_node(&text)).collect();
+    by_hand.retain(|text| !text.contains(r#""nodeName":"half-a""#));
+    by_hand.push(waiting("a", "1500m"));
+    let by_hand = files("whatif-by-hand", &by_hand);
+    for ask in [PLAN, CONSOLIDATE] {
+        let (document, _) = changed(&as_is, ask, "--without-node half-a");
+        assert_eq!(document, plain(&by_hand, ask));
+        assert_ne!(document, plain(&as_is, ask));
+    }
+}
+
+#[test]
+fn pods_of_a_node_that_is_gone_wait_or_go_with_it() {
+    let (document, difference) = changed(&files("whatif-pods", &mixed()), PLAN, "--without-node half-a");
+    assert_eq!(document["pods"], json!(1), "neither daemons, mirrors, bare pods nor pods that are done wait");
+    assert_eq!(difference["moved"], json!(["default/a"]));
+    let lost = json!({"default/alone": "it goes with node half-a, and nothing makes it again"});
+    assert_eq!(difference["lost"], lost);
+    let bill = |name: &str| difference[name].as_f64().unwrap();
+    assert!((bill("hourlyCostBefore") - bill("hourlyCostAfter") - 0.2).abs() < 1e-9, "{difference}");
+}
+
+#[test]
+fn of_pods_that_are_done_or_leave_only_those_of_stateful_sets_come_again() {
+    let leaving = r#""metadata":{"deletionTimestamp":"2026-01-31T00:00:00Z","#;
+    let leaves = |name: &str| running(name, "100m", "half-a").replace(r#""metadata":{"#, leaving);
+    let mut objects = objects();
+    objects.extend([
+        running("done", "100m", "half-a").replace("Running", "Succeeded"),
+        leaves("leaves"),
+        leaves("comes-again").replace("ReplicaSet", "StatefulSet"),
+    ]);
+    let (document, difference) = changed(&files("whatif-leaving", &objects), PLAN, "--without-node half-a");
+    assert_eq!(document["pods"], json!(2));
+    assert_eq!(difference["moved"], json!(["default/a", "default/comes-again"]));
+    assert_eq!(difference["lost"], json!({}));
+}
+
+#[test]
+fn a_node_may_be_named_by_its_claim() {
+    let mut objects = objects();
+    let rename = |text: &mut String| {
+        if text.contains(r#""kind":"NodeClaim""#) {
+            *text = text.replace(r#""name":"half-a","uid""#, r#""name":"general-xyz","uid""#);
+        }
+    };
+    objects.iter_mut().for_each(rename);
+    let files = files("whatif-claim", &objects);
+    let (by_claim, by_node) =
+        (changed(&files, PLAN, "--without-node general-xyz").0, changed(&files, PLAN, "--without-node half-a").0);
+    assert_eq!(by_claim, by_node);
+    assert_eq!(by_claim["pods"], json!(1));
+    let twice = changed(&files, PLAN, "--without-node half-a half-a --without-node half-a").0;
+    assert_eq!(twice, by_node);
+}
+
+#[test]
+fn a_type_that_cannot_be_bought_keeps_its_price() {
+    let mut objects = vec![pool("general", "100%")];
+    objects.extend(managed("full", "general", ""));
+    objects.extend([running("there", "3900m", "full"), pod("new", "1900m")]);
+    let files = files("whatif-type", &objects);
+    let types = |document: &Value| document["newNodeClaims"][0]["instanceTypes"].clone();
+    assert_eq!(types(&plain(&files, PLAN)), json!(["m-2x", "m-4x"]));
+    let (document, difference) = changed(&files, PLAN, "--without-type m-2x");
+    assert_eq!(types(&document), json!(["m-4x"]));
+    let row = |instance_type: &str, before: usize, after: usize| json!({"nodePool": "general", "instanceType": instance_type, "before": before, "after": after});
+    assert_eq!(difference["nodesMade"], json!([row("m-2x", 1, 0), row("m-4x", 0, 1)]));
+    let (document, difference) = changed(&files, PLAN, "--without-type m-2x m-4x");
+    let reason = &document["errors"]["default/new"];
+    assert!(reason.as_str().unwrap().contains("no offering that meets the requirements is available now"), "{reason}");
+    assert_eq!(difference["lost"]["default/new"], *reason);
+    assert_eq!(difference["hourlyCostAfter"], json!(0.2), "the node that there is costs what it did");
+}
+
+#[test]
+fn pools_are_added_and_replaced() {
+    let far = POOL.replace(r#""values":["on-demand"]"#, r#""values":["spot"]"#);
+    let files = files("whatif-pool", &[far, pod("web", "1")]);
+    files.write("near.json", POOL);
+    files.write("other.json", &POOL.replace(r#""name":"general""#, r#""name":"other""#));
+    let reason = plain(&files, PLAN)["errors"]["default/web"].clone();
+    let (document, difference) = changed(&files, PLAN, "--set-pool near.json");
+    assert_eq!(document["newNodeClaims"][0]["nodePool"], json!("general"));
+    assert_eq!(difference["changes"], json!(["NodePool general is replaced"]));
+    assert_eq!(difference["gained"], json!({ "default/web": reason }));
+    let (document, difference) = changed(&files, PLAN, "--set-pool other.json");
+    assert_eq!(document["newNodeClaims"][0]["nodePool"], json!("other"));
+    assert_eq!(difference["changes"], json!(["NodePool other is added"]));
+    files.write("pod.json", &pod("p", "1"));
+    assert_eq!(
+        refusal(&files, "--set-pool pod.json"),
+        "karpenter: pod.json: Pod (document 1): kind: only a NodePool takes the place of a pool"
+    );
+}
+
+#[test]
+fn a_pool_that_cannot_be_read_may_be_replaced() {
+    let bad = POOL.replace(r#""requirements":["#, r#""taints":7,"requirements":["#);
+    let files = files("whatif-bad-pool", &[bad.clone(), pod("web", "1")]);
+    files.write("good.json", POOL);
+    assert_eq!(plain(&files, PLAN)["warnings"].as_array().unwrap().len(), 1);
+    let (document, _) = changed(&files, PLAN, "--set-pool good.json");
+    assert_eq!((&document["warnings"], &document["errors"]), (&json!([]), &json!({})));
+    files.write("bad.json", &bad);
+    assert!(refusal(&files, "--set-pool bad.json").starts_with("karpenter: bad.json: NodePool general: "));
+}
+
+#[test]
+fn a_change_that_changes_nothing_makes_no_difference() {
+    let objects = mixed();
+    let files = files("whatif-same", &objects);
+    files.write("same.json", &list(&objects.iter().map(String::as_str).collect::<Vec<_>>()));
+    for ask in [PLAN, CONSOLIDATE] {
+        let (document, difference) = changed(&files, ask, "--with same.json");
+        assert_eq!(document, plain(&files, ask));
+        assert_eq!(difference["hourlyCostMore"], json!(0.0));
+        for name in ["nodesMade", "nodesGone", "moved"] {
+            assert_eq!(difference[name], json!([]), "{name}");
+        }
+        assert_eq!((&difference["gained"], &difference["lost"]), (&json!({}), &json!({})));
+    }
+    let out = files.run(&format!("{PLAN} --with same.json")).out;
+    assert!(out.contains("no difference") && out.contains("The same nodes are made, and the same go."), "{out}");
+}
+
+const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"shop"},"spec":{"replicas":3,
+  "template":{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}}"#;
+
+#[test]
+fn workloads_stand_for_their_pods() {
+    let mut objects = vec![pool("general", "100%")];
+    objects.extend(managed("full", "general", ""));
+    let of_shop = running("shop-5d9-x", "3900m", "full").replace(r#""name":"web","uid""#, r#""name":"shop-5d9","uid""#);
+    objects.push(of_shop);
+    let files = files("whatif-workload", &objects);
+    files.write("shop.json", DEPLOYMENT);
+    let (document, difference) = changed(&files, PLAN, "--with shop.json");
+    assert_eq!(difference["changes"], json!(["Deployment default/shop is replaced"]));
+    assert_eq!(document["pods"], json!(3));
+    let there = json!({"full": ["default/shop-0", "default/shop-1", "default/shop-2"]});
+    assert_eq!(document["existingNodes"], there, "the room of the pod that there was is free");
+    files.write("shop.json", &DEPLOYMENT.replace("\"shop\"", "\"new\""));
+    let (document, difference) = changed(&files, PLAN, "--with shop.json");
+    assert_eq!(difference["changes"], json!(["Deployment default/new is added"]));
+    assert_eq!(document["existingNodes"]["full"], Value::Null);
+    for (kind, expected) in [("StatefulSet", 3), ("ReplicaSet", 3), ("Job", 1)] {
+        let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+        files.write("shop.json", &DEPLOYMENT.replace("Deployment", kind).replace("apps/v1", group));
+        assert_eq!(changed(&files, PLAN, "--with shop.json").0["pods"], json!(expected), "{kind}");
+    }
+}
+
+#[test]
+fn pods_of_manifests_wait_unless_something_keeps_them_back() {
+    let manifest = |name: &str, spec: &str| {
+        format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[]{spec}}}}}"#)
+    };
+    let files = files("whatif-with", &[pool("general", "100%"), node("by-hand"), pod("web", "1")]);
+    files.write("new.json", &list(&[&manifest("new", ""), &manifest("gated", r#","schedulingGates":[{"name":"g"}]"#)]));
+    let (document, _) = changed(&files, PLAN, "--with new.json");
+    assert_eq!((&document["pods"], &document["warnings"]), (&json!(2), &json!([])));
+    files.write("new.json", &manifest("web", r#","nodeName":"by-hand""#));
+    let (document, difference) = changed(&files, PLAN, "--with new.json");
+    assert_eq!(document["pods"], json!(0), "it is on a node now");
+    assert_eq!(difference["changes"], json!(["Pod default/web is replaced"]));
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let files = files("whatif-mistakes", &mixed());
+    assert_eq!(refusal(&files, "--without-node nope"), "karpenter: Node nope: is not in the cluster");
+    let no_type = "karpenter: types.json: instance type nope: is not in the catalog";
+    assert_eq!(refusal(&files, "--without-type nope"), no_type);
+    let claims =
+        DEPLOYMENT.replace("Deployment", "StatefulSet").replace(r#""replicas":3"#, r#""volumeClaimTemplates":[{}]"#);
+    let older = POOL.replace("karpenter.sh/v1", "karpenter.sh/v1alpha9");
+    for (text, expected) in [
+        (
+            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"}}"#.to_owned(),
+            "Service (document 1): kind: it bears on no plan",
+        ),
+        (pod("p", "1x"), "Pod default/p: spec.containers[0].resources.requests.cpu: invalid quantity"),
+        (claims, "StatefulSet default/shop: spec.volumeClaimTemplates: which volumes"),
+        (DEPLOYMENT.replace(":3", ":200001"), "Deployment default/shop: spec.replicas: 200001 is more than 200000"),
+        (
+            DEPLOYMENT.replace("\"1\"", "\"1x\""),
+            "Deployment default/shop: spec.template.spec.containers[0].resources.requests.cpu: ",
+        ),
+        (older, "NodePool general: apiVersion: karpenter.sh/v1alpha9 is not read"),
+        (
+            list(&[DEPLOYMENT, &pod("shop-1", "1")]),
+            "Pod default/shop-1: metadata.name: the same object is in with.json already",
+        ),
+        (String::new(), "is empty"),
+    ] {
+        files.write("with.json", &text);
+        let line = refusal(&files, "--with with.json");
+        assert!(line.starts_with(&format!("karpenter: with.json: {expected}")), "{line}");
+    }
+    let ran = files.run(&format!("{PLAN} --with - --set-pool -"));
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+}
