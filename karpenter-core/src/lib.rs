@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod cluster;
 pub mod disrupt;
 pub mod driver;
+pub mod engine;
 pub mod labels;
 pub mod provider;
 mod quantity;
