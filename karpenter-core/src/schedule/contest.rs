@@ -5,9 +5,8 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use ordered_float::OrderedFloat;
 
 use super::{
-    amounts::Amounts,
     candidate::Candidate,
-    finish::Finish,
+    finish::{Ends, Finish},
     parallel,
     problem::Tolerance,
     search::{Fill, Search},
@@ -33,14 +32,14 @@ impl<'p> Search<'p, '_> {
     pub(super) fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
         let mut contest = Contest::new(self, tier, tolerance);
         let lots = self.lots_of(tier, tolerance);
-        let most_room = self.most_room(tier);
+        let ends = Ends::new(self, tier, &lots);
         let (mut fresh_until, mut spent, mut finish) = (f64::INFINITY, 0.0, None::<Finish>);
         while let Some(best) = contest.best().filter(|_| !self.problem.is_stopped()) {
             if contest.scores[best] < fresh_until {
                 fresh_until = contest.scores[best] * FRESHNESS;
                 contest.refresh(self);
             } else if self.has_pods_for(&contest.fills[best]) {
-                let end = self.finish(tier, &lots, tolerance, spent, &most_room);
+                let end = self.finish(&ends, tolerance, spent);
                 finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
                 spent += tier[best].price * self.make(tier[best], &contest.fills[best].guests, i64::MAX) as f64;
                 contest.close(self, best);
@@ -62,19 +61,11 @@ impl<'p> Search<'p, '_> {
 
     /// The lots that some of the candidates take.
     fn lots_of(&self, tier: &[&'p Candidate], tolerance: Tolerance) -> Vec<usize> {
+        let of_shapes = &self.problem.lots.of_shapes;
+        let mut is_taken = vec![false; of_shapes.len()];
         let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
-        let shapes: BTreeSet<usize> = guests.map(|guest| guest.shape).collect();
-        shapes.into_iter().flat_map(|shape| &self.problem.lots.of_shapes[shape]).copied().collect()
-    }
-
-    /// The most of each resource that any of some candidates leaves to pods.
-    fn most_room(&self, tier: &[&'p Candidate]) -> Amounts {
-        let mut out = self.problem.base.classes.axes.zero();
-        for candidate in tier {
-            let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
-            out.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
-        }
-        out
+        guests.for_each(|guest| is_taken[guest.shape] = true);
+        of_shapes.iter().zip(is_taken).filter(|(_, is_taken)| *is_taken).flat_map(|(lots, _)| lots).copied().collect()
     }
 
     /// Whether there are pods for another node with a fill; then a new fill would be no other.

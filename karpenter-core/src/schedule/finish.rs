@@ -6,6 +6,7 @@
 use super::{
     amounts::{Amounts, fits, take},
     candidate::Candidate,
+    occupancy::Occupancy,
     problem::Tolerance,
     search::{Fill, Search},
 };
@@ -28,24 +29,48 @@ pub(super) struct State {
     pub(super) batch_count: usize,
 }
 
+/// Nodes that may be the last.
+pub(super) struct Ends<'t, 'p> {
+    tier: &'t [&'p Candidate],
+    /// The candidates by price, by index.
+    by_price: Vec<usize>,
+    /// The lots that some of them take, and how many units of each may share a node, room apart.
+    lots: Vec<(usize, i64)>,
+    /// The most of each resource that any of them leaves to pods.
+    most_room: Amounts,
+}
+
+impl<'t, 'p> Ends<'t, 'p> {
+    pub(super) fn new(search: &Search<'p, '_>, tier: &'t [&'p Candidate], lots: &[usize]) -> Self {
+        let problem = search.problem;
+        let mut by_price: Vec<usize> = (0..tier.len()).collect();
+        by_price.sort_by(|&a, &b| tier[a].price.total_cmp(&tier[b].price));
+        let empty = Occupancy::default();
+        let mut most_room = problem.base.classes.axes.zero();
+        for candidate in tier {
+            let room = &problem.base.pools[candidate.pool].variant(candidate.row).room;
+            most_room.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
+        }
+        let lots = lots.iter().map(|&lot| (lot, empty.most(problem.lot(lot)))).collect();
+        Self { tier, by_price, lots, most_room }
+    }
+}
+
 impl<'p> Search<'p, '_> {
-    /// The cheapest candidate that takes all units that are left of these lots, if they fit on one node.
-    pub(super) fn finish(
-        &self,
-        tier: &[&'p Candidate],
-        lots: &[usize],
-        tolerance: Tolerance,
-        spent: f64,
-        most_room: &Amounts,
-    ) -> Option<Finish> {
+    /// The cheapest candidate that takes all units that are left of some lots, if they fit on one node.
+    pub(super) fn finish(&self, ends: &Ends<'_, 'p>, tolerance: Tolerance, spent: f64) -> Option<Finish> {
+        let Ends { tier, by_price, lots, most_room } = ends;
+        if lots.iter().any(|&(lot, most)| self.remaining(lot) > most) {
+            return None;
+        }
         let mut total = self.problem.base.classes.axes.zero();
-        for &lot in lots {
+        for &(lot, _) in lots {
             take(&mut total, &self.problem.lot(lot).requests, -self.remaining(lot));
             if !fits(&total, most_room) {
                 return None;
             }
         }
-        let left: i64 = lots.iter().map(|&lot| self.remaining(lot)).sum();
+        let left: i64 = lots.iter().map(|&(lot, _)| self.remaining(lot)).sum();
         let holds_all = |index: usize| {
             let candidate = tier[index];
             let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
@@ -53,8 +78,7 @@ impl<'p> Search<'p, '_> {
             let fill = if is_open { self.fill(candidate, tolerance) } else { return None };
             (fill.count() == left).then_some((index, fill))
         };
-        let found = (0..tier.len()).filter_map(holds_all).min_by(|a, b| tier[a.0].price.total_cmp(&tier[b.0].price));
-        let (candidate, fill) = found.filter(|_| left > 0)?;
+        let (candidate, fill) = by_price.iter().copied().find_map(holds_all).filter(|_| left > 0)?;
         Some(Finish { cost: spent + tier[candidate].price, candidate, fill, state: self.state() })
     }
 }
