@@ -4,4 +4,5 @@
 mod guards;
 mod laws;
 mod moves;
+mod validity;
 mod world;

@@ -64,15 +64,21 @@ impl Disruptor {
     ///
     /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
     pub fn start<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs, now: Timestamp) -> Commands<'s> {
-        let scene = Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()));
-        let threshold =
-            Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share };
-        Commands { scene, threshold, now, values: None, found: 0 }
+        let scene = self.scene(snapshot, catalogs);
+        Commands { scene, threshold: self.threshold(), now, values: None, found: 0 }
     }
 
     /// The commands that can be carried out one after the other until nothing more is worth it.
     pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
         self.start(snapshot, catalogs, now).collect()
+    }
+
+    pub(super) fn scene<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs) -> Scene<'s> {
+        Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()))
+    }
+
+    pub(super) const fn threshold(&self) -> Threshold {
+        Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share }
     }
 }
 
@@ -141,8 +147,7 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
     let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Empty, now);
     let empty = candidates.for_reason(DisruptionReason::Empty).filter(|candidate| candidate.pods.is_empty());
     let goes: Vec<&Candidate> = empty.filter(|candidate| allowance.take(candidate)).collect();
-    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes, Care::Plan).ok()).flatten()?;
-    Some(Scene::command(Method::Emptiness, &goes, trial))
+    (!goes.is_empty()).then(|| Scene::emptied(&goes))
 }
 
 /// The first node, in the order of drift, of which the claim says that it is not what its pool asks for, and whose pods have
@@ -165,7 +170,7 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
 
 /// Whether the claim of a node says that it is not what its pool asks for any more. Nodes of static pools are not for this
 /// search.
-fn is_drifted(snapshot: &Snapshot, place: &Place) -> bool {
+pub(super) fn is_drifted(snapshot: &Snapshot, place: &Place) -> bool {
     let pool = place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
     let is_static = pool.is_some_and(|pool| pool.spec.replicas.is_some());
     !is_static && place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))

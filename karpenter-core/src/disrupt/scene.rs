@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Candidate, Command, Method};
 use crate::{
-    Catalog, Catalogs, InstanceType, Offering, Planner, Snapshot,
+    Catalog, Catalogs, InstanceType, Offering, Planner, Price, Snapshot,
     api::ObjectKey,
     cluster::Place,
     schedule::{Plan, PlannedClaim},
@@ -76,6 +76,19 @@ impl<'s> Scene<'s> {
             Care::Sketch => self.planner.sketch(&snapshot, self.catalogs),
             Care::Plan => self.planner.plan(&snapshot, self.catalogs),
         }
+    }
+
+    /// The command that takes away nodes without pods to move.
+    pub(super) fn emptied(candidates: &[&Candidate]) -> Command {
+        let savings_per_hour = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+        Self::command(Method::Emptiness, candidates, Trial { plan: Plan::default(), savings_per_hour })
+    }
+
+    /// What the node of a claim costs if it is bought as cheaply as it can be now; `None` if it cannot be bought.
+    pub(super) fn cheapest_price(&self, claim: &PlannedClaim) -> Option<Price> {
+        let catalog = self.catalogs.get(&claim.node_pool)?;
+        let types = claim.instance_types.iter().filter_map(|name| catalog.get(name));
+        types.filter_map(|source| Some(cheapest_offering(catalog, source, claim)?.price)).min()
     }
 
     /// The command that does what was tried.
