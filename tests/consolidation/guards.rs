@@ -1,7 +1,7 @@
 //! What keeps nodes, and that they go without it.
 
 use karpenter::{
-    api::{Budget, ConsolidationPolicy, PodDisruptionBudget},
+    api::{Budget, ConsolidationPolicy, PodDisruptionBudget, Taint, TaintEffect},
     disrupt::Method,
     labels,
 };
@@ -100,6 +100,17 @@ fn a_budget_of_nodes_holds_for_a_whole_command() {
         world.pool().spec.disruption.budgets.push(node_budget(nodes));
         let commands = world.commands();
         assert_eq!(commands.iter().map(|c| c.candidates.len()).max(), Some(most), "{nodes}: {commands:?}");
+    }
+}
+
+#[test]
+fn a_node_that_was_chosen_before_counts_against_the_budget() {
+    for (nodes, goes) in [("1", false), ("2", true)] {
+        let mut world = three_wasteful();
+        world.pool().spec.disruption.budgets.push(node_budget(nodes));
+        let disrupted = Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule);
+        world.objects.nodes[0].spec.taints.push(disrupted);
+        assert_eq!(!world.commands().is_empty(), goes, "{nodes} may go at once, and one does");
     }
 }
 

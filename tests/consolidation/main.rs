@@ -4,5 +4,6 @@
 mod guards;
 mod laws;
 mod moves;
+mod static_pools;
 mod validity;
 mod world;

@@ -103,10 +103,6 @@ fn a_drifted_node_is_replaced_even_if_that_costs_more() {
     assert_eq!(world.commands(), []);
     world.objects.claims[0].status.conditions.push(condition("Drifted"));
 
-    let mut of_static_pool = world.clone();
-    of_static_pool.pool().spec.replicas = Some(1);
-    assert_eq!(of_static_pool.commands(), [], "a static pool keeps the number of its nodes itself");
-
     assert_eq!(carried_out(&mut world), [(Method::Drift, "a".to_owned(), 1)]);
     assert!((world.bill() - 0.3).abs() < 1e-9);
     assert_eq!(world.commands(), []);

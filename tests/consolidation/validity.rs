@@ -18,12 +18,12 @@ use crate::{
 /// What has become of a world since.
 type Change = fn(&mut World);
 
-fn validate(world: &World, command: &Command) -> Result<(), Invalid> {
+pub(crate) fn validate(world: &World, command: &Command) -> Result<(), Invalid> {
     let now = NOW.parse().expect("a time");
     Disruptor::new(world.options.clone()).validate(command, &world.snapshot(), &world.catalogs(), now)
 }
 
-fn revalidate(world: &World, command: &Command) -> Result<Command, Invalid> {
+pub(crate) fn revalidate(world: &World, command: &Command) -> Result<Command, Invalid> {
     let now = NOW.parse().expect("a time");
     Disruptor::new(world.options.clone()).revalidate(command, &world.snapshot(), &world.catalogs(), now)
 }

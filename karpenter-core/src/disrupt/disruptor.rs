@@ -13,6 +13,7 @@ use super::{
     drift_order, drifted_since,
     outlook::View,
     scene::{Care, Scene},
+    static_drift::static_drifted,
 };
 use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place};
 
@@ -109,7 +110,7 @@ impl Commands<'_> {
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
         let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now };
-        Some(view.outlook(*threshold, is_drifted(&scene.snapshot, &places[index])))
+        Some(view.outlook(*threshold, is_drifted(&places[index])))
     }
 }
 
@@ -126,6 +127,7 @@ impl Iterator for Commands<'_> {
         let values = &*known.get_or_insert_with(|| values(scene, &candidates));
         let consolidation = Consolidation { scene, candidates: &candidates, threshold, values, now };
         let command = empty(scene, &candidates, now)
+            .or_else(|| static_drifted(scene, &candidates, now))
             .or_else(|| drifted(scene, &candidates, now))
             .or_else(|| consolidation.best())?;
         self.scene.carry_out(&command);
@@ -154,26 +156,32 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 /// another place.
 fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
-    let is_drifted = |candidate: &&Candidate| is_drifted(&scene.snapshot, &scene.snapshot.places()[candidate.place]);
-    let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_drifted).collect();
-    order.sort_by_cached_key(|candidate| {
-        let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
-        let (has_pods, since, name) =
-            drift_order(!candidate.pods.is_empty(), claim.and_then(drifted_since), &candidate.name);
-        (has_pods, since, name.to_owned())
-    });
+    let order = by_drift(scene, candidates, false);
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
         let trial = scene.try_without(&[candidate], Care::Plan).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
 }
 
-/// Whether the claim of a node says that it is not what its pool asks for any more. Nodes of static pools are not for this
-/// search.
-pub(super) fn is_drifted(snapshot: &Snapshot, place: &Place) -> bool {
-    let pool = place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
-    let is_static = pool.is_some_and(|pool| pool.spec.replicas.is_some());
-    !is_static && place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
+/// The drifted nodes that may go, of static pools or of the others, in the order of drift.
+pub(super) fn by_drift<'c>(scene: &Scene<'_>, candidates: &'c Candidates, is_static: bool) -> Vec<&'c Candidate> {
+    let place = |candidate: &Candidate| &scene.snapshot.places()[candidate.place];
+    let is_asked = |candidate: &&Candidate| {
+        let pool = scene.snapshot.pool(&candidate.pool);
+        is_drifted(place(candidate)) && pool.is_some_and(|pool| pool.spec.replicas.is_some() == is_static)
+    };
+    let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_asked).collect();
+    order.sort_by_cached_key(|candidate| {
+        let since = place(candidate).node_claim.as_deref().and_then(drifted_since);
+        let (has_pods, since, name) = drift_order(!candidate.pods.is_empty(), since, &candidate.name);
+        (has_pods, since, name.to_owned())
+    });
+    order
+}
+
+/// Whether the claim of a node says that it is not what its pool asks for any more.
+pub(super) fn is_drifted(place: &Place) -> bool {
+    place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
 }
 
 /// What the pods of all nodes that may go are worth, by index.

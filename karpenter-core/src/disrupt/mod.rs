@@ -17,6 +17,7 @@ mod outlook;
 mod pool_outlook;
 mod scene;
 mod shield;
+mod static_drift;
 mod survey;
 mod validate;
 

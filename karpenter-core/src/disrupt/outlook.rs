@@ -7,12 +7,13 @@ use super::{
     consolidate::Threshold,
     price_of, rescheduling_cost,
     scene::{Care, Scene},
+    static_drift,
 };
 use crate::{
     Price, Reason, Timestamp,
     api::{DisruptionReason, ObjectKey},
     cluster::Place,
-    schedule::PlannedClaim,
+    schedule::{Plan, PlannedClaim},
 };
 
 /// What speaks for and against taking one node away, by itself.
@@ -50,7 +51,7 @@ pub struct NodeOutlook {
     /// What each reason comes to, in the order in which they are looked at: empty, drifted, underutilized.
     pub reasons: [ReasonOutlook; 3],
     /// What becomes of its pods if only this node goes, whether or not it may; `None` if it was not made by the engine, is
-    /// on its way out already, or nobody knows what runs there.
+    /// on its way out already, nobody knows what runs there, or its static pool makes no node for it now.
     pub alone: Option<Alone>,
 }
 
@@ -77,7 +78,8 @@ pub struct ReasonOutlook {
 pub struct Alone {
     /// The pods that would have no place, with what keeps them from it.
     pub unplaced: BTreeMap<ObjectKey, Reason>,
-    /// The pods that would go into room that there is, by the name of the node.
+    /// The pods that would go into room that there is, by the name of the node. Of nodes of static pools it is not planned where
+    /// their pods go.
     pub existing: BTreeMap<String, Vec<ObjectKey>>,
     /// The nodes that would be made.
     pub replacements: Vec<PlannedClaim>,
@@ -175,12 +177,25 @@ impl View<'_, '_> {
         ReasonOutlook { reason, applies, guards, budget, evictions }
     }
 
+    /// What comes for the node, and where its pods go, which is not asked in static pools; `None` if such a pool makes no node
+    /// now.
+    fn plan(&self, moving: &[usize]) -> Option<Plan> {
+        let Self { scene, place, .. } = self;
+        let pool = place.pool.as_deref().and_then(|pool| scene.snapshot.pool(pool));
+        let Some(pool) = pool.filter(|pool| pool.spec.replicas.is_some()) else {
+            return Some(scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan));
+        };
+        let has_room = static_drift::most_more(&scene.snapshot, pool) > 0;
+        let claim = static_drift::bare_claim(pool, scene.catalogs.get(pool.name())?).filter(|_| has_room)?;
+        Some(Plan::from_parts(vec![claim], BTreeMap::new(), BTreeMap::new()))
+    }
+
     fn alone(&self, moving: &[usize], threshold: Threshold) -> Option<Alone> {
         let Self { scene, place, .. } = self;
         if place.node_claim.is_none() || place.is_deleting || place.is_closed {
             return None;
         }
-        let plan = scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan);
+        let plan = self.plan(moving)?;
         let price = self.price().map(Price::dollars_per_hour);
         let bought = plan.hourly_cost().dollars_per_hour();
         let pods = moving.iter().map(|&pod| scene.snapshot.pods()[pod].as_ref());

@@ -10,10 +10,11 @@ use super::{
     guard,
     ledger::join,
     scene::{Care, Scene, eviction_cost},
+    static_drift,
 };
 use crate::{
     Catalogs, Price, Reason, Snapshot, Timestamp,
-    api::ObjectKey,
+    api::{DisruptionReason, ObjectKey},
     schedule::{Plan, PlannedClaim},
 };
 
@@ -84,6 +85,17 @@ pub enum Invalid {
         planned: usize,
         /// How many the pods need.
         needed: usize,
+    },
+    /// A static pool must not have so many nodes more while old and new ones are there: it is about to lose nodes, its limit is
+    /// in the way, it is not ready, or there is nothing to make them from.
+    #[error("static pool {pool} can have {allowed} nodes more, and {planned} would be made")]
+    StaticPool {
+        /// The name of the pool.
+        pool: String,
+        /// How many nodes the command makes.
+        planned: usize,
+        /// How many it can have.
+        allowed: usize,
     },
     /// A node that the command makes may become what does not serve its pods, or what cannot be bought.
     #[error("a node of pool {node_pool} does not serve the pods as {}", name_types(instance_types))]
@@ -166,6 +178,7 @@ impl Disruptor {
         let nodes = review.nodes()?;
         match command.method {
             Method::Emptiness => Ok(()),
+            Method::StaticDrift => review.bare_replacements(&nodes),
             Method::Drift => review.replacements(&nodes),
             Method::Consolidation => {
                 review.replacements(&nodes).and_then(|()| review.savings(&nodes, self.threshold()))
@@ -173,11 +186,11 @@ impl Disruptor {
         }
     }
 
-    /// What is still right of a command in a newer snapshot. Of empty nodes those go that still may, whatever has become of the
-    /// others; every other command is right as a whole or not at all.
+    /// What is still right of a command in a newer snapshot. Of empty nodes and of drifted nodes of a static pool those go that
+    /// still may, whatever has become of the others; every other command is right as a whole or not at all.
     ///
     /// # Errors
-    /// As [`Disruptor::validate`]; for empty nodes, the first thing that is not right if none of them may go any more.
+    /// As [`Disruptor::validate`]; for these nodes, the first thing that is not right if none of them may go any more.
     pub fn revalidate(
         &self,
         command: &Command,
@@ -185,7 +198,7 @@ impl Disruptor {
         catalogs: &Catalogs,
         now: Timestamp,
     ) -> Result<Command, Invalid> {
-        if command.method != Method::Emptiness {
+        if !matches!(command.method, Method::Emptiness | Method::StaticDrift) {
             return self.validate(command, newer, catalogs, now).map(|()| command.clone());
         }
         let scene = self.scene(newer, catalogs);
@@ -201,7 +214,8 @@ impl Disruptor {
         }
         match first {
             Some(error) if still.is_empty() => Err(error),
-            _ => Ok(Scene::emptied(&still)),
+            _ if command.method == Method::Emptiness => Ok(Scene::emptied(&still)),
+            _ => review.replaced(&still),
         }
     }
 }
@@ -246,7 +260,7 @@ impl<'r> Review<'r, '_> {
             let pods = candidate.pods.iter().map(|&pod| snapshot.pods()[pod].key()).collect();
             return Err(Invalid::NotEmpty { node: name.to_owned(), pods });
         }
-        if method == Method::Drift && !is_drifted(snapshot, &snapshot.places()[candidate.place]) {
+        if reason == DisruptionReason::Drifted && !is_drifted(&snapshot.places()[candidate.place]) {
             return Err(Invalid::NotDrifted { node: name.to_owned() });
         }
         Ok(candidate)
@@ -257,6 +271,25 @@ impl<'r> Review<'r, '_> {
         // A command is found by either.
         let planned = self.served_by(&self.plan(nodes, Care::Plan));
         planned.or_else(|error| self.served_by(&self.plan(nodes, Care::Sketch)).map_err(|_| error))
+    }
+
+    /// Whether each node of a static pool can be replaced by what the command makes.
+    fn bare_replacements(&self, nodes: &[&Candidate]) -> Result<(), Invalid> {
+        let now = self.replaced(nodes)?.replacements;
+        let planned = &self.command.replacements;
+        if now.len() != planned.len() {
+            let pool = nodes.first().map(|node| node.pool.clone()).unwrap_or_default();
+            return Err(Invalid::StaticPool { pool, planned: planned.len(), allowed: now.len() });
+        }
+        are_covered(planned, &now)
+    }
+
+    /// The command that replaces these nodes of a static pool, or as many as it has room for.
+    fn replaced(&self, nodes: &[&Candidate]) -> Result<Command, Invalid> {
+        let name = nodes.first().map(|node| node.pool.clone()).unwrap_or_default();
+        let pool = self.scene.snapshot.pool(&name);
+        let command = pool.and_then(|pool| static_drift::replaced(self.scene, pool, nodes));
+        command.ok_or(Invalid::StaticPool { pool: name, planned: nodes.len(), allowed: 0 })
     }
 
     fn plan(&self, nodes: &[&Candidate], care: Care) -> Plan {
@@ -272,13 +305,7 @@ impl<'r> Review<'r, '_> {
         if planned.len() != needed.len() {
             return Err(Invalid::OtherNodes { planned: planned.len(), needed: needed.len() });
         }
-        match cover::uncovered(planned, needed) {
-            None => Ok(()),
-            Some(claim) => {
-                let (node_pool, instance_types) = (claim.node_pool.clone(), cover::missing_types(claim, needed));
-                Err(Invalid::OtherTypes { node_pool, instance_types })
-            }
-        }
+        are_covered(planned, needed)
     }
 
     /// Whether the command saves what it must.
@@ -295,6 +322,12 @@ impl<'r> Review<'r, '_> {
             Err(Invalid::SavesTooLittle { savings_per_hour, threshold_per_hour })
         }
     }
+}
+
+fn are_covered(planned: &[PlannedClaim], needed: &[PlannedClaim]) -> Result<(), Invalid> {
+    let Some(claim) = cover::uncovered(planned, needed) else { return Ok(()) };
+    let (node_pool, instance_types) = (claim.node_pool.clone(), cover::missing_types(claim, needed));
+    Err(Invalid::OtherTypes { node_pool, instance_types })
 }
 
 /// What the nodes that were admitted take of the budgets.
@@ -325,7 +358,7 @@ impl<'t> Tally<'t> {
             return Err(Invalid::Budget { node: node.name.clone(), pool, wanted, limit: Box::new(limit.clone()) });
         }
         // A drifted node is drained pod by pod, as fast as the budgets of pods allow it.
-        if self.method != Method::Drift {
+        if reason != DisruptionReason::Drifted {
             let counted = self.evictions.add(&node.demand);
             counted.map_err(|source| Invalid::Evictions { node: node.name.clone(), source })?;
         }
