@@ -5,5 +5,6 @@ mod guards;
 mod laws;
 mod moves;
 mod static_pools;
+mod terms;
 mod validity;
 mod world;

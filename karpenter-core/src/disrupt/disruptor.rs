@@ -7,20 +7,21 @@ use std::{
 };
 
 use super::{
-    Candidate, Candidates, Command, Method, NodeOutlook,
+    Candidate, Candidates, Command, Method, NodeOutlook, SpotToSpot,
     allowance::Allowance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
     outlook::View,
     scene::{Care, Scene},
     static_drift::static_drifted,
+    terms::Terms,
 };
 use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place};
 
 /// The most commands that are found in one go.
 const MAX_COMMANDS: usize = 1000;
 
-/// What savings must be at least.
+/// How nodes are sought, and what savings must be at least.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DisruptorOptions {
@@ -30,12 +31,14 @@ pub struct DisruptorOptions {
     pub min_savings_per_eviction: f64,
     /// What it must save to replace nodes, as a share of what they cost.
     pub min_savings_share: f64,
+    /// Whether spot nodes are replaced by spot nodes to save money.
+    pub spot_to_spot: SpotToSpot,
 }
 
 impl Default for DisruptorOptions {
     fn default() -> Self {
         let planner = PlannerOptions { slack: 0.0, ..PlannerOptions::default() };
-        Self { planner, min_savings_per_eviction: 0.01, min_savings_share: 0.01 }
+        Self { planner, min_savings_per_eviction: 0.01, min_savings_share: 0.01, spot_to_spot: SpotToSpot::default() }
     }
 }
 
@@ -66,7 +69,14 @@ impl Disruptor {
     /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
     pub fn start<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs, now: Timestamp) -> Commands<'s> {
         let scene = self.scene(snapshot, catalogs);
-        Commands { scene, threshold: self.threshold(), now, values: None, found: 0 }
+        Commands {
+            scene,
+            threshold: self.threshold(),
+            spot_to_spot: self.options.spot_to_spot,
+            now,
+            values: None,
+            found: 0,
+        }
     }
 
     /// The commands that can be carried out one after the other until nothing more is worth it.
@@ -88,6 +98,7 @@ impl Disruptor {
 pub struct Commands<'s> {
     scene: Scene<'s>,
     threshold: Threshold,
+    spot_to_spot: SpotToSpot,
     now: Timestamp,
     /// What each pod is worth at the start, in dollars an hour, by its index; nothing before the first search.
     values: Option<BTreeMap<usize, f64>>,
@@ -105,11 +116,12 @@ impl Commands<'_> {
     /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
     /// it is not there.
     pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
-        let Self { scene, threshold, now, .. } = self;
+        let Self { scene, threshold, now, spot_to_spot, .. } = self;
+        let terms = Terms { scene, spot_to_spot: *spot_to_spot };
         let places = scene.snapshot.places();
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
-        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now };
+        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now, terms };
         Some(view.outlook(*threshold, is_drifted(&places[index])))
     }
 }
@@ -123,9 +135,17 @@ impl Iterator for Commands<'_> {
         }
         let Self { scene, threshold, now, values: known, .. } = self;
         let (threshold, now) = (*threshold, *now);
+        let spot_to_spot = self.spot_to_spot;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
         let values = &*known.get_or_insert_with(|| values(scene, &candidates));
-        let consolidation = Consolidation { scene, candidates: &candidates, threshold, values, now };
+        let consolidation = Consolidation {
+            scene,
+            candidates: &candidates,
+            threshold,
+            terms: Terms { scene, spot_to_spot },
+            values,
+            now,
+        };
         let command = empty(scene, &candidates, now)
             .or_else(|| static_drifted(scene, &candidates, now))
             .or_else(|| drifted(scene, &candidates, now))

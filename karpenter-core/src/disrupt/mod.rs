@@ -19,6 +19,7 @@ mod scene;
 mod shield;
 mod static_drift;
 mod survey;
+mod terms;
 mod validate;
 
 pub use candidate::{Candidate, Candidates, Kept};
@@ -32,6 +33,7 @@ pub use ledger::{Demand, EvictionError, Evictions};
 pub use outlook::{Alone, NodeOutlook, ReasonOutlook};
 pub use pool_outlook::{PoolBudget, PoolOutlook};
 pub use shield::{Shield, is_evictable};
+pub use terms::SpotToSpot;
 pub use validate::Invalid;
 mod allowance;
 mod budget;

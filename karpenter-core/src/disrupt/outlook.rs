@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    BudgetLimit, Candidates, Demand, EvictionError, Guard, NODE_COST, allowance,
+    BudgetLimit, Candidate, Candidates, Demand, EvictionError, Guard, NODE_COST, allowance,
     consolidate::Threshold,
     price_of, rescheduling_cost,
-    scene::{Care, Scene},
+    scene::{Care, Scene, Trial},
     static_drift,
+    terms::Terms,
 };
 use crate::{
     Price, Reason, Timestamp,
@@ -85,14 +86,19 @@ pub struct Alone {
     pub replacements: Vec<PlannedClaim>,
     /// How much less the cluster would cost, in dollars an hour; `None` if nobody knows what the node costs.
     pub savings_per_hour: Option<f64>,
+    /// Whether the nodes that would be made may become enough types with which this saves money; see
+    /// [`SpotToSpot`](super::SpotToSpot). Empty and drifted nodes may go without.
+    pub has_choice: bool,
     /// What it must save more than, in dollars an hour, for its pods to move; empty and drifted nodes may save less.
     pub threshold_per_hour: f64,
 }
 
 impl Alone {
-    /// Whether all pods have a place, and more is saved than must be.
+    /// Whether all pods have a place, more is saved than must be, and the nodes that are made leave a choice.
     pub fn is_worth_it(&self) -> bool {
-        self.unplaced.is_empty() && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
+        self.unplaced.is_empty()
+            && self.has_choice
+            && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
     }
 }
 
@@ -121,6 +127,7 @@ pub(super) struct View<'v, 's> {
     pub(super) index: usize,
     pub(super) place: &'v Place,
     pub(super) now: Timestamp,
+    pub(super) terms: Terms<'v, 's>,
 }
 
 impl View<'_, '_> {
@@ -149,9 +156,8 @@ impl View<'_, '_> {
 
     /// All that keeps the node, whether or not it may go for some reason.
     fn guards(&self) -> Vec<Guard> {
-        let candidate = self.candidates.all().iter().find(|candidate| candidate.place == self.index);
         let kept = || self.candidates.kept().iter().find(|kept| kept.place == self.index);
-        match candidate {
+        match self.candidate() {
             Some(candidate) => candidate.guards.clone(),
             None => kept().map(|kept| kept.guards.clone()).unwrap_or_default(),
         }
@@ -197,15 +203,23 @@ impl View<'_, '_> {
         }
         let plan = self.plan(moving)?;
         let price = self.price().map(Price::dollars_per_hour);
-        let bought = plan.hourly_cost().dollars_per_hour();
         let pods = moving.iter().map(|&pod| scene.snapshot.pods()[pod].as_ref());
         let evictions = rescheduling_cost(pods) - NODE_COST;
+        let savings_per_hour = price.map(|price| price - plan.hourly_cost().dollars_per_hour());
+        let trial = Trial { plan, savings_per_hour: savings_per_hour.unwrap_or(0.0) };
+        let candidate = self.candidate();
+        let has_choice = candidate.is_none_or(|candidate| self.terms.allow(&[candidate], &trial));
         Some(Alone {
-            unplaced: plan.unplaced,
-            existing: plan.existing,
-            replacements: plan.claims,
-            savings_per_hour: price.map(|price| price - bought),
+            unplaced: trial.plan.unplaced,
+            existing: trial.plan.existing,
+            replacements: trial.plan.claims,
+            savings_per_hour,
+            has_choice,
             threshold_per_hour: threshold.per_hour(evictions, price.unwrap_or(0.0)),
         })
+    }
+
+    fn candidate(&self) -> Option<&Candidate> {
+        self.candidates.all().iter().find(|candidate| candidate.place == self.index)
     }
 }

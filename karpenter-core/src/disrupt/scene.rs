@@ -160,7 +160,7 @@ pub(super) fn open_offerings<'c>(
     catalog: &'c Catalog,
     source: &'c InstanceType,
     requirements: &'c Requirements,
-) -> impl Iterator<Item = &'c Offering> {
+) -> impl Iterator<Item = &'c Offering> + Clone {
     let is_open = |(index, offering): &(usize, &Offering)| {
         catalog.is_available(&source.name, *index)
             && offering.reservation_capacity != Some(0)
