@@ -4,6 +4,7 @@
 mod guards;
 mod laws;
 mod moves;
+mod reservations;
 mod static_pools;
 mod terms;
 mod validity;
