@@ -224,7 +224,8 @@ pub enum ConsolidationPolicy {
     /// Those whose pods have a cheaper place.
     #[default]
     WhenEmptyOrUnderutilized,
-    /// Those whose savings are worth the disturbance.
+    /// Those of which the share of the pool's bill that is saved is worth the share of its disruption that it takes; see
+    /// [`MIN_BALANCE`](crate::disrupt::MIN_BALANCE).
     Balanced,
 }
 

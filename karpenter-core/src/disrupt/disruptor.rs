@@ -9,6 +9,7 @@ use std::{
 use super::{
     Candidate, Candidates, Command, Method, NodeOutlook, SpotToSpot,
     allowance::Allowance,
+    balance::Balance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
     outlook::View,
@@ -117,7 +118,8 @@ impl Commands<'_> {
     /// it is not there.
     pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
         let Self { scene, threshold, now, spot_to_spot, .. } = self;
-        let terms = Terms { scene, spot_to_spot: *spot_to_spot };
+        let balance = Balance::of(scene);
+        let terms = Terms { scene, spot_to_spot: *spot_to_spot, balance: &balance };
         let places = scene.snapshot.places();
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
@@ -138,14 +140,9 @@ impl Iterator for Commands<'_> {
         let spot_to_spot = self.spot_to_spot;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
         let values = &*known.get_or_insert_with(|| values(scene, &candidates));
-        let consolidation = Consolidation {
-            scene,
-            candidates: &candidates,
-            threshold,
-            terms: Terms { scene, spot_to_spot },
-            values,
-            now,
-        };
+        let balance = Balance::of(scene);
+        let terms = Terms { scene, spot_to_spot, balance: &balance };
+        let consolidation = Consolidation { scene, candidates: &candidates, threshold, terms, values, now };
         let command = empty(scene, &candidates, now)
             .or_else(|| static_drifted(scene, &candidates, now))
             .or_else(|| drifted(scene, &candidates, now))

@@ -3,6 +3,7 @@
 //! A node goes because it is empty, because it is not what its pool asks for any more, or because its pods have a cheaper
 //! place. Whether it may go is a question of its own: pods, budgets and annotations protect it.
 
+mod balance;
 mod candidate;
 mod command;
 mod consolidate;
@@ -22,6 +23,7 @@ mod survey;
 mod terms;
 mod validate;
 
+pub use balance::MIN_BALANCE;
 pub use candidate::{Candidate, Candidates, Kept};
 pub use command::{Command, Method};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};

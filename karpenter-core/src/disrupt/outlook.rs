@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    BudgetLimit, Candidate, Candidates, Demand, EvictionError, Guard, NODE_COST, allowance,
+    BudgetLimit, Candidate, Candidates, Demand, EvictionError, Guard, MIN_BALANCE, NODE_COST, allowance,
     consolidate::Threshold,
     price_of, rescheduling_cost,
     scene::{Care, Scene, Trial},
@@ -89,6 +89,9 @@ pub struct Alone {
     /// Whether the nodes that would be made may become enough types with which this saves money; see
     /// [`SpotToSpot`](super::SpotToSpot). Empty and drifted nodes may go without.
     pub has_choice: bool,
+    /// What it scores for a pool with the policy `Balanced`, which must be [`MIN_BALANCE`] at least: the share of the pool's bill
+    /// that is saved, for each share of the pool's disruption. `None` for other pools.
+    pub balance: Option<f64>,
     /// What it must save more than, in dollars an hour, for its pods to move; empty and drifted nodes may save less.
     pub threshold_per_hour: f64,
 }
@@ -98,6 +101,7 @@ impl Alone {
     pub fn is_worth_it(&self) -> bool {
         self.unplaced.is_empty()
             && self.has_choice
+            && self.balance.is_none_or(|balance| balance >= MIN_BALANCE)
             && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
     }
 }
@@ -208,13 +212,15 @@ impl View<'_, '_> {
         let savings_per_hour = price.map(|price| price - plan.hourly_cost().dollars_per_hour());
         let trial = Trial { plan, savings_per_hour: savings_per_hour.unwrap_or(0.0) };
         let candidate = self.candidate();
-        let has_choice = candidate.is_none_or(|candidate| self.terms.allow(&[candidate], &trial));
+        let has_choice = candidate.is_none_or(|candidate| self.terms.leave_choice(&[candidate], &trial));
+        let balance = candidate.and_then(|candidate| self.terms.balance.least(&[candidate], trial.savings_per_hour));
         Some(Alone {
             unplaced: trial.plan.unplaced,
             existing: trial.plan.existing,
             replacements: trial.plan.claims,
             savings_per_hour,
             has_choice,
+            balance: balance.map(|(_, score)| score),
             threshold_per_hour: threshold.per_hour(evictions, price.unwrap_or(0.0)),
         })
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Candidate,
+    balance::Balance,
     scene::{Scene, Trial, open_offerings},
 };
 use crate::{Catalog, InstanceType, Offering, Price, Requirement, api::ObjectKey, labels, schedule::PlannedClaim};
@@ -49,6 +50,7 @@ impl Default for SpotToSpot {
 pub(super) struct Terms<'t, 's> {
     pub(super) scene: &'t Scene<'s>,
     pub(super) spot_to_spot: SpotToSpot,
+    pub(super) balance: &'t Balance,
 }
 
 /// What a claim must be like.
@@ -64,8 +66,14 @@ struct Term<'t> {
 }
 
 impl Terms<'_, '_> {
-    /// Whether each replacement has enough types to choose from with which the nodes cost less.
+    /// Whether what is saved is worth the disruption for pools that ask for it, and each replacement has enough types to choose
+    /// from with which the nodes cost less.
     pub(super) fn allow(&self, candidates: &[&Candidate], trial: &Trial) -> bool {
+        self.balance.approves(candidates, trial.savings_per_hour) && self.leave_choice(candidates, trial)
+    }
+
+    /// Whether each replacement has enough types to choose from with which the nodes cost less.
+    pub(super) fn leave_choice(&self, candidates: &[&Candidate], trial: &Trial) -> bool {
         let is_met = |term: &Term<'_>| {
             let has_values = || term.prefix_for_min_values(&term.all().collect::<Vec<_>>()).is_some();
             term.all().take(term.min_types).count() == term.min_types && (!term.has_min_values() || has_values())
@@ -89,7 +97,7 @@ impl Terms<'_, '_> {
         }
         trial.plan.claims = claims;
         trial.savings_per_hour += before - trial.plan.hourly_cost().dollars_per_hour();
-        Some(trial)
+        self.balance.approves(candidates, trial.savings_per_hour).then_some(trial)
     }
 
     /// The terms of all replacements, among which what the command saves is divided: each may cost so much more than it does at

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    BudgetLimit, Candidate, Candidates, Command, Disruptor, EvictionError, Evictions, Guard, Method, allowance,
+    BudgetLimit, Candidate, Candidates, Command, Disruptor, EvictionError, Evictions, Guard, MIN_BALANCE, Method,
+    allowance,
+    balance::Balance,
     consolidate::Threshold,
     cover,
     disruptor::is_drifted,
@@ -104,6 +106,16 @@ pub enum Invalid {
         node_pool: String,
         /// The instance types that it may become and must not; none if it is its zone or another label that does not serve.
         instance_types: Vec<String>,
+    },
+    /// What is saved is not worth the disruption for a pool with the policy `Balanced`.
+    #[error(
+        "pool {pool} has consolidationPolicy Balanced, and the command scores {score:.2}, which must be {MIN_BALANCE} at least"
+    )]
+    Unbalanced {
+        /// The name of the pool.
+        pool: String,
+        /// The share of the pool's bill that is saved, for each share of its disruption.
+        score: f64,
     },
     /// What is saved is not worth it.
     #[error("${savings_per_hour:.4} an hour is saved, and it must be more than ${threshold_per_hour:.4}")]
@@ -316,10 +328,12 @@ impl<'r> Review<'r, '_> {
         let after: f64 = self.command.replacements.iter().map(price).sum();
         let evictions: f64 = nodes.iter().map(|node| eviction_cost(node)).sum();
         let (savings_per_hour, threshold_per_hour) = (before - after, threshold.per_hour(evictions, before));
-        if savings_per_hour > threshold_per_hour {
-            Ok(())
-        } else {
-            Err(Invalid::SavesTooLittle { savings_per_hour, threshold_per_hour })
+        if savings_per_hour <= threshold_per_hour {
+            return Err(Invalid::SavesTooLittle { savings_per_hour, threshold_per_hour });
+        }
+        match Balance::of(self.scene).least(nodes, savings_per_hour) {
+            Some((pool, score)) if score < MIN_BALANCE => Err(Invalid::Unbalanced { pool: pool.to_owned(), score }),
+            _ => Ok(()),
         }
     }
 }
