@@ -82,7 +82,7 @@ pub struct Alone {
     /// The pods that would go into room that there is, by the name of the node. Of nodes of static pools it is not planned where
     /// their pods go.
     pub existing: BTreeMap<String, Vec<ObjectKey>>,
-    /// The nodes that would be made.
+    /// The nodes that would be made: with the types that save money, or with all that will do if it has drifted or none saves.
     pub replacements: Vec<PlannedClaim>,
     /// How much less the cluster would cost, in dollars an hour; `None` if nobody knows what the node costs.
     pub savings_per_hour: Option<f64>,
@@ -152,7 +152,7 @@ impl View<'_, '_> {
                 reason(DisruptionReason::Drifted, is_drifted),
                 reason(DisruptionReason::Underutilized, !moving.is_empty()),
             ],
-            alone: self.alone(&moving, threshold),
+            alone: self.alone(&moving, threshold, is_drifted),
             pods: moving.iter().map(|&pod| all[pod].key()).collect(),
             guards,
         }
@@ -200,7 +200,7 @@ impl View<'_, '_> {
         Some(Plan::from_parts(vec![claim], BTreeMap::new(), BTreeMap::new()))
     }
 
-    fn alone(&self, moving: &[usize], threshold: Threshold) -> Option<Alone> {
+    fn alone(&self, moving: &[usize], threshold: Threshold, is_drifted: bool) -> Option<Alone> {
         let Self { scene, place, .. } = self;
         if place.node_claim.is_none() || place.is_deleting || place.is_closed {
             return None;
@@ -214,10 +214,16 @@ impl View<'_, '_> {
         let candidate = self.candidate();
         let has_choice = candidate.is_none_or(|candidate| self.terms.leave_choice(&[candidate], &trial));
         let balance = candidate.and_then(|candidate| self.terms.balance.least(&[candidate], trial.savings_per_hour));
+        let replacements = match candidate.filter(|_| !is_drifted && savings_per_hour > Some(0.0)) {
+            Some(candidate) => {
+                self.terms.settle(&[candidate], trial.clone()).unwrap_or_else(|| trial.clone()).plan.claims
+            }
+            None => trial.plan.claims,
+        };
         Some(Alone {
             unplaced: trial.plan.unplaced,
             existing: trial.plan.existing,
-            replacements: trial.plan.claims,
+            replacements,
             savings_per_hour,
             has_choice,
             balance: balance.map(|(_, score)| score),

@@ -29,6 +29,7 @@ pub(super) enum Care {
 }
 
 /// What becomes of a cluster without some of its nodes.
+#[derive(Clone)]
 pub(super) struct Trial {
     pub(super) plan: Plan,
     /// How much less the cluster costs, in dollars an hour.
