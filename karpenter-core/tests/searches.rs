@@ -25,7 +25,7 @@ fn node(name: &str) -> (NodeClaim, Node) {
     let labels = json!({
         "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
         "node.kubernetes.io/instance-type": "large", "topology.kubernetes.io/zone": "a",
-        "karpenter.sh/capacity-type": "spot",
+        "karpenter.sh/capacity-type": "on-demand",
     });
     let (id, room) = (format!("id://{name}"), json!({"cpu": "4", "pods": "10"}));
     let claim = json!({
@@ -52,7 +52,7 @@ fn pod(name: &str, cpu: &str, node: &str) -> Pod {
 fn cluster() -> (Snapshot, Catalogs) {
     let offered = |name: &str, cpu: i64, price: f64| {
         let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(10))];
-        InstanceType::named(name, capacity).offering("spot", "a", Price::per_hour(price).expect("a price"))
+        InstanceType::named(name, capacity).offering("on-demand", "a", Price::per_hour(price).expect("a price"))
     };
     let (claims, nodes): (Vec<_>, Vec<_>) = ["empty", "full", "waste"].map(node).into_iter().unzip();
     let builder = Snapshot::builder().pools(vec![pool()]).claims(claims).nodes(nodes);

@@ -1,7 +1,7 @@
 //! What keeps nodes, and that they go without it.
 
 use karpenter::{
-    api::{Budget, ConsolidationPolicy, PodDisruptionBudget},
+    api::{Budget, ConsolidationPolicy, PodDisruptionBudget, Taint, TaintEffect},
     disrupt::Method,
     labels,
 };
@@ -93,6 +93,47 @@ fn a_budget_of_pods_holds_for_a_whole_command() {
     assert!(!commands.is_empty() && commands.iter().all(|command| command.candidates.len() == 1), "{commands:?}");
 }
 
+/// A pod of a daemonset on each node.
+fn add_daemons(world: &mut World) {
+    for node in world.objects.nodes.iter().map(|node| node.metadata.name.clone()).collect::<Vec<_>>() {
+        let owner =
+            json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": true}]);
+        let meta = json!({"name": format!("agent-{node}"), "namespace": "default", "labels": {"app": "web"}, "ownerReferences": owner});
+        let pod =
+            json!({"metadata": meta, "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Running"}});
+        world.objects.pods.push(serde_json::from_value(pod).expect("a valid pod"));
+    }
+}
+
+#[test]
+fn a_budget_of_daemons_holds_for_all_empty_nodes_of_a_command() {
+    for (allowed, expected) in
+        [(None, vec!["a b c"]), (Some(3), vec!["a b c"]), (Some(2), vec!["a b", "c"]), (Some(0), vec![])]
+    {
+        let mut world = World::of([machine("t", 4, 20)]);
+        for name in ["a", "b", "c"] {
+            world.node(name, "t", &[]);
+        }
+        add_daemons(&mut world);
+        world.budgets.extend(allowed.map(pod_budget));
+        let found: Vec<String> = world.commands().iter().map(|c| c.candidates.join(" ")).collect();
+        assert_eq!(found, expected, "{allowed:?} daemons may be away");
+    }
+}
+
+#[test]
+fn a_node_whose_daemons_stay_does_not_use_up_the_budget_of_nodes() {
+    let mut world = World::of([machine("t", 4, 20)]);
+    for name in ["a", "b"] {
+        world.node(name, "t", &[]);
+    }
+    add_daemons(&mut world);
+    world.objects.pods[1].metadata.labels.clear();
+    world.budgets.push(pod_budget(0));
+    world.pool().spec.disruption.budgets.push(node_budget("1"));
+    assert_eq!(world.commands()[0].candidates, ["b"]);
+}
+
 #[test]
 fn a_budget_of_nodes_holds_for_a_whole_command() {
     for (nodes, most) in [("1", 1), ("2", 2), ("34%", 2), ("10%", 1), ("100%", 3)] {
@@ -100,6 +141,17 @@ fn a_budget_of_nodes_holds_for_a_whole_command() {
         world.pool().spec.disruption.budgets.push(node_budget(nodes));
         let commands = world.commands();
         assert_eq!(commands.iter().map(|c| c.candidates.len()).max(), Some(most), "{nodes}: {commands:?}");
+    }
+}
+
+#[test]
+fn a_node_that_was_chosen_before_counts_against_the_budget() {
+    for (nodes, goes) in [("1", false), ("2", true)] {
+        let mut world = three_wasteful();
+        world.pool().spec.disruption.budgets.push(node_budget(nodes));
+        let disrupted = Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule);
+        world.objects.nodes[0].spec.taints.push(disrupted);
+        assert_eq!(!world.commands().is_empty(), goes, "{nodes} may go at once, and one does");
     }
 }
 

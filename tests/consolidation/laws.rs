@@ -49,7 +49,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 /// Clusters of nodes that were made at different times, for more pods than there are.
-fn world() -> impl Strategy<Value = World> {
+pub(crate) fn world() -> impl Strategy<Value = World> {
     (strategies::problem(PODS), fate()).prop_map(|(problem, fate)| aged(problem, &fate))
 }
 
@@ -110,6 +110,8 @@ fn come(world: &mut World, pods: &[Pod], only: Option<usize>) {
 /// Carries a command out and holds it against what it said.
 fn hold(world: &mut World, command: &Command) -> Result<(), TestCaseError> {
     keeps_guards(world, command)?;
+    let pods = command.candidates.iter().map(|node| world.pods_on(node).len());
+    prop_assert_eq!(command.moved(), pods.sum::<usize>());
     let without = world.without(&command.candidates);
     let plan = Plan::from_parts(command.replacements.clone(), command.existing.clone(), BTreeMap::new());
     prop_assert_eq!(check(&without.snapshot(), &without.catalogs(), &plan), []);
@@ -125,10 +127,9 @@ fn hold(world: &mut World, command: &Command) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn keeps_guards(world: &World, command: &Command) -> Result<(), TestCaseError> {
+pub(crate) fn keeps_guards(world: &World, command: &Command) -> Result<(), TestCaseError> {
     let pods: Vec<&Pod> = command.candidates.iter().flat_map(|node| world.pods_on(node)).collect();
     prop_assert!(pods.iter().all(|pod| !pod.metadata.annotations.contains_key(labels::DO_NOT_DISRUPT)), "{command:?}");
-    prop_assert_eq!(command.moved(), pods.len());
     // A drifted node is drained pod by pod, as fast as budgets allow it.
     let web = pods.iter().filter(|pod| pod.metadata.labels.get(APP).is_some_and(|app| app == "web")).count();
     for budget in &world.budgets {

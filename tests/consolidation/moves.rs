@@ -2,7 +2,7 @@
 
 use karpenter::{
     InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement,
-    api::{NodeSelectorRequirement, Operator},
+    api::{ConditionStatus, NodeSelectorRequirement, Operator},
     disrupt::{Command, Method},
     fake::check,
     labels,
@@ -10,7 +10,7 @@ use karpenter::{
 
 use crate::{
     guards::node_budget,
-    world::{RESERVATION, World, ZONE, condition, open_pool},
+    world::{RESERVATION, World, ZONE, condition, open_pool, unbind},
 };
 
 pub(crate) fn machine(name: &str, cpu: i64, cents: u32) -> InstanceType {
@@ -103,10 +103,6 @@ fn a_drifted_node_is_replaced_even_if_that_costs_more() {
     assert_eq!(world.commands(), []);
     world.objects.claims[0].status.conditions.push(condition("Drifted"));
 
-    let mut of_static_pool = world.clone();
-    of_static_pool.pool().spec.replicas = Some(1);
-    assert_eq!(of_static_pool.commands(), [], "a static pool keeps the number of its nodes itself");
-
     assert_eq!(carried_out(&mut world), [(Method::Drift, "a".to_owned(), 1)]);
     assert!((world.bill() - 0.3).abs() < 1e-9);
     assert_eq!(world.commands(), []);
@@ -182,4 +178,43 @@ fn several_commands_share_what_is_left_of_a_limit() {
     let done = carried_out(&mut world);
     assert_eq!(done.len(), 1, "{done:?}");
     assert_eq!(world.objects.claims.iter().filter(|c| c.metadata.labels[labels::NODE_POOL] == "limited").count(), 1);
+}
+
+#[test]
+fn a_pod_that_waits_and_has_no_place_stops_nothing() {
+    let mut world = World::of([machine("large", 8, 40), machine("small", 2, 10)]);
+    world.node("a", "large", &["1"]);
+    world.node("b", "large", &["99"]);
+    unbind(&mut world.objects.pods[1]);
+    assert_eq!(world.commands()[0].candidates, ["b"], "it is empty");
+    world.objects.nodes.truncate(1);
+    world.objects.claims.truncate(1);
+    assert_eq!(world.commands()[0].candidates, ["a"]);
+}
+
+#[test]
+fn pods_go_to_no_node_that_is_not_ready() {
+    for (is_ready, made) in [(true, 0), (false, 1)] {
+        let mut world = World::of([machine("large", 8, 40), machine("small", 2, 10)]);
+        world.node("a", "large", &["1"]);
+        world.node("b", "large", &["1"]);
+        let nodes = &mut world.objects.nodes;
+        nodes[1].metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        if !is_ready {
+            nodes[1].metadata.labels.remove(labels::INITIALIZED);
+        }
+        let command = world.commands().remove(0);
+        assert_eq!((command.candidates.join(" "), command.replacements.len()), ("a".to_owned(), made));
+    }
+}
+
+#[test]
+fn nodes_of_a_pool_that_is_not_ready_go_where_there_is_room() {
+    let mut world = World::of([machine("large", 8, 40), machine("small", 1, 10)]);
+    world.node("a", "large", &["1"]);
+    world.node("b", "large", &["6"]);
+    let mut not_ready = condition("Ready");
+    not_ready.status = ConditionStatus::False;
+    world.pool().status.conditions.push(not_ready);
+    assert_eq!(carried_out(&mut world), [(Method::Consolidation, "a".to_owned(), 0)]);
 }

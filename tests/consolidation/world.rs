@@ -12,6 +12,7 @@ use karpenter::{
 
 pub(crate) const RESERVATION: &str = "example.com/reservation-id";
 pub(crate) const ZONE: &str = "zone-a";
+pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";
 
 /// The objects of a cluster, and what its machines cost.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +59,7 @@ impl World {
     }
 
     pub(crate) fn commands(&self) -> Vec<Command> {
-        let now = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let now = NOW.parse().expect("a time");
         Disruptor::new(self.options.clone()).commands(&self.snapshot(), &self.catalogs(), now)
     }
 
@@ -111,6 +112,19 @@ impl World {
         self.bind_all(&command.existing);
     }
 
+    /// Makes the replacements, each by one of the offerings that it may be bought by, and takes the nodes away. Their pods wait.
+    pub(crate) fn replace(&mut self, command: &Command, pick: usize) {
+        let made = self.made;
+        *self = Self { made, ..self.without(&command.candidates) };
+        for claim in &command.replacements {
+            let offers = self.offers(claim);
+            let (source, offering) = offers[pick % offers.len()].clone();
+            let mut claim = claim.clone();
+            claim.pods.clear();
+            self.buy(&claim, &source, &offering);
+        }
+    }
+
     /// The world without these nodes, whose pods wait.
     pub(crate) fn without(&self, nodes: &[String]) -> Self {
         let mut world = self.clone();
@@ -129,7 +143,14 @@ impl World {
 
     /// Buys as cheaply as the claim allows.
     fn launch(&mut self, claim: &PlannedClaim) {
-        self.made += 1;
+        let cheapest = self.offers(claim).into_iter().min_by_key(|(_, offering)| offering.price);
+        let (source, offering) = cheapest.expect("what a claim asks for is for sale");
+        assert_eq!(offering.price, claim.cheapest_price, "{claim}");
+        self.buy(claim, &source, &offering);
+    }
+
+    /// By what a claim may be bought: the names of types with their offerings.
+    fn offers(&self, claim: &PlannedClaim) -> Vec<(String, Offering)> {
         let is_asked = |offering: &Offering| {
             offering.available
                 && offering.reservation_capacity != Some(0)
@@ -139,12 +160,15 @@ impl World {
                 })
         };
         let types = claim.instance_types.iter().map(|name| self.type_named(name));
-        let offers = types.flat_map(|t| t.offerings.iter().filter(|o| is_asked(o)).map(move |o| (t, o)));
-        let (source, offering) = offers.min_by_key(|(_, o)| o.price).expect("what a claim asks for is for sale");
-        assert_eq!(offering.price, claim.cheapest_price, "{claim}");
-        let (source, offering) = (source.name.clone(), offering.clone());
-        self.take(&offering);
-        self.join(&format!("made-{:04}", self.made), claim, &source, &offering);
+        let offers =
+            types.flat_map(|t| t.offerings.iter().filter(|o| is_asked(o)).map(|o| (t.name.clone(), o.clone())));
+        offers.collect()
+    }
+
+    fn buy(&mut self, claim: &PlannedClaim, source: &str, offering: &Offering) {
+        self.made += 1;
+        self.take(offering);
+        self.join(&format!("made-{:04}", self.made), claim, source, offering);
     }
 
     fn join(&mut self, name: &str, planned: &PlannedClaim, source: &str, offering: &Offering) {

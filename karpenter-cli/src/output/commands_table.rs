@@ -95,9 +95,10 @@ fn why(found: &Consolidation, command: &Command) -> String {
     match command.method {
         Method::Emptiness if is_one => "It has no pods to move.".to_owned(),
         Method::Emptiness => "They have no pods to move.".to_owned(),
-        Method::Drift => {
+        Method::Drift | Method::StaticDrift => {
             let reason = drift_reason(found, command).map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("It is not what its pool asks for any more{reason}.")
+            let (subject, whose) = if is_one { ("It is", "its") } else { ("They are", "their") };
+            format!("{subject} not what {whose} pool asks for any more{reason}.")
         }
         Method::Consolidation if command.is_delete() => "The other nodes have room for the pods.".to_owned(),
         _ => "The pods have a cheaper place.".to_owned(),

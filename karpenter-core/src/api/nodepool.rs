@@ -78,13 +78,19 @@ impl NodePool {
         self
     }
 
-    /// Why no node may be made of this pool now, if so: it is being deleted, static, or said to be not ready.
+    /// Why no node may be made of this pool for pods now, if so: it is being deleted, static, or said to be not ready.
     pub fn unready(&self) -> Option<String> {
+        if self.metadata.deletion_timestamp.is_none() && self.spec.replicas.is_some() {
+            return Some("it is static (spec.replicas is set)".to_owned());
+        }
+        self.not_ready()
+    }
+
+    /// Why no node may be made of this pool now, be it to keep the number of a static one: it is being deleted, or said to be
+    /// not ready.
+    pub(crate) fn not_ready(&self) -> Option<String> {
         if self.metadata.deletion_timestamp.is_some() {
             return Some("it is being deleted".to_owned());
-        }
-        if self.spec.replicas.is_some() {
-            return Some("it is static (spec.replicas is set)".to_owned());
         }
         let counts = |c: &&Condition| {
             c.status == ConditionStatus::False
@@ -218,7 +224,8 @@ pub enum ConsolidationPolicy {
     /// Those whose pods have a cheaper place.
     #[default]
     WhenEmptyOrUnderutilized,
-    /// Those whose savings are worth the disturbance.
+    /// Those of which the share of the pool's bill that is saved is worth the share of its disruption that it takes; see
+    /// [`MIN_BALANCE`](crate::disrupt::MIN_BALANCE).
     Balanced,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{BudgetLimit, Candidate, NodeCounts, PoolBudgets};
+use super::{BudgetLimit, Candidate, NodeCounts, PoolBudgets, survey::is_leaving};
 use crate::{
     Snapshot, Timestamp,
     api::{Condition, ConditionStatus, DisruptionReason, NodePool},
@@ -47,7 +47,7 @@ impl NodeCounts {
                 continue;
             }
             counts.managed += 1;
-            counts.not_ready_or_leaving += u32::from(place.is_deleting || !is_ready(place));
+            counts.not_ready_or_leaving += u32::from(is_leaving(place) || !is_ready(place));
         }
         counts
     }

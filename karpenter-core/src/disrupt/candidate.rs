@@ -6,7 +6,7 @@ use super::{
     Demand, EvictionLimits, Evictions, Guard,
     survey::{Survey, is_leaving},
 };
-use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason};
+use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason, labels};
 
 /// A node that may go, for one reason at least.
 #[derive(Clone, Debug)]
@@ -62,6 +62,10 @@ impl Candidate {
     /// a cheaper place.
     pub const fn saving_reason(&self) -> DisruptionReason {
         if self.pods.is_empty() { DisruptionReason::Empty } else { DisruptionReason::Underutilized }
+    }
+
+    pub(super) fn is_spot(&self) -> bool {
+        self.capacity_type.as_deref() == Some(labels::SPOT)
     }
 
     /// What it costs now; nothing if nobody knows.

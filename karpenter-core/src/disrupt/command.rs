@@ -36,6 +36,9 @@ pub struct Command {
 pub enum Method {
     /// The nodes have no pods to move.
     Emptiness,
+    /// The nodes are not what their pool asks for any more, which is static: each is replaced by one of the same pool, and it
+    /// is not planned where their pods go.
+    StaticDrift,
     /// The nodes are not what their pool asks for any more.
     Drift,
     /// The pods of the nodes have a cheaper place.
@@ -47,7 +50,7 @@ impl Method {
     pub const fn reason(self) -> DisruptionReason {
         match self {
             Self::Emptiness => DisruptionReason::Empty,
-            Self::Drift => DisruptionReason::Drifted,
+            Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
             Self::Consolidation => DisruptionReason::Underutilized,
         }
     }
@@ -59,7 +62,7 @@ impl Command {
         self.replacements.is_empty()
     }
 
-    /// How many pods move.
+    /// How many pods move to places that were found for them.
     pub fn moved(&self) -> usize {
         let existing: usize = self.existing.values().map(Vec::len).sum();
         existing + self.replacements.iter().map(|claim| claim.pods.len()).sum::<usize>()

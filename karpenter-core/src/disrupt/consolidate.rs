@@ -16,6 +16,7 @@ use super::{
     Candidate, Candidates, Command, Method,
     allowance::Allowance,
     scene::{Care, Scene, Trial, eviction_cost},
+    terms::Terms,
 };
 use crate::{Timestamp, api::DisruptionReason, schedule::parallel};
 
@@ -70,6 +71,7 @@ pub(super) struct Consolidation<'c, 's> {
     pub(super) candidates: &'c Candidates,
     pub(super) now: Timestamp,
     pub(super) threshold: Threshold,
+    pub(super) terms: Terms<'c, 's>,
     /// What each pod is worth, in dollars an hour, by its index.
     pub(super) values: &'c BTreeMap<usize, f64>,
 }
@@ -114,7 +116,8 @@ impl Consolidation<'_, '_> {
         let found = starts.reduce(|a, b| if b.gain > a.gain { b } else { a })?;
         let found = climb.improved(found, 1, Care::Sketch);
         let Found { nodes, trial, .. } = climb.improved(climb.planned(found), 1, Care::Plan);
-        let candidates: Vec<&Candidate> = nodes.iter().map(|&node| climb.order[node]).collect();
+        let candidates = climb.candidates(&nodes);
+        let trial = self.terms.settle(&candidates, trial).filter(|trial| climb.gain(&candidates, trial) > 0.0)?;
         Some(Scene::command(Method::Consolidation, &candidates, trial))
     }
 
@@ -222,7 +225,7 @@ impl Climb<'_, '_, '_> {
             if nodes.is_empty() {
                 return None;
             }
-            let candidates: Vec<&Candidate> = nodes.iter().map(|&node| self.order[node]).collect();
+            let candidates = self.candidates(&nodes);
             self.work.fetch_add(self.work_for(nodes.len()), Ordering::Relaxed);
             match self.consolidation.scene.try_without(&candidates, care) {
                 Ok(trial) => return self.worthwhile(nodes, trial),
@@ -244,11 +247,21 @@ impl Climb<'_, '_, '_> {
     }
 
     fn worthwhile(&self, nodes: BTreeSet<usize>, trial: Trial) -> Option<Found> {
-        let candidates = || nodes.iter().map(|&node| self.order[node]);
-        let evictions: f64 = candidates().map(eviction_cost).sum();
-        let before: f64 = candidates().map(Candidate::dollars_per_hour).sum();
-        let gain = trial.savings_per_hour - self.factor * self.consolidation.threshold.per_hour(evictions, before);
-        (gain > 0.0).then_some(Found { nodes, gain, trial })
+        let candidates = self.candidates(&nodes);
+        let gain = self.gain(&candidates, &trial);
+        let is_worth_it = gain > 0.0 && self.consolidation.terms.allow(&candidates, &trial);
+        is_worth_it.then_some(Found { nodes, gain, trial })
+    }
+
+    /// What is saved beyond what it must be worth, in dollars an hour.
+    fn gain(&self, candidates: &[&Candidate], trial: &Trial) -> f64 {
+        let evictions: f64 = candidates.iter().map(|candidate| eviction_cost(candidate)).sum();
+        let before: f64 = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+        trial.savings_per_hour - self.factor * self.consolidation.threshold.per_hour(evictions, before)
+    }
+
+    fn candidates(&self, nodes: &BTreeSet<usize>) -> Vec<&Candidate> {
+        nodes.iter().map(|&node| self.order[node]).collect()
     }
 }
 

@@ -7,19 +7,22 @@ use std::{
 };
 
 use super::{
-    Candidate, Candidates, Command, Method, NodeOutlook,
+    Candidate, Candidates, Command, Method, NodeOutlook, SpotToSpot,
     allowance::Allowance,
+    balance::Balance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
     outlook::View,
     scene::{Care, Scene},
+    static_drift::static_drifted,
+    terms::Terms,
 };
 use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place};
 
 /// The most commands that are found in one go.
 const MAX_COMMANDS: usize = 1000;
 
-/// What savings must be at least.
+/// How nodes are sought, and what savings must be at least.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DisruptorOptions {
@@ -29,12 +32,14 @@ pub struct DisruptorOptions {
     pub min_savings_per_eviction: f64,
     /// What it must save to replace nodes, as a share of what they cost.
     pub min_savings_share: f64,
+    /// Whether spot nodes are replaced by spot nodes to save money.
+    pub spot_to_spot: SpotToSpot,
 }
 
 impl Default for DisruptorOptions {
     fn default() -> Self {
         let planner = PlannerOptions { slack: 0.0, ..PlannerOptions::default() };
-        Self { planner, min_savings_per_eviction: 0.01, min_savings_share: 0.01 }
+        Self { planner, min_savings_per_eviction: 0.01, min_savings_share: 0.01, spot_to_spot: SpotToSpot::default() }
     }
 }
 
@@ -64,15 +69,28 @@ impl Disruptor {
     ///
     /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
     pub fn start<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs, now: Timestamp) -> Commands<'s> {
-        let scene = Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()));
-        let threshold =
-            Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share };
-        Commands { scene, threshold, now, values: None, found: 0 }
+        let scene = self.scene(snapshot, catalogs);
+        Commands {
+            scene,
+            threshold: self.threshold(),
+            spot_to_spot: self.options.spot_to_spot,
+            now,
+            values: None,
+            found: 0,
+        }
     }
 
     /// The commands that can be carried out one after the other until nothing more is worth it.
     pub fn commands(&self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Vec<Command> {
         self.start(snapshot, catalogs, now).collect()
+    }
+
+    pub(super) fn scene<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs) -> Scene<'s> {
+        Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()))
+    }
+
+    pub(super) const fn threshold(&self) -> Threshold {
+        Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share }
     }
 }
 
@@ -81,6 +99,7 @@ impl Disruptor {
 pub struct Commands<'s> {
     scene: Scene<'s>,
     threshold: Threshold,
+    spot_to_spot: SpotToSpot,
     now: Timestamp,
     /// What each pod is worth at the start, in dollars an hour, by its index; nothing before the first search.
     values: Option<BTreeMap<usize, f64>>,
@@ -98,12 +117,14 @@ impl Commands<'_> {
     /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
     /// it is not there.
     pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
-        let Self { scene, threshold, now, .. } = self;
+        let Self { scene, threshold, now, spot_to_spot, .. } = self;
+        let balance = Balance::of(scene);
+        let terms = Terms { scene, spot_to_spot: *spot_to_spot, balance: &balance };
         let places = scene.snapshot.places();
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
-        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now };
-        Some(view.outlook(*threshold, is_drifted(&scene.snapshot, &places[index])))
+        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now, terms };
+        Some(view.outlook(*threshold, is_drifted(&places[index])))
     }
 }
 
@@ -116,10 +137,14 @@ impl Iterator for Commands<'_> {
         }
         let Self { scene, threshold, now, values: known, .. } = self;
         let (threshold, now) = (*threshold, *now);
+        let spot_to_spot = self.spot_to_spot;
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
         let values = &*known.get_or_insert_with(|| values(scene, &candidates));
-        let consolidation = Consolidation { scene, candidates: &candidates, threshold, values, now };
+        let balance = Balance::of(scene);
+        let terms = Terms { scene, spot_to_spot, balance: &balance };
+        let consolidation = Consolidation { scene, candidates: &candidates, threshold, terms, values, now };
         let command = empty(scene, &candidates, now)
+            .or_else(|| static_drifted(scene, &candidates, now))
             .or_else(|| drifted(scene, &candidates, now))
             .or_else(|| consolidation.best())?;
         self.scene.carry_out(&command);
@@ -136,39 +161,51 @@ impl fmt::Debug for Commands<'_> {
     }
 }
 
-/// All nodes without pods to move.
+/// All nodes without pods to move, as many as their daemons allow at once.
 fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Empty, now);
     let empty = candidates.for_reason(DisruptionReason::Empty).filter(|candidate| candidate.pods.is_empty());
-    let goes: Vec<&Candidate> = empty.filter(|candidate| allowance.take(candidate)).collect();
-    let trial = (!goes.is_empty()).then(|| scene.try_without(&goes, Care::Plan).ok()).flatten()?;
-    Some(Scene::command(Method::Emptiness, &goes, trial))
+    let mut evictions = candidates.ledger();
+    let mut take = |candidate: &&Candidate| {
+        // What the daemons of a node refuse must not be taken off what is left for its pool.
+        evictions.check(&candidate.demand).is_ok()
+            && allowance.take(candidate)
+            && evictions.add(&candidate.demand).is_ok()
+    };
+    let goes: Vec<&Candidate> = empty.filter(&mut take).collect();
+    (!goes.is_empty()).then(|| Scene::emptied(&goes))
 }
 
 /// The first node, in the order of drift, of which the claim says that it is not what its pool asks for, and whose pods have
 /// another place.
 fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
-    let is_drifted = |candidate: &&Candidate| is_drifted(&scene.snapshot, &scene.snapshot.places()[candidate.place]);
-    let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_drifted).collect();
-    order.sort_by_cached_key(|candidate| {
-        let claim = scene.snapshot.places()[candidate.place].node_claim.as_deref();
-        let (has_pods, since, name) =
-            drift_order(!candidate.pods.is_empty(), claim.and_then(drifted_since), &candidate.name);
-        (has_pods, since, name.to_owned())
-    });
+    let order = by_drift(scene, candidates, false);
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
         let trial = scene.try_without(&[candidate], Care::Plan).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
 }
 
-/// Whether the claim of a node says that it is not what its pool asks for any more. Nodes of static pools are not for this
-/// search.
-fn is_drifted(snapshot: &Snapshot, place: &Place) -> bool {
-    let pool = place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
-    let is_static = pool.is_some_and(|pool| pool.spec.replicas.is_some());
-    !is_static && place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
+/// The drifted nodes that may go, of static pools or of the others, in the order of drift.
+pub(super) fn by_drift<'c>(scene: &Scene<'_>, candidates: &'c Candidates, is_static: bool) -> Vec<&'c Candidate> {
+    let place = |candidate: &Candidate| &scene.snapshot.places()[candidate.place];
+    let is_asked = |candidate: &&Candidate| {
+        let pool = scene.snapshot.pool(&candidate.pool);
+        is_drifted(place(candidate)) && pool.is_some_and(|pool| pool.spec.replicas.is_some() == is_static)
+    };
+    let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_asked).collect();
+    order.sort_by_cached_key(|candidate| {
+        let since = place(candidate).node_claim.as_deref().and_then(drifted_since);
+        let (has_pods, since, name) = drift_order(!candidate.pods.is_empty(), since, &candidate.name);
+        (has_pods, since, name.to_owned())
+    });
+    order
+}
+
+/// Whether the claim of a node says that it is not what its pool asks for any more.
+pub(super) fn is_drifted(place: &Place) -> bool {
+    place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
 }
 
 /// What the pods of all nodes that may go are worth, by index.

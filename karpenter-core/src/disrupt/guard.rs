@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{EvictionLimit, Shield, ledger::join};
+use super::{EvictionLimit, Shield, ledger};
 use crate::{
     Timestamp,
     api::{DisruptionReason, NillableDuration, ObjectKey},
@@ -167,6 +167,11 @@ impl Guard {
     }
 }
 
+/// Guards after each other.
+pub(super) fn join(guards: &[Guard]) -> String {
+    guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -176,7 +181,7 @@ impl fmt::Display for Guard {
             Self::Leaving => f.write_str("its deletion was asked for"),
             Self::Disrupted => write!(f, "it was chosen to go before (taint {})", labels::DISRUPTED),
             Self::Closed => f.write_str("it is not known what runs there"),
-            Self::Nominated { pods } => write!(f, "its room was promised to pods: {}", join(pods)),
+            Self::Nominated { pods } => write!(f, "its room was promised to pods: {}", ledger::join(pods)),
             Self::DoNotDisrupt => write!(f, "it has the annotation {}", labels::DO_NOT_DISRUPT),
             Self::NoPool => write!(f, "it has no label {}", labels::NODE_POOL),
             Self::UnknownPool { pool } => write!(f, "there is no NodePool {pool}"),
@@ -186,7 +191,7 @@ impl fmt::Display for Guard {
             }
             Self::PodBudget { pod, limit } => write!(f, "pod {pod}: {limit}"),
             Self::SeveralPodBudgets { pod, budgets } => {
-                write!(f, "pod {pod} is selected by several disruption budgets: {}", join(budgets))
+                write!(f, "pod {pod} is selected by several disruption budgets: {}", ledger::join(budgets))
             }
             Self::StaticPool { pool } => write!(f, "NodePool {pool} is static (spec.replicas is set)"),
             Self::NeverConsolidated { pool } => write!(f, "NodePool {pool} has consolidateAfter Never"),

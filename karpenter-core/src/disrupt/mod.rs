@@ -3,10 +3,12 @@
 //! A node goes because it is empty, because it is not what its pool asks for any more, or because its pods have a cheaper
 //! place. Whether it may go is a question of its own: pods, budgets and annotations protect it.
 
+mod balance;
 mod candidate;
 mod command;
 mod consolidate;
 mod cost;
+mod cover;
 mod disruptor;
 mod drift;
 mod eviction;
@@ -16,8 +18,12 @@ mod outlook;
 mod pool_outlook;
 mod scene;
 mod shield;
+mod static_drift;
 mod survey;
+mod terms;
+mod validate;
 
+pub use balance::MIN_BALANCE;
 pub use candidate::{Candidate, Candidates, Kept};
 pub use command::{Command, Method};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
@@ -29,6 +35,8 @@ pub use ledger::{Demand, EvictionError, Evictions};
 pub use outlook::{Alone, NodeOutlook, ReasonOutlook};
 pub use pool_outlook::{PoolBudget, PoolOutlook};
 pub use shield::{Shield, is_evictable};
+pub use terms::SpotToSpot;
+pub use validate::Invalid;
 mod allowance;
 mod budget;
 mod cron;

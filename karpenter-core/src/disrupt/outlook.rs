@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    BudgetLimit, Candidates, Demand, EvictionError, Guard, NODE_COST, allowance,
+    BudgetLimit, Candidate, Candidates, Demand, EvictionError, Guard, MIN_BALANCE, NODE_COST, allowance,
     consolidate::Threshold,
     price_of, rescheduling_cost,
-    scene::{Care, Scene},
+    scene::{Care, Scene, Trial},
+    static_drift,
+    terms::Terms,
 };
 use crate::{
     Price, Reason, Timestamp,
     api::{DisruptionReason, ObjectKey},
     cluster::Place,
-    schedule::PlannedClaim,
+    schedule::{Plan, PlannedClaim},
 };
 
 /// What speaks for and against taking one node away, by itself.
@@ -50,7 +52,7 @@ pub struct NodeOutlook {
     /// What each reason comes to, in the order in which they are looked at: empty, drifted, underutilized.
     pub reasons: [ReasonOutlook; 3],
     /// What becomes of its pods if only this node goes, whether or not it may; `None` if it was not made by the engine, is
-    /// on its way out already, or nobody knows what runs there.
+    /// on its way out already, nobody knows what runs there, or its static pool makes no node for it now.
     pub alone: Option<Alone>,
 }
 
@@ -77,20 +79,30 @@ pub struct ReasonOutlook {
 pub struct Alone {
     /// The pods that would have no place, with what keeps them from it.
     pub unplaced: BTreeMap<ObjectKey, Reason>,
-    /// The pods that would go into room that there is, by the name of the node.
+    /// The pods that would go into room that there is, by the name of the node. Of nodes of static pools it is not planned where
+    /// their pods go.
     pub existing: BTreeMap<String, Vec<ObjectKey>>,
-    /// The nodes that would be made.
+    /// The nodes that would be made: with the types that save money, or with all that will do if it has drifted or none saves.
     pub replacements: Vec<PlannedClaim>,
     /// How much less the cluster would cost, in dollars an hour; `None` if nobody knows what the node costs.
     pub savings_per_hour: Option<f64>,
+    /// Whether the nodes that would be made may become enough types with which this saves money; see
+    /// [`SpotToSpot`](super::SpotToSpot). Empty and drifted nodes may go without.
+    pub has_choice: bool,
+    /// What it scores for a pool with the policy `Balanced`, which must be [`MIN_BALANCE`] at least: the share of the pool's bill
+    /// that is saved, for each share of the pool's disruption. `None` for other pools.
+    pub balance: Option<f64>,
     /// What it must save more than, in dollars an hour, for its pods to move; empty and drifted nodes may save less.
     pub threshold_per_hour: f64,
 }
 
 impl Alone {
-    /// Whether all pods have a place, and more is saved than must be.
+    /// Whether all pods have a place, more is saved than must be, and the nodes that are made leave a choice.
     pub fn is_worth_it(&self) -> bool {
-        self.unplaced.is_empty() && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
+        self.unplaced.is_empty()
+            && self.has_choice
+            && self.balance.is_none_or(|balance| balance >= MIN_BALANCE)
+            && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
     }
 }
 
@@ -119,6 +131,7 @@ pub(super) struct View<'v, 's> {
     pub(super) index: usize,
     pub(super) place: &'v Place,
     pub(super) now: Timestamp,
+    pub(super) terms: Terms<'v, 's>,
 }
 
 impl View<'_, '_> {
@@ -139,7 +152,7 @@ impl View<'_, '_> {
                 reason(DisruptionReason::Drifted, is_drifted),
                 reason(DisruptionReason::Underutilized, !moving.is_empty()),
             ],
-            alone: self.alone(&moving, threshold),
+            alone: self.alone(&moving, threshold, is_drifted),
             pods: moving.iter().map(|&pod| all[pod].key()).collect(),
             guards,
         }
@@ -147,9 +160,8 @@ impl View<'_, '_> {
 
     /// All that keeps the node, whether or not it may go for some reason.
     fn guards(&self) -> Vec<Guard> {
-        let candidate = self.candidates.all().iter().find(|candidate| candidate.place == self.index);
         let kept = || self.candidates.kept().iter().find(|kept| kept.place == self.index);
-        match candidate {
+        match self.candidate() {
             Some(candidate) => candidate.guards.clone(),
             None => kept().map(|kept| kept.guards.clone()).unwrap_or_default(),
         }
@@ -175,22 +187,51 @@ impl View<'_, '_> {
         ReasonOutlook { reason, applies, guards, budget, evictions }
     }
 
-    fn alone(&self, moving: &[usize], threshold: Threshold) -> Option<Alone> {
+    /// What comes for the node, and where its pods go, which is not asked in static pools; `None` if such a pool makes no node
+    /// now.
+    fn plan(&self, moving: &[usize]) -> Option<Plan> {
+        let Self { scene, place, .. } = self;
+        let pool = place.pool.as_deref().and_then(|pool| scene.snapshot.pool(pool));
+        let Some(pool) = pool.filter(|pool| pool.spec.replicas.is_some()) else {
+            return Some(scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan));
+        };
+        let has_room = static_drift::most_more(&scene.snapshot, pool) > 0;
+        let claim = static_drift::bare_claim(pool, scene.catalogs.get(pool.name())?).filter(|_| has_room)?;
+        Some(Plan::from_parts(vec![claim], BTreeMap::new(), BTreeMap::new()))
+    }
+
+    fn alone(&self, moving: &[usize], threshold: Threshold, is_drifted: bool) -> Option<Alone> {
         let Self { scene, place, .. } = self;
         if place.node_claim.is_none() || place.is_deleting || place.is_closed {
             return None;
         }
-        let plan = scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan);
+        let plan = self.plan(moving)?;
         let price = self.price().map(Price::dollars_per_hour);
-        let bought = plan.hourly_cost().dollars_per_hour();
         let pods = moving.iter().map(|&pod| scene.snapshot.pods()[pod].as_ref());
         let evictions = rescheduling_cost(pods) - NODE_COST;
+        let savings_per_hour = price.map(|price| price - plan.hourly_cost().dollars_per_hour());
+        let trial = Trial { plan, savings_per_hour: savings_per_hour.unwrap_or(0.0) };
+        let candidate = self.candidate();
+        let has_choice = candidate.is_none_or(|candidate| self.terms.leave_choice(&[candidate], &trial));
+        let balance = candidate.and_then(|candidate| self.terms.balance.least(&[candidate], trial.savings_per_hour));
+        let replacements = match candidate.filter(|_| !is_drifted && savings_per_hour > Some(0.0)) {
+            Some(candidate) => {
+                self.terms.settle(&[candidate], trial.clone()).unwrap_or_else(|| trial.clone()).plan.claims
+            }
+            None => trial.plan.claims,
+        };
         Some(Alone {
-            unplaced: plan.unplaced,
-            existing: plan.existing,
-            replacements: plan.claims,
-            savings_per_hour: price.map(|price| price - bought),
+            unplaced: trial.plan.unplaced,
+            existing: trial.plan.existing,
+            replacements,
+            savings_per_hour,
+            has_choice,
+            balance: balance.map(|(_, score)| score),
             threshold_per_hour: threshold.per_hour(evictions, price.unwrap_or(0.0)),
         })
+    }
+
+    fn candidate(&self) -> Option<&Candidate> {
+        self.candidates.all().iter().find(|candidate| candidate.place == self.index)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Candidate, Command, Method};
 use crate::{
-    Catalog, Catalogs, InstanceType, Offering, Planner, Snapshot,
+    Catalog, Catalogs, InstanceType, Offering, Planner, Price, Requirements, Snapshot,
     api::ObjectKey,
     cluster::Place,
     schedule::{Plan, PlannedClaim},
@@ -29,6 +29,7 @@ pub(super) enum Care {
 }
 
 /// What becomes of a cluster without some of its nodes.
+#[derive(Clone)]
 pub(super) struct Trial {
     pub(super) plan: Plan,
     /// How much less the cluster costs, in dollars an hour.
@@ -78,6 +79,19 @@ impl<'s> Scene<'s> {
         }
     }
 
+    /// The command that takes away nodes without pods to move.
+    pub(super) fn emptied(candidates: &[&Candidate]) -> Command {
+        let savings_per_hour = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+        Self::command(Method::Emptiness, candidates, Trial { plan: Plan::default(), savings_per_hour })
+    }
+
+    /// What the node of a claim costs if it is bought as cheaply as it can be now; `None` if it cannot be bought.
+    pub(super) fn cheapest_price(&self, claim: &PlannedClaim) -> Option<Price> {
+        let catalog = self.catalogs.get(&claim.node_pool)?;
+        let types = claim.instance_types.iter().filter_map(|name| catalog.get(name));
+        types.filter_map(|source| Some(cheapest_offering(catalog, source, claim)?.price)).min()
+    }
+
     /// The command that does what was tried.
     pub(super) fn command(method: Method, candidates: &[&Candidate], trial: Trial) -> Command {
         let mut names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
@@ -96,9 +110,15 @@ impl<'s> Scene<'s> {
     pub(super) fn carry_out(&mut self, command: &Command) {
         let is_gone = |place: &Place| command.candidates.binary_search(&place.name).is_ok();
         let places = self.snapshot.places().iter().enumerate();
-        let gone = places.filter(|(_, place)| is_gone(place)).map(|(index, _)| index).collect();
+        let gone: BTreeSet<usize> = places.filter(|(_, place)| is_gone(place)).map(|(index, _)| index).collect();
+        let mut claims = command.replacements.clone();
+        if command.method == Method::StaticDrift {
+            // Nobody knows where the pods go: each node stands for the one that it comes for.
+            let pods = gone.iter().map(|&index| self.snapshot.places()[index].pods.clone());
+            claims.iter_mut().zip(pods).for_each(|(claim, pods)| claim.pods = pods);
+        }
         self.snapshot = self.snapshot.without_places(&gone, []);
-        self.settle(&command.existing, &command.replacements);
+        self.settle(&command.existing, &claims);
     }
 
     fn settle(&mut self, existing: &BTreeMap<String, Vec<ObjectKey>>, claims: &[PlannedClaim]) {
@@ -136,13 +156,25 @@ pub(super) fn eviction_cost(candidate: &Candidate) -> f64 {
     candidate.rescheduling_cost - super::NODE_COST
 }
 
-/// The offering that a claim for a type is launched by, if the provider buys as cheaply as it can.
-fn cheapest_offering<'c>(catalog: &Catalog, source: &'c InstanceType, claim: &PlannedClaim) -> Option<&'c Offering> {
-    let is_asked = |offering: &Offering| {
-        let all = offering.requirements.iter();
-        all.into_iter().all(|(key, own)| claim.requirements.get(key).is_none_or(|asked| asked.intersects(own)))
+/// The offerings of a type that can be bought now and meet requirements on their labels.
+pub(super) fn open_offerings<'c>(
+    catalog: &'c Catalog,
+    source: &'c InstanceType,
+    requirements: &'c Requirements,
+) -> impl Iterator<Item = &'c Offering> + Clone {
+    let is_open = |(index, offering): &(usize, &Offering)| {
+        catalog.is_available(&source.name, *index)
+            && offering.reservation_capacity != Some(0)
+            && requirements.conflict(&offering.requirements).is_none()
     };
-    let offerings = source.offerings.iter().enumerate();
-    let open = offerings.filter(|(index, offering)| catalog.is_available(&source.name, *index) && is_asked(offering));
-    open.map(|(_, offering)| offering).min_by_key(|offering| offering.price)
+    source.offerings.iter().enumerate().filter(is_open).map(|(_, offering)| offering)
+}
+
+/// The offering that a claim for a type is launched by, if the provider buys as cheaply as it can.
+fn cheapest_offering<'c>(
+    catalog: &'c Catalog,
+    source: &'c InstanceType,
+    claim: &'c PlannedClaim,
+) -> Option<&'c Offering> {
+    open_offerings(catalog, source, &claim.requirements).min_by_key(|offering| offering.price)
 }

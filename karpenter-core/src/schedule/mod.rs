@@ -52,7 +52,7 @@ use topology::Lessons;
 use crate::{Catalogs, Snapshot};
 
 /// The most instance types in a claim: Karpenter's own limit.
-const MAX_INSTANCE_TYPES: usize = 600;
+pub(crate) const MAX_INSTANCE_TYPES: usize = 600;
 
 /// What nodes beyond the tightest plan may cost beside all others.
 const SLACK: f64 = 0.06;
