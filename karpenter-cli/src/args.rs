@@ -8,7 +8,7 @@ use std::{
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
     PlannerOptions, Timestamp,
-    disrupt::DisruptorOptions,
+    disrupt::{DisruptorOptions, SpotToSpot},
     schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
 };
 
@@ -79,6 +79,11 @@ pub struct DisruptionArgs {
     /// What it must save at least, as a share of what the nodes that go cost
     #[arg(long, value_parser = share, default_value_t = DisruptorOptions::default().min_savings_share, value_name = "SHARE")]
     pub min_savings: f64,
+
+    /// When spot nodes become other spot nodes: `never`, `always`, or a number of types that must save money; 15 unless said
+    /// otherwise
+    #[arg(long, value_parser = spot_to_spot, value_name = "RULE")]
+    pub spot_to_spot: Option<SpotToSpot>,
 }
 
 /// What `karpenter plan` takes.
@@ -344,6 +349,7 @@ impl DisruptionArgs {
         options.planner = policies.over(options.planner);
         options.min_savings_per_eviction = self.min_savings_per_eviction;
         options.min_savings_share = self.min_savings;
+        options.spot_to_spot = self.spot_to_spot.unwrap_or_default();
         options
     }
 
@@ -366,6 +372,19 @@ fn present() -> Timestamp {
 /// Reads a share of a bill: 0 and 0.1 are shares, -1 and NaN are not.
 fn share(text: &str) -> Result<f64, String> {
     not_negative(text).ok_or_else(|| "a number of at least 0 is expected, such as 0.06".to_owned())
+}
+
+/// Reads a rule for spot nodes that become other spot nodes.
+fn spot_to_spot(text: &str) -> Result<SpotToSpot, String> {
+    match text {
+        "never" => Ok(SpotToSpot::Never),
+        "always" => Ok(SpotToSpot::Always),
+        number => {
+            let min_types = number.parse().ok().filter(|&min_types| min_types > 0);
+            let min_types = min_types.ok_or("`never`, `always` or a number of types such as 15 is expected")?;
+            Ok(SpotToSpot::Flexible { min_types })
+        }
+    }
 }
 
 /// Reads an amount of money.

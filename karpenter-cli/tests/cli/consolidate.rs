@@ -184,3 +184,24 @@ fn a_cluster_without_nodes_needs_no_command() {
     let files = files("consolidate-none", &[pool("general", "100%")]);
     assert_eq!(files.run(ASK).out, "0 nodes: $0.0000 an hour, $0.00 a month (730 hours).\nNo node should go.\n");
 }
+
+#[test]
+fn a_spot_node_becomes_another_only_where_that_is_allowed() {
+    let files = Files::new("spot-to-spot");
+    let spot = |text: &str| text.replace("on-demand", "spot");
+    files.write("types.json", &spot(&catalog()));
+    let [claim, node] = managed("large", "general", "").map(|object| spot(&object));
+    files
+        .write("cluster.json", &list(&[&spot(&pool("general", "100%")), &claim, &node, &running("web", "1", "large")]));
+    let run =
+        |rule: &str| files.run(&format!("consolidate --cluster cluster.json --catalog types.json -o json {rule}"));
+    let count = |rule: &str| {
+        let document: Value = serde_json::from_str(&run(rule).out).unwrap();
+        document["commands"].as_array().unwrap().len()
+    };
+    let rules = ["", "--spot-to-spot never", "--spot-to-spot 2", "--spot-to-spot 1", "--spot-to-spot always"];
+    assert_eq!(rules.map(count), [0, 0, 0, 1, 1], "one type is cheaper");
+    let wrong = run("--spot-to-spot 0");
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("a number of types such as 15"), "{}", wrong.err);
+}
