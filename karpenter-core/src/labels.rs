@@ -42,6 +42,17 @@ pub const NODE_POOL_HASH: &str = "karpenter.sh/nodepool-hash";
 /// On a pool or claim, as an annotation: the version of the hash in [`NODE_POOL_HASH`].
 pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
+/// The finalizer of claims and nodes, which go only once the machine is gone.
+pub const TERMINATION: &str = "karpenter.sh/termination";
+/// On a claim, as an annotation: when the last of its pods must be gone, in RFC 3339.
+pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+/// The key of the taint of nodes that have not joined the cluster yet.
+pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
+/// On a claim or node: whoever made the node keeps its taints.
+pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
+/// On a node: load balancers send nothing to it any more.
+pub const EXCLUDE_FROM_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
 /// The value of [`CAPACITY_TYPE`] for capacity at the list price.
 pub const ON_DEMAND: &str = "on-demand";
 /// The value of [`CAPACITY_TYPE`] for spare capacity that the cloud may take back.

@@ -7,6 +7,7 @@ pub mod disrupt;
 pub mod driver;
 pub mod engine;
 pub mod labels;
+pub mod lifecycle;
 pub mod provider;
 mod quantity;
 pub mod reason;

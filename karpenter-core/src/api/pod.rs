@@ -149,6 +149,9 @@ pub struct PodSpec {
     /// The value of its priority class; the higher, the more it matters.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: Option<i32>,
+    /// How many seconds it may take to end once it is asked to; 30 where none is written.
+    #[serde(skip_serializing_if = "is_default")]
+    pub termination_grace_period_seconds: Option<u64>,
 }
 
 /// A container, as far as the placement of its pod goes.

@@ -242,7 +242,7 @@ impl Catalog {
     }
 
     /// Whether it is the same catalog. What is shared is not compared.
-    fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.available == other.available && (Arc::ptr_eq(&self.types, &other.types) || self.types == other.types)
     }
 

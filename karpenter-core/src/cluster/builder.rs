@@ -288,7 +288,7 @@ fn index_of(places: &[Place]) -> BTreeMap<String, usize> {
 }
 
 /// Whether a pod waits for a node and it is the engine's business to make one.
-pub(super) fn is_provisionable(pod: &Pod) -> bool {
+pub(crate) fn is_provisionable(pod: &Pod) -> bool {
     pod.is_unschedulable()
         && pod.status.nominated_node_name.is_empty()
         && !pod.is_daemon()

@@ -12,8 +12,10 @@ mod storage;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+pub(crate) use builder::is_provisionable;
 pub use builder::{SnapshotBuilder, SnapshotError};
 pub use place::Place;
+pub(crate) use place::is_ephemeral_taint;
 pub use ports::HostPort;
 pub use requests::{daemon_requests, pod_requests};
 pub use storage::{Attachment, Storage, VolumeNeeds, VolumeProblem};

@@ -23,6 +23,11 @@ const READINESS_PREFIX: &str = "readiness.k8s.io/";
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
+/// Whether a new node carries this taint until it is ready.
+pub(crate) fn is_ephemeral_taint(taint: &Taint) -> bool {
+    EPHEMERAL_TAINTS.contains(&(taint.key.as_str(), taint.effect)) || taint.key.starts_with(READINESS_PREFIX)
+}
+
 /// A node, or a claim whose node has not come yet, as it will be when pods can bind to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -144,9 +149,7 @@ impl Place {
         };
         let startup = claim.map_or(&[][..], |c| &c.spec.startup_taints);
         let passes = |taint: &Taint| {
-            EPHEMERAL_TAINTS.contains(&(taint.key.as_str(), taint.effect))
-                || taint.key.starts_with(READINESS_PREFIX)
-                || startup.iter().any(|s| s.key == taint.key && s.effect == taint.effect)
+            is_ephemeral_taint(taint) || startup.iter().any(|s| s.key == taint.key && s.effect == taint.effect)
         };
         let mut taints: Vec<_> = source.iter().filter(|t| self.is_initialized || !passes(t)).cloned().collect();
         let cordoned = node.is_some_and(|n| n.spec.unschedulable);

@@ -2,9 +2,301 @@
 //!
 //! The shell tells the engine what changed in the cluster and what came of earlier actions, each as an [`Event`], says what
 //! time it is, and carries out the [`Action`]s that it is given, in any order and as many at a time as it likes.
+//!
+//! Nothing that matters is in the engine alone: claims, their conditions, finalizers, taints and annotations are in the cluster.
+//! An engine that starts anew and is told all objects goes on where the last one was stopped. What it forgets then makes it
+//! careful, not wrong: which pods were promised which claim (it waits until claims have machines), which offerings had no
+//! capacity (it asks again), and which nodes it had begun to replace (it takes their taint away and looks anew).
 
 mod action;
+mod agenda;
+mod claims;
+mod disruption;
+mod ends;
 mod event;
+mod market;
+mod options;
+mod outbox;
+mod provision;
+mod provisioner;
+mod results;
+mod statics;
+mod store;
+mod upkeep;
+mod view;
+
+use std::sync::Arc;
 
 pub use action::{Action, ActionId, ActionResult, Note, Refusal, Request};
 pub use event::{Event, Object, ObjectRef};
+pub use options::EngineOptions;
+
+use agenda::{Agenda, Work};
+use claims::Lives;
+use disruption::Disruption;
+use ends::Ends;
+use market::Market;
+use outbox::{Outbox, Target};
+use provisioner::Provisioner;
+use store::{Change, Store, waits};
+use upkeep::Upkeep;
+
+use crate::{
+    Timestamp,
+    api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
+};
+
+/// Keeps a cluster in the nodes that its pods need.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use karpenter_core::{
+///     Timestamp,
+///     api::NodePool,
+///     engine::{Action, Engine, EngineOptions, Event, Object},
+/// };
+///
+/// let mut engine = Engine::new(EngineOptions::default());
+/// let now = Timestamp::from_millis(0);
+/// engine.observe(Event::Applied(Object::NodePool(Arc::new(NodePool::named("general")))), now);
+/// assert!(engine.tick(now).is_empty(), "nothing is done before all objects were told");
+/// engine.observe(Event::Synced, now);
+/// let asks = engine.tick(now);
+/// assert!(asks.iter().any(|request| matches!(request.action, Action::Catalog(_))));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Engine {
+    options: EngineOptions,
+    store: Store,
+    outbox: Outbox,
+    agenda: Agenda,
+    market: Market,
+    lives: Lives,
+    ends: Ends,
+    provisioner: Provisioner,
+    disruption: Disruption,
+    upkeep: Upkeep,
+    is_synced: bool,
+    /// The last time that was told.
+    now: Timestamp,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    pub fn new(options: EngineOptions) -> Self {
+        let provisioner = Provisioner::new(options.planner.clone());
+        Self {
+            options,
+            store: Store::default(),
+            outbox: Outbox::default(),
+            agenda: Agenda::default(),
+            market: Market::default(),
+            lives: Lives::default(),
+            ends: Ends::default(),
+            provisioner,
+            disruption: Disruption::default(),
+            upkeep: Upkeep::default(),
+            is_synced: false,
+            now: Timestamp::default(),
+        }
+    }
+
+    /// Takes in what became known. Nothing is decided before the next [`tick`](Self::tick).
+    pub fn observe(&mut self, event: Event, now: Timestamp) {
+        self.now = now;
+        match event {
+            Event::Applied(object) => {
+                let change = self.store.apply(object);
+                self.react(change, now);
+            }
+            Event::Deleted(object) => {
+                let change = self.store.remove(object);
+                self.react(change, now);
+            }
+            Event::Synced => self.is_synced = true,
+            Event::Done { id, result } => self.finish(id, result, now),
+        }
+    }
+
+    /// What is to be done now. Each request is given once; until its result is told the engine waits for it.
+    ///
+    /// Before [`Event::Synced`] there is nothing to do.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Request> {
+        self.now = now;
+        if !self.is_synced {
+            return Vec::new();
+        }
+        for purpose in self.outbox.lost(now) {
+            self.lose(purpose, now);
+        }
+        self.ask_for_catalogs(now);
+        for work in self.agenda.take(now) {
+            match work {
+                Work::Claim(name) => self.reconcile_claim(&name, now),
+                Work::Node(name) => self.reconcile_node(&name, now),
+                Work::Pool(name) => self.reconcile_pool(&name, now),
+            }
+        }
+        self.provision(now);
+        self.disrupt(now);
+        self.keep_up(now);
+        self.outbox.take()
+    }
+
+    /// When there will be something to do even if nothing becomes known before: never if that is `None`, and at once if it has
+    /// passed.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if !self.is_synced {
+            return None;
+        }
+        let at_once = self.agenda.is_due().then_some(self.now);
+        let parts = [
+            at_once,
+            self.outbox.next_loss(),
+            self.agenda.wake(),
+            self.market.wake(),
+            self.provisioner.wake(&self.options),
+            self.disruption.wake(),
+            self.upkeep.wake(),
+        ];
+        parts.into_iter().flatten().min()
+    }
+
+    fn react(&mut self, change: Change, now: Timestamp) {
+        match change {
+            Change::Pool(name) => {
+                self.market.renew(&name);
+                self.agenda.add(Work::Pool(name));
+            }
+            Change::Claim { name, before } => self.react_to_claim(name, before.as_deref(), now),
+            Change::Node { before, name } => self.react_to_node(&name, before.as_deref()),
+            Change::Pod { key, before } => self.react_to_pod(&key, before.as_deref(), now),
+            Change::Other => {}
+        }
+    }
+
+    fn react_to_claim(&mut self, name: String, before: Option<&NodeClaim>, now: Timestamp) {
+        let claim = self.store.claims.get(&name).cloned();
+        let pool_of = |claim: &NodeClaim| claim.metadata.labels.get(crate::labels::NODE_POOL).cloned();
+        let pool = claim.as_deref().or(before).and_then(pool_of);
+        pool.into_iter().for_each(|pool| self.agenda.add(Work::Pool(pool)));
+        self.provisioner.created(&name);
+        let is_leaving = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some();
+        let was_leaving = before.is_some_and(is_leaving);
+        match &claim {
+            None => {
+                self.outbox.forget(&Target::Claim(name.clone()));
+                self.lives.forget(&name);
+                self.release(&name, now);
+            }
+            Some(claim) if is_leaving(claim) && !was_leaving => self.release(&name, now),
+            Some(_) => {}
+        }
+        for node in claim.iter().flat_map(|claim| self.store.nodes_of(claim)) {
+            self.agenda.add(Work::Node(node.metadata.name.clone()));
+        }
+        self.agenda.add(Work::Claim(name));
+    }
+
+    fn react_to_node(&mut self, name: &str, before: Option<&Node>) {
+        let node = self.store.nodes.get(name).cloned();
+        let ids = [before, node.as_deref()].into_iter().flatten().map(|node| &node.spec.provider_id);
+        let claims: Vec<String> =
+            ids.filter_map(|id| Some(self.store.claim_of_machine(id)?.name().to_owned())).collect();
+        for claim in claims {
+            self.agenda.add(Work::Claim(claim));
+        }
+        if node.is_none() {
+            self.outbox.forget(&Target::Node(name.to_owned()));
+        }
+        self.agenda.add(Work::Node(name.to_owned()));
+    }
+
+    fn react_to_pod(&mut self, key: &ObjectKey, before: Option<&Pod>, now: Timestamp) {
+        let pod = self.store.pods.get(key).cloned();
+        let node_of = |pod: &Pod| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
+        let (old, new) = (before.and_then(node_of), pod.as_deref().and_then(node_of));
+        let has_moved = old != new;
+        for node in [old, new].into_iter().flatten() {
+            if has_moved {
+                self.lives.note_pod_event(&node, now);
+            }
+            if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
+                self.agenda.add(Work::Node(node));
+            } else if has_moved && let Some(node) = self.store.nodes.get(&node) {
+                let claim = self.store.claim_of(node).map(|claim| claim.name().to_owned());
+                claim.into_iter().for_each(|claim| self.agenda.add(Work::Claim(claim)));
+            }
+        }
+        let is_same = pod.as_ref().zip(before).is_some_and(|(pod, before)| pod.metadata.uid == before.metadata.uid);
+        if pod.is_none() {
+            self.ends.forget_pod(key);
+        }
+        let was_bound = before.is_some_and(|pod| !pod.spec.node_name.is_empty());
+        let is_bound = pod.as_ref().is_some_and(|pod| !pod.spec.node_name.is_empty());
+        if !is_same || is_bound && !was_bound || pod.as_ref().is_some_and(|pod| pod.is_finished()) {
+            if let Some(pod) = pod.as_deref().filter(|_| is_bound) {
+                self.provisioner.settled(pod);
+            }
+            self.provisioner.unpromise(key);
+        }
+        let waits_now = pod.as_deref().is_some_and(waits);
+        self.provisioner.set_waiting(key, waits_now, now);
+    }
+
+    /// Writes a claim, unless it is busy. Says whether it did.
+    fn write_claim(&mut self, claim: NodeClaim, now: Timestamp) -> bool {
+        let target = Target::Claim(claim.name().to_owned());
+        let version = claim.metadata.resource_version.clone();
+        if let Some(until) = self.outbox.settles(&target, &version, now) {
+            self.agenda.at(Work::Claim(claim.metadata.name), until);
+            return false;
+        }
+        self.outbox.write(Action::UpdateClaim(Box::new(claim)), target, &version, now);
+        true
+    }
+
+    /// Writes a node, unless it is busy. Says whether it did.
+    fn write_node(&mut self, node: Node, now: Timestamp) -> bool {
+        let target = Target::Node(node.metadata.name.clone());
+        let version = node.metadata.resource_version.clone();
+        if let Some(until) = self.outbox.settles(&target, &version, now) {
+            self.agenda.at(Work::Node(node.metadata.name), until);
+            return false;
+        }
+        self.outbox.write(Action::UpdateNode(Box::new(node)), target, &version, now);
+        true
+    }
+
+    fn write_pool(&mut self, pool: NodePool, now: Timestamp) {
+        let target = Target::Pool(pool.name().to_owned());
+        let version = pool.metadata.resource_version.clone();
+        if let Some(until) = self.outbox.settles(&target, &version, now) {
+            self.agenda.at(Work::Pool(pool.metadata.name), until);
+            return;
+        }
+        self.outbox.write(Action::UpdatePool(Box::new(pool)), target, &version, now);
+    }
+
+    /// Deletes a claim, unless it is busy or on its way out, and tells people why.
+    fn delete_claim(&mut self, claim: &Arc<NodeClaim>, reason: &'static str, message: String, now: Timestamp) {
+        let (name, meta) = (claim.name().to_owned(), &claim.metadata);
+        if meta.deletion_timestamp.is_some() {
+            return;
+        }
+        let target = Target::Claim(name.clone());
+        if let Some(until) = self.outbox.settles(&target, &meta.resource_version, now) {
+            self.lives.of(claim).doom = Some(reason);
+            self.agenda.at(Work::Claim(name), until);
+            return;
+        }
+        let action = Action::DeleteClaim { name: name.clone(), uid: meta.uid.clone() };
+        self.outbox.write(action, target, &meta.resource_version, now);
+        self.note(ObjectRef::NodeClaim(name), false, reason, message, now);
+    }
+
+    fn note(&mut self, object: ObjectRef, is_warning: bool, reason: &'static str, message: String, now: Timestamp) {
+        self.outbox.send(Action::Note(Note { object, is_warning, reason, message }), None, now);
+    }
+}

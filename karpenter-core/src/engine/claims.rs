@@ -1,0 +1,391 @@
+//! What the engine does for one claim that is not on its way out.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{Action, Engine, ObjectRef, Target, Work, outbox::Purpose};
+use crate::{
+    Timestamp,
+    api::{ConditionStatus, Node, NodeClaim},
+    disrupt::{Drift, ProviderDrift},
+    labels,
+    lifecycle::{
+        self, Ailment, CONSISTENT_STATE_FOUND, INITIALIZED, LAUNCHED, LaunchReaction, REGISTERED, set_condition,
+    },
+    provider::{CreateError, Launched, ProviderId},
+};
+
+/// The time of the last pod event of a claim is written at most this often, so that a node on which a job runs pod after pod is
+/// not written with each of them. Karpenter waits as long.
+const POD_EVENT_PERIOD: Duration = Duration::from_secs(10);
+/// How often it is looked again whether a sick node may be replaced, after too many others of its pool were sick too.
+const REPAIR_RETRY: Duration = Duration::from_mins(5);
+
+/// What is remembered of claims. At most one entry for each claim, and one for each node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lives {
+    by_claim: BTreeMap<String, Life>,
+    /// When a pod last came to a node or left it.
+    pod_events: BTreeMap<String, Timestamp>,
+}
+
+/// What is remembered of one claim.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Life {
+    /// Its uid; a claim of the same name with another one starts anew.
+    uid: String,
+    pub(super) is_launching: bool,
+    failed_attempts: u32,
+    next_attempt: Option<Timestamp>,
+    /// What was bought, until the claim says so.
+    machine: Option<Box<Launched>>,
+    next_drift: Option<Timestamp>,
+    /// The provider's last answer about drift, if it has given one.
+    drift: Option<Option<String>>,
+    is_asking_drift: bool,
+    /// Why it is to be deleted, if it was busy when that was decided.
+    pub(super) doom: Option<&'static str>,
+}
+
+impl Lives {
+    pub(super) fn of(&mut self, claim: &NodeClaim) -> &mut Life {
+        let life = self.by_claim.entry(claim.name().to_owned()).or_default();
+        if life.uid != claim.metadata.uid {
+            *life = Life { uid: claim.metadata.uid.clone(), ..Life::default() };
+        }
+        life
+    }
+
+    pub(super) fn get(&self, claim: &str, uid: &str) -> Option<&Life> {
+        self.by_claim.get(claim).filter(|life| life.uid == uid)
+    }
+
+    fn get_mut(&mut self, claim: &str, uid: &str) -> Option<&mut Life> {
+        self.by_claim.get_mut(claim).filter(|life| life.uid == uid)
+    }
+
+    /// The claims that a machine was bought for and that do not say so yet.
+    pub(super) fn claims_of(&self, id: &ProviderId) -> Vec<String> {
+        let is_of = |life: &Life| life.machine().is_some_and(|machine| machine.instance.id == *id);
+        self.by_claim.iter().filter(|(_, life)| is_of(life)).map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn forget(&mut self, claim: &str) {
+        self.by_claim.remove(claim);
+    }
+
+    pub(super) fn note_pod_event(&mut self, node: &str, now: Timestamp) {
+        self.pod_events.insert(node.to_owned(), now);
+    }
+
+    pub(super) fn forget_node(&mut self, node: &str) {
+        self.pod_events.remove(node);
+    }
+
+    pub(super) fn last_pod_event(&self, node: &str) -> Option<Timestamp> {
+        self.pod_events.get(node).copied()
+    }
+}
+
+impl Life {
+    /// The machine that was bought for the claim, before the claim says so.
+    pub(super) fn machine(&self) -> Option<&Launched> {
+        self.machine.as_deref()
+    }
+}
+
+impl Engine {
+    pub(super) fn reconcile_claim(&mut self, name: &str, now: Timestamp) {
+        let Some(claim) = self.store.claims.get(name).cloned() else { return };
+        let target = Target::Claim(name.to_owned());
+        if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
+            self.agenda.at(Work::Claim(name.to_owned()), until);
+            return;
+        }
+        if claim.metadata.deletion_timestamp.is_some() {
+            self.end_claim(&claim, now);
+            return;
+        }
+        if let Some(reason) = self.lives.of(&claim).doom {
+            self.delete_claim(&claim, reason, format!("Deleting NodeClaim {name}: {reason}"), now);
+            return;
+        }
+        let nodes = self.store.nodes_of(&claim);
+        if let Some(machine) = self.lives.of(&claim).machine.clone() {
+            if claim.status.provider_id.is_empty() {
+                self.write_claim(lifecycle::launched(&claim, &machine, now), now);
+                return;
+            }
+            self.lives.of(&claim).machine = None;
+        }
+        let node_refs: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
+        let step = lifecycle::live(&claim, &node_refs, now);
+        self.take_step(&claim, step, now);
+        if claim.status.is_true(REGISTERED)
+            && let [node] = &nodes[..]
+        {
+            self.look_after(&claim, node, now);
+        }
+    }
+
+    fn take_step(&mut self, claim: &Arc<NodeClaim>, step: lifecycle::Step, now: Timestamp) {
+        let name = claim.name().to_owned();
+        if let Some(reason) = step.delete {
+            if reason != "Expired" {
+                self.upkeep.record_launch(claim, false);
+                self.agenda_pool_of(claim);
+            }
+            self.delete_claim(claim, reason, format!("Deleting NodeClaim {name}: {reason}"), now);
+            return;
+        }
+        if let Some(wake) = step.wake {
+            self.agenda.at(Work::Claim(name.clone()), wake);
+        }
+        if let Some(node) = step.node {
+            self.write_node(node, now);
+        }
+        if let Some(written) = step.claim {
+            let becomes = |of_type| written.status.is_true(of_type) && !claim.status.is_true(of_type);
+            let (registers, initializes) = (becomes(REGISTERED), becomes(INITIALIZED));
+            if self.write_claim(written, now) && registers {
+                self.upkeep.record_launch(claim, true);
+                self.agenda_pool_of(claim);
+            }
+            if initializes {
+                self.provisioner.ready(&self.names_of(claim), now, &self.options);
+            }
+        }
+        if step.launch {
+            self.launch(claim, now);
+        }
+    }
+
+    fn agenda_pool_of(&mut self, claim: &NodeClaim) {
+        if let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL) {
+            self.agenda.add(Work::Pool(pool.clone()));
+        }
+    }
+
+    /// The names under which room of a claim may have been promised: its own, and those of its nodes.
+    pub(super) fn names_of(&self, claim: &NodeClaim) -> Vec<String> {
+        let nodes = self.store.nodes_of(claim).into_iter().map(|node| node.metadata.name.clone());
+        nodes.chain([claim.name().to_owned()]).collect()
+    }
+
+    fn launch(&mut self, claim: &NodeClaim, now: Timestamp) {
+        let life = self.lives.of(claim);
+        if life.is_launching {
+            return;
+        }
+        if let Some(next) = life.next_attempt.filter(|next| now < *next) {
+            self.agenda.at(Work::Claim(claim.name().to_owned()), next);
+            return;
+        }
+        life.is_launching = true;
+        let purpose = Purpose::Launch { claim: claim.name().to_owned(), uid: claim.metadata.uid.clone() };
+        self.outbox.send(Action::Launch(Box::new(claim.clone())), Some(purpose), now);
+    }
+
+    /// Takes in what came of buying a machine.
+    pub(super) fn finish_launch(
+        &mut self,
+        name: &str,
+        uid: &str,
+        result: Result<Launched, CreateError>,
+        now: Timestamp,
+    ) {
+        self.agenda.add(Work::Claim(name.to_owned()));
+        let Some(life) = self.lives.get_mut(name, uid) else { return };
+        life.is_launching = false;
+        let error = match result {
+            Ok(machine) => {
+                life.machine = Some(Box::new(machine));
+                self.note(ObjectRef::NodeClaim(name.to_owned()), false, LAUNCHED, format!("Launched {name}"), now);
+                return;
+            }
+            Err(error) => error,
+        };
+        life.failed_attempts += 1;
+        let reaction = lifecycle::react_to_launch_error(&error, life.failed_attempts);
+        if let LaunchReaction::Retry(wait) = &reaction {
+            life.next_attempt = Some(now + *wait);
+        }
+        let Some(claim) = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid).cloned() else {
+            return;
+        };
+        self.suffer(&claim, &error, reaction, now);
+    }
+
+    fn suffer(&mut self, claim: &Arc<NodeClaim>, error: &CreateError, reaction: LaunchReaction, now: Timestamp) {
+        let (reason, replan) = match reaction {
+            LaunchReaction::Avoid(offerings) => {
+                self.market.avoid(offerings, now + self.options.avoid_for);
+                ("InsufficientCapacityError", true)
+            }
+            LaunchReaction::BlockClass(class) => {
+                self.market.block(class, now);
+                ("NodeClassNotReady", false)
+            }
+            LaunchReaction::GiveUp => {
+                self.provisioner.strike(claim.name(), &self.store, now);
+                ("NothingCompatible", false)
+            }
+            LaunchReaction::Retry(_) => {
+                let mut out = (**claim).clone();
+                let message = error.to_string();
+                let conditions = &mut out.status.conditions;
+                set_condition(conditions, LAUNCHED, ConditionStatus::Unknown, "LaunchFailed", &message, now);
+                if out != **claim && claim.metadata.deletion_timestamp.is_none() {
+                    self.write_claim(out, now);
+                }
+                let object = ObjectRef::NodeClaim(claim.name().to_owned());
+                self.note(object, true, "LaunchFailed", message, now);
+                return;
+            }
+        };
+        self.delete_claim(claim, reason, format!("NodeClaim {}: {error}", claim.name()), now);
+        self.release(claim.name(), now);
+        if replan {
+            self.provisioner.hurry(now);
+        }
+    }
+
+    /// What a claim with a node needs from time to time.
+    fn look_after(&mut self, claim: &Arc<NodeClaim>, node: &Arc<Node>, now: Timestamp) {
+        if let Some(ailment) = lifecycle::ailment(node, &self.options.repair_policies) {
+            self.repair(claim, &ailment, now);
+        }
+        if !claim.status.is_true(INITIALIZED) {
+            return;
+        }
+        self.market.learn(node);
+        let mut out = (**claim).clone();
+        self.write_pod_event(&mut out, &node.metadata.name, now);
+        self.write_consistency(&mut out, node, now);
+        self.write_drift(&mut out, now);
+        if out != **claim {
+            self.write_claim(out, now);
+        }
+    }
+
+    fn repair(&mut self, claim: &Arc<NodeClaim>, ailment: &Ailment, now: Timestamp) {
+        let work = Work::Claim(claim.name().to_owned());
+        if now < ailment.due {
+            self.agenda.at(work, ailment.due);
+            return;
+        }
+        let pool = claim.metadata.labels.get(labels::NODE_POOL);
+        let of_pool = |node: &&Arc<Node>| node.metadata.labels.get(labels::NODE_POOL) == pool;
+        let is_sick = |node: &Arc<Node>| lifecycle::ailment(node, &self.options.repair_policies).is_some();
+        let (mut sick, mut all) = (0, 0);
+        for node in self.store.nodes.values().filter(of_pool) {
+            all += 1;
+            sick += usize::from(is_sick(node));
+        }
+        if !lifecycle::may_repair(sick, all) {
+            let message = format!("{sick} of {all} nodes of the pool are unhealthy, which is more than a fifth");
+            self.note(ObjectRef::NodeClaim(claim.name().to_owned()), true, "NodeRepairBlocked", message, now);
+            self.agenda.at(work, now + REPAIR_RETRY);
+            return;
+        }
+        if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {
+            self.delete_claim(claim, "NodeRepair", format!("Condition {} calls for repair", ailment.condition), now);
+            return;
+        }
+        let mut out = (**claim).clone();
+        out.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), now.to_string());
+        self.write_claim(out, now);
+    }
+
+    fn write_pod_event(&mut self, claim: &mut NodeClaim, node: &str, now: Timestamp) {
+        let Some(event) = self.lives.last_pod_event(node) else { return };
+        let written = claim.status.last_pod_event_time;
+        if written.is_some_and(|written| event <= written) {
+            return;
+        }
+        let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
+        let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
+        if wait.is_none_or(|wait| wait.is_zero()) {
+            return;
+        }
+        match written.map(|written| written + POD_EVENT_PERIOD).filter(|next| now < *next) {
+            Some(next) => self.agenda.at(Work::Claim(claim.name().to_owned()), next),
+            None => claim.status.last_pod_event_time = Some(event),
+        }
+    }
+
+    fn write_consistency(&mut self, claim: &mut NodeClaim, node: &Node, now: Timestamp) {
+        let short = lifecycle::shortfall(claim, node).map(ToString::to_string);
+        let conditions = &mut claim.status.conditions;
+        match short {
+            None => {
+                set_condition(
+                    conditions,
+                    CONSISTENT_STATE_FOUND,
+                    ConditionStatus::True,
+                    CONSISTENT_STATE_FOUND,
+                    "",
+                    now,
+                );
+            }
+            Some(name) => {
+                let message = format!("expected more of resource {name}, found less than nine tenths of it");
+                let is_new = set_condition(
+                    conditions,
+                    CONSISTENT_STATE_FOUND,
+                    ConditionStatus::False,
+                    "ConsistencyCheckFailed",
+                    &message,
+                    now,
+                );
+                if is_new {
+                    let object = ObjectRef::NodeClaim(claim.name().to_owned());
+                    self.note(object, true, "FailedConsistencyCheck", message, now);
+                }
+            }
+        }
+    }
+
+    fn write_drift(&mut self, claim: &mut NodeClaim, now: Timestamp) {
+        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL).and_then(|p| self.store.pools.get(p)).cloned()
+        else {
+            return;
+        };
+        let period = self.options.drift_period;
+        let catalog = self.market.catalog(pool.name()).cloned();
+        let life = self.lives.of(claim);
+        if life.next_drift.is_none_or(|next| next <= now) && !life.is_asking_drift {
+            life.is_asking_drift = true;
+            life.next_drift = Some(now + period);
+            let purpose = Purpose::Drift { claim: claim.name().to_owned() };
+            self.outbox.send(Action::Drift(Box::new(claim.clone())), Some(purpose), now);
+        }
+        let life = self.lives.of(claim);
+        if let Some(next) = life.next_drift {
+            self.agenda.at(Work::Claim(claim.name().to_owned()), next);
+        }
+        let answer = match &life.drift {
+            Some(answer) => ProviderDrift::Answered(answer.as_deref()),
+            None => ProviderDrift::NotAsked,
+        };
+        match Drift::of_claim(claim, &pool, catalog.as_deref(), answer, now) {
+            Some(drift) => {
+                let (reason, message) = (drift.condition_reason().to_owned(), drift.to_string());
+                let conditions = &mut claim.status.conditions;
+                set_condition(conditions, "Drifted", ConditionStatus::True, &reason, &message, now);
+            }
+            None => claim.status.conditions.retain(|condition| condition.r#type != "Drifted"),
+        }
+    }
+
+    /// Takes in what the provider says about drift. An error leaves the last answer.
+    pub(super) fn finish_drift(&mut self, name: &str, answer: Option<Option<String>>) {
+        if let Some(life) = self.lives.by_claim.get_mut(name) {
+            life.is_asking_drift = false;
+            let is_news = answer.is_some() && life.drift != answer;
+            if is_news {
+                life.drift = answer;
+                self.agenda.add(Work::Claim(name.to_owned()));
+            }
+        }
+    }
+}

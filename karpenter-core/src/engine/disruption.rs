@@ -1,0 +1,277 @@
+//! Nodes that should go: one search after the other, and each command until its nodes are on their way out.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use super::{Engine, ObjectRef};
+use crate::{
+    Snapshot, Timestamp,
+    api::{ConditionStatus, NodeClaim},
+    disrupt::{Command, Disruptor, Method},
+    lifecycle::{self, DISRUPTION_REASON, INITIALIZED, set_condition},
+};
+
+/// What found nothing is looked at again after this long even if nothing has changed: budgets and quiet times depend on
+/// the time alone.
+const FORCED_SEARCH: Duration = Duration::from_mins(5);
+/// The most commands under way. Each holds a node at least, and clusters have at most some thousands of them.
+const MAX_COMMANDS: usize = 1000;
+/// A command may take this long for each one under way: the API server takes some dozen writes a second.
+const TIME_PER_COMMAND: Duration = Duration::from_millis(80);
+/// The least time that a command may take: a machine joins in about five minutes.
+const MIN_TIMEOUT: Duration = Duration::from_mins(10);
+/// The longest time that a command may take.
+const MAX_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disruption {
+    /// When to search next; at once at first.
+    next: Option<Timestamp>,
+    /// A command that must still be worth it then.
+    probation: Option<(Command, Timestamp)>,
+    active: VecDeque<Active>,
+    /// What the last search that found nothing was made from, and when.
+    barren: Option<((u64, u64), Timestamp)>,
+}
+
+/// A command under way.
+#[derive(Clone, Debug)]
+struct Active {
+    method: Method,
+    candidates: Vec<Outgoing>,
+    /// The names of the claims that come instead.
+    replacements: Vec<String>,
+    since: Timestamp,
+}
+
+/// A node that a command takes away.
+#[derive(Clone, Debug)]
+struct Outgoing {
+    claim: String,
+    uid: String,
+    node: String,
+}
+
+impl Disruption {
+    /// The claims whose nodes are being replaced.
+    pub(super) fn leaving(&self) -> BTreeSet<String> {
+        self.active.iter().flat_map(|active| &active.candidates).map(|outgoing| outgoing.claim.clone()).collect()
+    }
+
+    pub(super) fn wake(&self) -> Option<Timestamp> {
+        let timeout = self.active.front().map(|active| active.since + MIN_TIMEOUT);
+        let probation = self.probation.as_ref().map(|(_, until)| *until);
+        probation.or(self.next).into_iter().chain(timeout).min()
+    }
+
+    fn timeout(&self) -> Duration {
+        let count = u32::try_from(self.active.len()).unwrap_or(u32::MAX);
+        TIME_PER_COMMAND.saturating_mul(count).clamp(MIN_TIMEOUT, MAX_TIMEOUT)
+    }
+}
+
+impl Engine {
+    pub(super) fn disrupt(&mut self, now: Timestamp) {
+        self.go_on(now);
+        let Some(period) = self.options.disruption_period else { return };
+        if let Some((command, until)) = self.disruption.probation.take() {
+            if now < until {
+                self.disruption.probation = Some((command, until));
+                return;
+            }
+            let wait = self.options.validation_wait;
+            self.search(Some(&command), wait, now);
+        } else if self.disruption.next.is_none_or(|next| next <= now) {
+            self.take_stale_marks(now);
+            self.search(None, self.options.validation_wait, now);
+        } else {
+            return;
+        }
+        self.disruption.next = Some(now + period);
+    }
+
+    /// Looks for a command. One that was found before and is found again begins; others must wait.
+    fn search(&mut self, before: Option<&Command>, wait: Duration, now: Timestamp) {
+        let is_quiet = self.provisioner.due(&self.options).is_none();
+        if !self.market.is_open() || !is_quiet || self.disruption.active.len() >= MAX_COMMANDS {
+            return;
+        }
+        let versions = (self.store.changes, self.market.version(now));
+        if self.disruption.barren.is_some_and(|(seen, at)| seen == versions && now < at + FORCED_SEARCH) {
+            return;
+        }
+        let Some(snapshot) = self.snapshot(now) else { return };
+        let catalogs = self.market.catalogs(&self.store.pools, now);
+        let disruptor = Disruptor::new(self.options.disruptor.clone());
+        let Some(found) = disruptor.start(&snapshot, &catalogs, now).next() else {
+            self.disruption.barren = Some((versions, now));
+            return;
+        };
+        match confirmed(before, found) {
+            Ok(command) => self.begin(&command, &snapshot, now),
+            Err(command) => self.disruption.probation = Some((command, now + wait)),
+        }
+    }
+
+    /// Begins a command: its nodes get the taint, replacements are made, and their pods are promised where they go.
+    fn begin(&mut self, command: &Command, snapshot: &Snapshot, now: Timestamp) {
+        let outgoing: Option<Vec<Outgoing>> = command.candidates.iter().map(|node| self.outgoing(node)).collect();
+        let Some(candidates) = outgoing else { return };
+        for outgoing in &candidates {
+            self.mark(outgoing, command.method, now);
+        }
+        let mut replacements = Vec::new();
+        for planned in &command.replacements {
+            if let Some(pool) = snapshot.pool(&planned.node_pool) {
+                replacements.push(self.create_claim(planned, pool, now));
+            }
+        }
+        for (place, pods) in &command.existing {
+            for pod in pods {
+                self.provisioner.promise(pod, place, None);
+            }
+        }
+        self.disruption.active.push_back(Active { method: command.method, candidates, replacements, since: now });
+        self.go_on(now);
+    }
+
+    fn outgoing(&self, node: &str) -> Option<Outgoing> {
+        let claim = self.store.claim_of(self.store.nodes.get(node)?)?;
+        let (claim, uid) = (claim.name().to_owned(), claim.metadata.uid.clone());
+        Some(Outgoing { claim, uid, node: node.to_owned() })
+    }
+
+    fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
+        let marked = self.store.nodes.get(&outgoing.node).and_then(|node| lifecycle::mark_disrupted(node));
+        if let Some(node) = marked {
+            self.write_node(node, now);
+        }
+        let Some(claim) = self.store.claims.get(&outgoing.claim) else { return };
+        let mut out: NodeClaim = (**claim).clone();
+        let reason = format!("{:?}", method.reason());
+        set_condition(&mut out.status.conditions, DISRUPTION_REASON, ConditionStatus::True, &reason, "", now);
+        self.write_claim(out, now);
+        let message = format!("Disrupting node {}: {reason}", outgoing.node);
+        self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), false, "DisruptionLaunching", message, now);
+    }
+
+    /// Brings the commands under way a step further.
+    fn go_on(&mut self, now: Timestamp) {
+        let timeout = self.disruption.timeout();
+        for _ in 0..self.disruption.active.len() {
+            let Some(active) = self.disruption.active.pop_front() else { return };
+            if let Some(why) = self.fault(&active, timeout, now) {
+                self.roll_back(&active, why, now);
+            } else if !self.is_replaced(&active) || !self.take_away(&active, now) {
+                self.disruption.active.push_back(active);
+            }
+        }
+    }
+
+    /// Why a command cannot be carried out any more.
+    fn fault(&self, active: &Active, timeout: Duration, now: Timestamp) -> Option<&'static str> {
+        let is_lost = |name: &String| match self.store.claims.get(name) {
+            Some(claim) => claim.metadata.deletion_timestamp.is_some(),
+            None => !self.provisioner.creating.contains_key(name),
+        };
+        if active.replacements.iter().any(is_lost) {
+            return Some("a replacement did not come");
+        }
+        (active.since + timeout <= now).then_some("it took too long")
+    }
+
+    fn is_replaced(&self, active: &Active) -> bool {
+        let is_ready = |name: &String| self.store.claims.get(name).is_some_and(|c| c.status.is_true(INITIALIZED));
+        active.replacements.iter().all(is_ready)
+    }
+
+    /// Deletes the claims of the nodes that go, and says whether all of them are on their way out.
+    fn take_away(&mut self, active: &Active, now: Timestamp) -> bool {
+        let mut is_over = true;
+        for outgoing in &active.candidates {
+            let claim = self.store.claims.get(&outgoing.claim).filter(|claim| claim.metadata.uid == outgoing.uid);
+            let Some(claim) = claim.filter(|claim| claim.metadata.deletion_timestamp.is_none()).cloned() else {
+                continue;
+            };
+            is_over = false;
+            let message = format!("Node {} is {:?}", outgoing.node, active.method.reason());
+            self.delete_claim(&claim, "Disrupted", message, now);
+        }
+        is_over
+    }
+
+    /// Leaves the nodes of a command as they were. Replacements that no pod uses go again.
+    fn roll_back(&mut self, active: &Active, why: &str, now: Timestamp) {
+        for name in &active.replacements {
+            let Some(claim) = self.store.claims.get(name).cloned() else { continue };
+            let nodes = self.store.nodes_of(&claim);
+            let has_pods = |node: &str| self.store.pods_on(node).any(|pod| pod.is_reschedulable());
+            let is_used = nodes.iter().any(|node| has_pods(&node.metadata.name));
+            if !is_used {
+                self.delete_claim(&claim, "ReplacementNotNeeded", format!("The disruption was given up: {why}"), now);
+            }
+        }
+        for outgoing in &active.candidates {
+            let pods: Vec<_> = self.store.pods_on(&outgoing.node).map(|pod| pod.key()).collect();
+            pods.iter().for_each(|pod| self.provisioner.unpromise(pod));
+            let message = format!("Disrupting node {} was given up: {why}", outgoing.node);
+            self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), true, "DisruptionFailed", message, now);
+            self.unmark(&outgoing.node, now);
+        }
+        self.provisioner.trigger(now);
+    }
+
+    /// Takes the taint away from nodes that no command takes away: those of a command that was given up, and those of an
+    /// engine that was stopped.
+    fn take_stale_marks(&mut self, now: Timestamp) {
+        let leaving = self.disruption.leaving();
+        let is_stale = |name: &String| {
+            let Some(node) = self.store.nodes.get(name).filter(|node| node.metadata.deletion_timestamp.is_none())
+            else {
+                return false;
+            };
+            let is_marked = node.spec.taints.iter().any(|taint| taint.key == crate::labels::DISRUPTED);
+            let stays = |claim: &NodeClaim| {
+                let is_doomed =
+                    self.lives.get(claim.name(), &claim.metadata.uid).is_some_and(|life| life.doom.is_some());
+                claim.metadata.deletion_timestamp.is_none() && !leaving.contains(claim.name()) && !is_doomed
+            };
+            is_marked && self.store.claim_of(node).is_some_and(|claim| stays(claim))
+        };
+        let stale: Vec<String> = self.store.nodes.keys().filter(|name| is_stale(name)).cloned().collect();
+        for name in stale {
+            self.unmark(&name, now);
+        }
+    }
+
+    fn unmark(&mut self, name: &str, now: Timestamp) {
+        let Some(node) = self.store.nodes.get(name).cloned() else { return };
+        let claim = self.store.claim_of(&node).filter(|claim| claim.metadata.deletion_timestamp.is_none()).cloned();
+        let (node, claim) = lifecycle::unmark_disrupted(Some(&node), claim.as_deref());
+        if let Some(node) = node {
+            self.write_node(node, now);
+        }
+        if let Some(claim) = claim {
+            self.write_claim(claim, now);
+        }
+    }
+}
+
+/// The command to begin, if it needs no confirmation or was confirmed: of empty nodes those that still are, of others only if
+/// the same nodes are found again. Otherwise the command that needs to be.
+fn confirmed(before: Option<&Command>, found: Command) -> Result<Command, Command> {
+    if found.method == Method::Drift {
+        return Ok(found);
+    }
+    let Some(before) = before.filter(|before| before.method == found.method) else { return Err(found) };
+    if before.candidates == found.candidates {
+        return Ok(found);
+    }
+    let mut still = found.clone();
+    still.candidates.retain(|node| before.candidates.contains(node));
+    let is_part = found.method == Method::Emptiness && found.is_delete() && !still.candidates.is_empty();
+    if is_part { Ok(still) } else { Err(found) }
+}

@@ -1,0 +1,322 @@
+//! How claims, nodes and machines end.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{Action, Engine, ObjectRef, Refusal, Target, Work, outbox::Purpose};
+use crate::{
+    Timestamp,
+    api::{ConditionStatus, Node, NodeClaim, ObjectKey},
+    labels,
+    lifecycle::{self, DrainStep, MIN_DRAIN, REGISTERED},
+    provider::{Deletion, Instance, ProviderError, ProviderId},
+};
+
+/// How often a machine that was told to go is told again, until it is gone.
+const TERMINATE_PERIOD: Duration = Duration::from_secs(5);
+/// The longest wait before a machine is told again to go, after calls that failed.
+const MAX_TERMINATE_BACKOFF: Duration = Duration::from_mins(1);
+/// The wait before the second attempt to evict a pod; it doubles with each further one.
+const MIN_EVICT_BACKOFF: Duration = Duration::from_millis(100);
+/// The longest wait before an attempt to evict a pod.
+const MAX_EVICT_BACKOFF: Duration = Duration::from_secs(10);
+/// Two to the power of this many tenths of a second is more than the longest wait.
+const MAX_EVICT_DOUBLINGS: u32 = 7;
+/// The most evictions under way at a time: five nodes of a hundred pods.
+const MAX_EVICTIONS: usize = 500;
+/// How soon it is tried again when there are too many evictions under way.
+const EVICT_RETRY: Duration = Duration::from_millis(200);
+
+/// What is remembered of machines that are told to go, and of pods that are told to leave. At most one entry for each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    machines: BTreeMap<ProviderId, End>,
+    evictions: BTreeMap<ObjectKey, Eviction>,
+    flying_evictions: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct End {
+    is_flying: bool,
+    /// Whether it was told to go.
+    is_asked: bool,
+    is_gone: bool,
+    failed_attempts: u32,
+    next: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+struct Eviction {
+    uid: String,
+    is_flying: bool,
+    is_forced: bool,
+    failed_attempts: u32,
+    next: Timestamp,
+}
+
+impl Ends {
+    fn is_asked(&self, id: &ProviderId) -> bool {
+        self.machines.get(id).is_some_and(|end| end.is_asked)
+    }
+
+    fn is_gone(&self, id: &ProviderId) -> bool {
+        self.machines.get(id).is_some_and(|end| end.is_gone)
+    }
+
+    pub(super) fn forget_pod(&mut self, pod: &ObjectKey) {
+        if let Some(eviction) = self.evictions.remove(pod) {
+            self.flying_evictions -= usize::from(eviction.is_flying);
+        }
+    }
+
+    /// Forgets machines of which nobody knows any more.
+    pub(super) fn retain(&mut self, is_known: impl Fn(&ProviderId) -> bool) {
+        self.machines.retain(|id, end| end.is_flying || is_known(id));
+    }
+}
+
+impl Engine {
+    /// Brings a claim that is on its way out to its end: first its nodes, then its machine, then its finalizer.
+    pub(super) fn end_claim(&mut self, claim: &Arc<NodeClaim>, now: Timestamp) {
+        let life = self.lives.of(claim);
+        if life.is_launching {
+            return;
+        }
+        let bought = life.machine().map(|machine| machine.instance.id.clone());
+        let known = Some(&claim.status.provider_id).filter(|id| !id.is_empty()).map(ProviderId::new);
+        let Some(id) = known.or(bought) else {
+            self.finish_claim(claim, now);
+            return;
+        };
+        let nodes = self.store.nodes_of(claim);
+        for node in &nodes {
+            self.delete_node(node, now);
+        }
+        if claim.status.is_true(REGISTERED) && !nodes.is_empty() {
+            let is_asked = self.ends.is_asked(&id);
+            if let Some(written) = lifecycle::prepare_to_end(claim, is_asked, is_asked, now) {
+                self.write_claim(written, now);
+            }
+        } else if self.terminate(&id, Some(&Work::Claim(claim.name().to_owned())), now) {
+            self.finish_claim(claim, now);
+        } else if let Some(written) = lifecycle::prepare_to_end(claim, true, true, now) {
+            self.write_claim(written, now);
+        }
+    }
+
+    fn finish_claim(&mut self, claim: &NodeClaim, now: Timestamp) {
+        if let Some(metadata) = lifecycle::without_finalizer(&claim.metadata) {
+            self.write_claim(NodeClaim { metadata, ..claim.clone() }, now);
+        }
+    }
+
+    fn delete_node(&mut self, node: &Node, now: Timestamp) {
+        let (name, meta) = (node.metadata.name.clone(), &node.metadata);
+        let target = Target::Node(name.clone());
+        if meta.deletion_timestamp.is_some() || self.outbox.is_busy(&target, &meta.resource_version, now) {
+            return;
+        }
+        let action = Action::DeleteNode { name, uid: meta.uid.clone() };
+        self.outbox.write(action, target, &meta.resource_version, now);
+    }
+
+    /// Looks at a node: one that is on its way out is drained, its machine terminated, and its finalizer taken away.
+    pub(super) fn reconcile_node(&mut self, name: &str, now: Timestamp) {
+        let Some(node) = self.store.nodes.get(name).cloned() else {
+            self.lives.forget_node(name);
+            return;
+        };
+        let is_ours = node.metadata.finalizers.iter().any(|finalizer| finalizer == labels::TERMINATION);
+        let Some(since) = node.metadata.deletion_timestamp.filter(|_| is_ours) else { return };
+        let claim = self.store.claim_of(&node).cloned();
+        if let Some(claim) = &claim {
+            self.delete_claim(claim, "NodeDeleted", format!("Node {name} is being deleted"), now);
+        }
+        let work = Work::Node(name.to_owned());
+        let target = Target::Node(name.to_owned());
+        if let Some(until) = self.outbox.settles(&target, &node.metadata.resource_version, now) {
+            self.agenda.at(work, until);
+            return;
+        }
+        let id = ProviderId::new(&node.spec.provider_id);
+        if node.spec.provider_id.is_empty() || self.ends.is_gone(&id) {
+            if let Some(metadata) = lifecycle::without_finalizer(&node.metadata) {
+                self.write_node(Node { metadata, ..(*node).clone() }, now);
+            }
+            return;
+        }
+        self.look_for_machine(&node, &id, now);
+        if let Some(written) = lifecycle::prepare_to_leave(&node) {
+            self.write_node(written, now);
+            return;
+        }
+        let is_drained = self.ends.is_asked(&id) || self.drain(&node, claim.as_deref(), now);
+        if !is_drained {
+            return;
+        }
+        if now < since + MIN_DRAIN {
+            self.agenda.at(work, since + MIN_DRAIN);
+            return;
+        }
+        self.terminate(&id, Some(&work), now);
+        claim.into_iter().for_each(|claim| self.agenda.add(Work::Claim(claim.name().to_owned())));
+    }
+
+    /// A node that is not ready may have lost its machine already.
+    fn look_for_machine(&mut self, node: &Node, id: &ProviderId, now: Timestamp) {
+        let is_ready = node.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == ConditionStatus::True);
+        if is_ready || self.ends.is_asked(id) {
+            return;
+        }
+        let end = self.ends.machines.entry(id.clone()).or_default();
+        if !end.is_flying && end.next.is_none_or(|next| next <= now) {
+            end.is_flying = true;
+            self.outbox.send(Action::Get(id.clone()), Some(Purpose::Get(id.clone())), now);
+        }
+    }
+
+    /// Makes pods leave a node, and says whether all that must have.
+    fn drain(&mut self, node: &Node, claim: Option<&NodeClaim>, now: Timestamp) -> bool {
+        let deadline = claim.and_then(lifecycle::deadline);
+        let pods = self.store.pods_on(&node.metadata.name).map(AsRef::as_ref);
+        let drain = lifecycle::drain(pods, deadline, now);
+        let work = Work::Node(node.metadata.name.clone());
+        for step in drain.steps {
+            if let Some(retry) = self.send_away(step, now) {
+                self.agenda.at(work.clone(), retry);
+            }
+        }
+        if let Some(wake) = drain.wake {
+            self.agenda.at(work, wake);
+        }
+        drain.waiting == 0
+    }
+
+    /// Tells a pod to leave, or says when to try again.
+    fn send_away(&mut self, step: DrainStep, now: Timestamp) -> Option<Timestamp> {
+        let (pod, uid, grace_period) = match step {
+            DrainStep::Evict { pod, uid } => (pod, uid, None),
+            DrainStep::Delete { pod, uid, grace_period } => (pod, uid, Some(grace_period)),
+        };
+        let is_forced = grace_period.is_some();
+        let fresh = || Eviction { uid: uid.clone(), is_flying: false, is_forced, failed_attempts: 0, next: now };
+        let is_full = self.ends.flying_evictions >= MAX_EVICTIONS;
+        let eviction = self.ends.evictions.entry(pod.clone()).or_insert_with(fresh);
+        if eviction.is_flying {
+            return None;
+        }
+        if eviction.uid != uid || is_forced && !eviction.is_forced {
+            *eviction = fresh();
+        }
+        if now < eviction.next {
+            return Some(eviction.next);
+        }
+        if is_full {
+            return Some(now + EVICT_RETRY);
+        }
+        eviction.is_flying = true;
+        self.ends.flying_evictions += 1;
+        let purpose = Purpose::Evict { pod: pod.clone(), uid: uid.clone() };
+        let action = match grace_period {
+            None => Action::Evict { pod, uid },
+            Some(grace_period) => Action::DeletePod { pod, uid, grace_period },
+        };
+        self.outbox.send(action, Some(purpose), now);
+        None
+    }
+
+    /// Takes in what came of telling a pod to leave.
+    pub(super) fn finish_eviction(&mut self, key: &ObjectKey, uid: &str, refusal: Option<&Refusal>, now: Timestamp) {
+        let Some(eviction) = self.ends.evictions.get_mut(key).filter(|eviction| eviction.uid == uid) else { return };
+        if eviction.is_flying {
+            eviction.is_flying = false;
+            self.ends.flying_evictions -= 1;
+        }
+        match refusal {
+            // Its deletion, or that it is gone, will be told.
+            None | Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + MAX_EVICT_BACKOFF,
+            Some(refusal) => {
+                let wait = MIN_EVICT_BACKOFF * 2_u32.pow(eviction.failed_attempts.min(MAX_EVICT_DOUBLINGS));
+                let is_first = eviction.failed_attempts == 0;
+                eviction.failed_attempts = eviction.failed_attempts.saturating_add(1);
+                eviction.next = now + wait.min(MAX_EVICT_BACKOFF);
+                if is_first {
+                    self.note(ObjectRef::Pod(key.clone()), true, "FailedDraining", refusal.to_string(), now);
+                }
+            }
+        }
+        if let Some(pod) = self.store.pods.get(key) {
+            self.agenda.add(Work::Node(pod.spec.node_name.clone()));
+        }
+    }
+
+    /// Tells a machine to go, and says whether it is gone.
+    pub(super) fn terminate(&mut self, id: &ProviderId, work: Option<&Work>, now: Timestamp) -> bool {
+        let end = self.ends.machines.entry(id.clone()).or_default();
+        if end.is_gone {
+            return true;
+        }
+        match end.next.filter(|next| now < *next) {
+            _ if end.is_flying => {}
+            Some(next) => work.into_iter().for_each(|work| self.agenda.at(work.clone(), next)),
+            None => {
+                (end.is_flying, end.is_asked) = (true, true);
+                self.outbox.send(Action::Terminate(id.clone()), Some(Purpose::Terminate(id.clone())), now);
+            }
+        }
+        false
+    }
+
+    /// Takes in what came of telling a machine to go.
+    pub(super) fn finish_termination(
+        &mut self,
+        id: &ProviderId,
+        result: Result<Deletion, ProviderError>,
+        now: Timestamp,
+    ) {
+        let end = self.ends.machines.entry(id.clone()).or_default();
+        end.is_flying = false;
+        match result {
+            Ok(Deletion::Gone) => end.is_gone = true,
+            Ok(Deletion::Started) => {
+                end.failed_attempts = 0;
+                end.next = Some(now + TERMINATE_PERIOD);
+            }
+            Err(_) => {
+                end.failed_attempts = end.failed_attempts.saturating_add(1);
+                let wait = TERMINATE_PERIOD * end.failed_attempts;
+                end.next = Some(now + wait.min(MAX_TERMINATE_BACKOFF));
+            }
+        }
+        self.look_at_machine(id);
+    }
+
+    /// Takes in whether a machine is there.
+    pub(super) fn finish_get(
+        &mut self,
+        id: &ProviderId,
+        result: Result<Option<Instance>, ProviderError>,
+        now: Timestamp,
+    ) {
+        let end = self.ends.machines.entry(id.clone()).or_default();
+        end.is_flying = false;
+        end.next = Some(now + TERMINATE_PERIOD);
+        if result == Ok(None) {
+            end.is_gone = true;
+        } else if !end.is_asked {
+            // The drain goes on; whether the machine is there is asked again when the node is looked at.
+            end.next = Some(now + TERMINATE_PERIOD);
+        }
+        self.look_at_machine(id);
+    }
+
+    fn look_at_machine(&mut self, id: &ProviderId) {
+        let claim = self.store.claim_of_machine(id.as_str()).map(|claim| claim.name().to_owned());
+        claim.into_iter().for_each(|claim| self.agenda.add(Work::Claim(claim)));
+        let nodes: Vec<String> = self.store.nodes_on(id.as_str()).cloned().collect();
+        nodes.into_iter().for_each(|node| self.agenda.add(Work::Node(node)));
+        // A claim whose machine was bought but is not in its status yet is found by the machine that is remembered.
+        for name in self.lives.claims_of(id) {
+            self.agenda.add(Work::Claim(name));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What can be bought, as far as the engine knows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    Catalog, Catalogs, ResourceList, ResourceName, Timestamp,
+    api::{Node, NodePool},
+    catalog::OfferingKey,
+    labels,
+    lifecycle::launch_backoff,
+    provider::ProviderError,
+};
+
+/// No claim of a node class that was not ready is made for this long; it is looked at again by trying.
+const BLOCK_CLASS_FOR: Duration = Duration::from_secs(30);
+/// The most instance types of all pools of which it is remembered what their nodes really have; far more than are in use.
+const MAX_OBSERVED: usize = 10_000;
+
+/// The catalogs of all pools, and what is known to be different from what they say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Market {
+    stalls: BTreeMap<String, Stall>,
+    /// Offerings without capacity, and until when they are avoided. At most one entry for each offering there is.
+    avoided: BTreeMap<OfferingKey, Timestamp>,
+    /// Node classes that cannot be used, and until when nobody tries.
+    blocked: BTreeMap<String, Timestamp>,
+    /// The least that nodes of a pool and an instance type had.
+    observed: BTreeMap<(String, String), ResourceList>,
+    /// Counts what changes the catalogs.
+    version: u64,
+    known: Option<(u64, Catalogs)>,
+}
+
+/// The catalog of one pool.
+#[derive(Clone, Debug, Default)]
+struct Stall {
+    /// As the provider gave it.
+    catalog: Option<Arc<Catalog>>,
+    /// With what nodes really have.
+    adjusted: Option<Arc<Catalog>>,
+    /// Whether the provider has answered, be it with an error.
+    is_answered: bool,
+    is_asked: bool,
+    /// When to ask; at once if it was never asked.
+    next: Option<Timestamp>,
+    failed_attempts: u32,
+}
+
+impl Market {
+    /// The pools of which the catalog is to be asked for now; they count as asked from then on.
+    pub(super) fn ask(&mut self, pools: &BTreeMap<String, Arc<NodePool>>, now: Timestamp) -> Vec<Arc<NodePool>> {
+        let is_there = |name: &String| pools.contains_key(name);
+        let before = self.stalls.len();
+        self.stalls.retain(|name, _| is_there(name));
+        self.version += u64::from(self.stalls.len() != before);
+        let mut out = Vec::new();
+        for (name, pool) in pools {
+            let stall = self.stalls.entry(name.clone()).or_default();
+            if !stall.is_asked && stall.next.is_none_or(|next| next <= now) {
+                stall.is_asked = true;
+                out.push(pool.clone());
+            }
+        }
+        out
+    }
+
+    /// Takes in an answer. An error leaves the catalog that is known, and is followed by another attempt soon.
+    pub(super) fn answer(
+        &mut self,
+        pool: &str,
+        answer: Result<Arc<Catalog>, ProviderError>,
+        period: Duration,
+        now: Timestamp,
+    ) {
+        let Some(stall) = self.stalls.get_mut(pool) else { return };
+        (stall.is_asked, stall.is_answered) = (false, true);
+        match answer {
+            Ok(catalog) => {
+                (stall.failed_attempts, stall.next) = (0, Some(now + period));
+                let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
+                if !is_known {
+                    stall.adjusted = Some(adjusted(pool, &catalog, &self.observed));
+                    stall.catalog = Some(catalog);
+                    self.version += 1;
+                }
+            }
+            Err(_) => {
+                stall.failed_attempts += 1;
+                stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
+            }
+        }
+    }
+
+    /// Asks for the catalog of a pool again soon, because the pool has changed.
+    pub(super) fn renew(&mut self, pool: &str) {
+        if let Some(stall) = self.stalls.get_mut(pool) {
+            stall.next = None;
+        }
+    }
+
+    /// Whether the provider has answered for every pool, be it with an error.
+    pub(super) fn is_open(&self) -> bool {
+        self.stalls.values().all(|stall| stall.is_answered)
+    }
+
+    /// When to ask for a catalog, or when something that was avoided is tried again.
+    pub(super) fn wake(&self) -> Option<Timestamp> {
+        let asks = self.stalls.values().filter(|stall| !stall.is_asked).filter_map(|stall| stall.next);
+        asks.chain(self.avoided.values().copied()).chain(self.blocked.values().copied()).min()
+    }
+
+    /// Avoids offerings until then.
+    pub(super) fn avoid(&mut self, offerings: impl IntoIterator<Item = OfferingKey>, until: Timestamp) {
+        self.avoided.extend(offerings.into_iter().map(|key| (key, until)));
+        self.version += 1;
+    }
+
+    /// Makes no claim of a node class for a while.
+    pub(super) fn block(&mut self, class: String, now: Timestamp) {
+        self.blocked.insert(class, now + BLOCK_CLASS_FOR);
+        self.version += 1;
+    }
+
+    /// Takes in what a node that is ready really has. Of a type whose nodes have less than the catalog says, the planner expects
+    /// what they have.
+    pub(super) fn learn(&mut self, node: &Node) {
+        let label = |key: &str| node.metadata.labels.get(key).cloned();
+        let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else { return };
+        let Some(catalog) = self.stalls.get(&pool).and_then(|stall| stall.adjusted.as_ref()) else { return };
+        let Some(promised) = catalog.get(&name).map(crate::InstanceType::allocatable) else { return };
+        let has = &node.status.allocatable;
+        let is_less = |name: &ResourceName, promised| has.get(name.as_str()).is_some_and(|has| has < promised);
+        if !promised.iter().any(|(name, quantity)| is_less(name, quantity)) || self.observed.len() >= MAX_OBSERVED {
+            return;
+        }
+        let least = self.observed.entry((pool.clone(), name)).or_default();
+        for (resource, quantity) in has.iter() {
+            if least.get(resource.as_str()).is_none_or(|known| quantity < known) {
+                least.insert(resource.clone(), quantity);
+            }
+        }
+        if let Some(stall) = self.stalls.get_mut(&pool) {
+            stall.adjusted = stall.catalog.as_ref().map(|catalog| adjusted(&pool, catalog, &self.observed));
+            self.version += 1;
+        }
+    }
+
+    /// Counts what changes the catalogs; what is no longer avoided counts.
+    pub(super) fn version(&mut self, now: Timestamp) -> u64 {
+        let before = self.avoided.len() + self.blocked.len();
+        self.avoided.retain(|_, until| now < *until);
+        self.blocked.retain(|_, until| now < *until);
+        self.version += u64::from(self.avoided.len() + self.blocked.len() != before);
+        self.version
+    }
+
+    /// What can be bought now for each pool, save what is avoided. Pools of a node class that is not ready have no catalog.
+    pub(super) fn catalogs(&mut self, pools: &BTreeMap<String, Arc<NodePool>>, now: Timestamp) -> Catalogs {
+        let version = self.version(now);
+        if let Some((_, known)) = self.known.as_ref().filter(|(of, _)| *of == version) {
+            return known.clone();
+        }
+        let avoided: Vec<OfferingKey> = self.avoided.keys().cloned().collect();
+        let classes: BTreeSet<&String> = self.blocked.keys().collect();
+        let mut out = Catalogs::new();
+        for (name, stall) in &self.stalls {
+            let class = pools.get(name).map(|pool| &pool.spec.template.spec.node_class_ref.name);
+            if let Some(catalog) = stall.adjusted.as_ref().filter(|_| !class.is_some_and(|c| classes.contains(c))) {
+                out.insert(name.clone(), catalog.clone());
+            }
+        }
+        let out = out.without(&avoided);
+        self.known = Some((version, out.clone()));
+        out
+    }
+
+    /// The catalog of a pool, with what is avoided.
+    pub(super) fn catalog(&self, pool: &str) -> Option<&Arc<Catalog>> {
+        self.stalls.get(pool)?.adjusted.as_ref()
+    }
+}
+
+/// A catalog in which types have no more than the least that their nodes had.
+fn adjusted(pool: &str, catalog: &Arc<Catalog>, observed: &BTreeMap<(String, String), ResourceList>) -> Arc<Catalog> {
+    let mut types = catalog.types().to_vec();
+    let mut is_changed = false;
+    for own in &mut types {
+        let Some(least) = observed.get(&(pool.to_owned(), own.name.clone())) else { continue };
+        for (name, promised) in own.allocatable().iter() {
+            let Some(has) = least.get(name.as_str()).filter(|has| *has < promised) else { continue };
+            let kept = own.overhead.system_reserved.get(name.as_str()).unwrap_or(crate::Quantity::ZERO);
+            let more = kept.saturating_add(promised.saturating_sub(has));
+            own.overhead.system_reserved.insert(name.clone(), more);
+            is_changed = true;
+        }
+    }
+    let changed = is_changed.then(|| Catalog::new(types).ok()).flatten();
+    changed.map_or_else(|| catalog.clone(), Arc::new)
+}

@@ -1,0 +1,53 @@
+use std::time::Duration;
+
+use crate::{PlannerOptions, disrupt::DisruptorOptions, provider::RepairPolicy};
+
+/// How an [`Engine`](super::Engine) works. The defaults are those of Karpenter where it has the same knob.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EngineOptions {
+    /// How nodes are planned for pods.
+    pub planner: PlannerOptions,
+    /// When it is worth it to take nodes away.
+    pub disruptor: DisruptorOptions,
+    /// After the last of several pods this long is waited for another one. One second by default.
+    pub batch_idle: Duration,
+    /// The first of several pods waits no longer than this. Ten seconds by default.
+    pub batch_max: Duration,
+    /// How often nodes that should go are looked for. Ten seconds by default; `None` takes no node away.
+    pub disruption_period: Option<Duration>,
+    /// How long a command must have been worth it before it is begun. 15 seconds by default.
+    pub validation_wait: Duration,
+    /// How often it is asked what can be bought. One minute by default.
+    pub catalog_period: Duration,
+    /// How often all machines are listed, to find those without a claim and claims without a machine. Two minutes by default.
+    pub list_period: Duration,
+    /// How often it is asked what happened to machines. Ten seconds by default; `None` asks never.
+    pub events_period: Option<Duration>,
+    /// How often it is looked whether a node still is what it should be. Five minutes by default.
+    pub drift_period: Duration,
+    /// For how long an offering without capacity is avoided. Three minutes by default.
+    pub avoid_for: Duration,
+    /// Which nodes are sick. None by default; providers know theirs
+    /// ([`CloudProvider::repair_policies`](crate::CloudProvider::repair_policies)).
+    pub repair_policies: Vec<RepairPolicy>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            planner: PlannerOptions::default(),
+            disruptor: DisruptorOptions::default(),
+            batch_idle: Duration::from_secs(1),
+            batch_max: Duration::from_secs(10),
+            disruption_period: Some(Duration::from_secs(10)),
+            validation_wait: Duration::from_secs(15),
+            catalog_period: Duration::from_mins(1),
+            list_period: Duration::from_mins(2),
+            events_period: Some(Duration::from_secs(10)),
+            drift_period: Duration::from_mins(5),
+            avoid_for: Duration::from_mins(3),
+            repair_policies: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the engine has asked for and not heard of yet.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Action, ActionId, Request};
+use crate::{Timestamp, api::ObjectKey, provider::ProviderId};
+
+/// An object that was written is left alone until it is told how it is now. If that takes longer than this, it is looked at
+/// again: watches lag behind by a second or two, and a write that changed nothing is told by nobody.
+pub(super) const SETTLE: Duration = Duration::from_secs(10);
+/// An action of which nothing was heard for this long is taken for lost. Calls of clouds time out after a minute or so, and
+/// shells repeat them a few times.
+const LOST_AFTER: Duration = Duration::from_mins(10);
+
+/// An object that the engine writes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    Pool(String),
+    Claim(String),
+    Node(String),
+}
+
+/// What an action is for, to know what its result means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Create { claim: String },
+    Write(Target),
+    Evict { pod: ObjectKey, uid: String },
+    Launch { claim: String, uid: String },
+    Terminate(ProviderId),
+    Get(ProviderId),
+    List,
+    Catalog { pool: String },
+    Drift { claim: String },
+    Events,
+}
+
+/// Requests on their way out, and actions under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outbox {
+    last: u64,
+    ready: Vec<Request>,
+    /// At most one for each object and each chore, and those evictions that are under way.
+    flying: BTreeMap<ActionId, (Purpose, Timestamp)>,
+    busy: BTreeMap<Target, Busy>,
+}
+
+/// An object that was written.
+#[derive(Clone, Debug)]
+struct Busy {
+    /// The version of it that the write was made from.
+    version: String,
+    action: ActionId,
+    since: Timestamp,
+}
+
+impl Outbox {
+    /// Asks for an action.
+    pub(super) fn send(&mut self, action: Action, purpose: Option<Purpose>, now: Timestamp) -> ActionId {
+        self.last += 1;
+        let id = ActionId(self.last);
+        self.ready.push(Request { id, action });
+        if let Some(purpose) = purpose {
+            self.flying.insert(id, (purpose, now));
+        }
+        id
+    }
+
+    /// Asks for a write to an object, which is busy from now on.
+    pub(super) fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) {
+        let action = self.send(action, Some(Purpose::Write(target.clone())), now);
+        self.busy.insert(target, Busy { version: version.to_owned(), action, since: now });
+    }
+
+    /// Whether a write to an object is under way, or has not been told yet.
+    pub(super) fn is_busy(&self, target: &Target, version: &str, now: Timestamp) -> bool {
+        self.settles(target, version, now).is_some()
+    }
+
+    /// When an object is looked at again if nothing is heard of it, if a write to it is under way or has not been told yet.
+    pub(super) fn settles(&self, target: &Target, version: &str, now: Timestamp) -> Option<Timestamp> {
+        let busy = self.busy.get(target)?;
+        let is_flying = self.flying.contains_key(&busy.action);
+        let until = busy.since + if is_flying { LOST_AFTER } else { SETTLE };
+        (is_flying || busy.version == version && now < until).then_some(until)
+    }
+
+    /// What an action was for, which is over now.
+    pub(super) fn done(&mut self, id: ActionId, was_written: bool) -> Option<Purpose> {
+        let (purpose, _) = self.flying.remove(&id)?;
+        if let Purpose::Write(target) = &purpose
+            && !was_written
+            && self.busy.get(target).is_some_and(|busy| busy.action == id)
+        {
+            self.busy.remove(target);
+        }
+        Some(purpose)
+    }
+
+    /// Forgets what is known of an object that is gone.
+    pub(super) fn forget(&mut self, target: &Target) {
+        self.busy.remove(target);
+    }
+
+    /// The actions that are taken for lost.
+    pub(super) fn lost(&mut self, now: Timestamp) -> Vec<Purpose> {
+        let mut out = Vec::new();
+        while let Some(first) = self.flying.first_entry()
+            && first.get().1 + LOST_AFTER <= now
+        {
+            out.push(first.remove().0);
+        }
+        out
+    }
+
+    /// When the first action is taken for lost.
+    pub(super) fn next_loss(&self) -> Option<Timestamp> {
+        self.flying.first_key_value().map(|(_, (_, since))| *since + LOST_AFTER)
+    }
+
+    /// The requests that nobody has seen yet.
+    pub(super) fn take(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.ready)
+    }
+}

@@ -1,0 +1,143 @@
+//! Nodes for the pods that wait.
+
+use std::time::Duration;
+
+use super::{Action, Engine, ObjectRef, outbox::Purpose, provisioner::promise_until};
+use crate::{
+    Plan, PlannedClaim, Snapshot, Timestamp,
+    api::{NodeClaim, NodePool},
+    labels,
+    lifecycle::LAUNCHED,
+};
+
+/// How soon it is tried again while something must be known first.
+const HOLD: Duration = Duration::from_secs(1);
+/// Nothing is planned while a claim has no machine that pods of nobody knows which would go to, but for no longer than this
+/// after it was made: launches take some seconds.
+const MAX_HOLD: Duration = Duration::from_mins(1);
+/// How soon pods without a place are planned again after something changed that may help them.
+const RETRY: Duration = Duration::from_secs(10);
+/// The most claims that are made at once; the pods of others are planned again in the next tick. So many are launched by
+/// clouds in a minute.
+const MAX_NEW_CLAIMS: usize = 1000;
+
+impl Engine {
+    /// Plans if it is time.
+    pub(super) fn provision(&mut self, now: Timestamp) {
+        self.provisioner.lapse(&self.store, now);
+        let versions = (self.store.supply, self.market.version(now));
+        self.provisioner.look_at_left_over(versions, now);
+        if self.provisioner.due(&self.options).is_none_or(|due| now < due) {
+            return;
+        }
+        if !self.market.is_open() || self.awaits_machines(now) {
+            self.provisioner.not_before = Some(now + HOLD);
+            return;
+        }
+        self.provisioner.planned();
+        let Some(snapshot) = self.snapshot(now) else { return };
+        if snapshot.pending().len() == 0 {
+            return;
+        }
+        let catalogs = self.market.catalogs(&self.store.pools, now);
+        let plan = self.provisioner.replanner.plan(&snapshot, &catalogs).clone();
+        self.carry_out(&plan, &snapshot, now);
+    }
+
+    /// Whether there is a claim without a machine, so that nobody knows what room it has, which pods may go to that are
+    /// planned now: it was made for pods that are gone, or by an engine that was stopped.
+    fn awaits_machines(&self, now: Timestamp) -> bool {
+        let is_open = |claim: &NodeClaim| {
+            let made_for = self.provisioner.made_for.get(claim.name()).copied();
+            let is_young = claim.metadata.creation_timestamp.is_some_and(|made| now < made + MAX_HOLD);
+            let has_room = made_for.is_none_or(|count| self.provisioner.promised_to(claim.name()) < count);
+            is_young && has_room && !is_static(self.pool_of(claim))
+        };
+        let waits =
+            |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && claim.status.provider_id.is_empty();
+        self.store.claims.values().any(|claim| waits(claim) && !claim.status.is_true(LAUNCHED) && is_open(claim))
+    }
+
+    fn pool_of(&self, claim: &NodeClaim) -> Option<&NodePool> {
+        let pool = claim.metadata.labels.get(labels::NODE_POOL)?;
+        self.store.pools.get(pool).map(AsRef::as_ref)
+    }
+
+    fn carry_out(&mut self, plan: &Plan, snapshot: &Snapshot, now: Timestamp) {
+        for planned in plan.claims().iter().take(MAX_NEW_CLAIMS) {
+            if let Some(pool) = snapshot.pool(&planned.node_pool) {
+                self.create_claim(planned, pool, now);
+            }
+        }
+        if plan.claims().len() > MAX_NEW_CLAIMS || !plan.is_complete() {
+            self.provisioner.hurry(now);
+        }
+        let until = promise_until(&self.options, now);
+        for (place, pods) in plan.existing() {
+            let is_ready = snapshot.places().iter().any(|known| known.name == *place && known.is_initialized);
+            for pod in pods {
+                self.provisioner.promise(pod, place, is_ready.then_some(until));
+            }
+        }
+        for (pod, reason) in plan.unplaced() {
+            let reason = reason.to_string();
+            if self.store.is_waiting(pod) && self.provisioner.told.get(pod) != Some(&reason) {
+                self.note(ObjectRef::Pod(pod.clone()), true, "FailedScheduling", reason.clone(), now);
+                self.provisioner.told.insert(pod.clone(), reason);
+            }
+        }
+        if !plan.unplaced().is_empty() {
+            let versions = (self.store.supply, self.market.version(now));
+            self.provisioner.left_over = Some((versions, Some(now + RETRY)));
+        }
+    }
+
+    /// Asks for a claim and promises its room to its pods. Gives back its name.
+    pub(super) fn create_claim(&mut self, planned: &PlannedClaim, pool: &NodePool, now: Timestamp) -> String {
+        let name = self.new_name(pool.name(), now);
+        let mut claim = planned.to_node_claim(pool, name.clone(), "");
+        claim.metadata.finalizers.push(labels::TERMINATION.to_owned());
+        for pod in &planned.pods {
+            self.provisioner.promise(pod, &name, None);
+        }
+        self.provisioner.made_for.insert(name.clone(), planned.pods.len());
+        self.provisioner.creating.insert(name.clone(), claim.clone());
+        let purpose = Purpose::Create { claim: name.clone() };
+        self.outbox.send(Action::CreateClaim(Box::new(claim)), Some(purpose), now);
+        name
+    }
+
+    /// A name that no claim had before: it tells when it was made, and is another one at the same time.
+    fn new_name(&mut self, pool: &str, now: Timestamp) -> String {
+        loop {
+            let name = format!("{pool}-{}", self.upkeep.suffix(now));
+            if !self.store.claims.contains_key(&name) && !self.provisioner.creating.contains_key(&name) {
+                return name;
+            }
+        }
+    }
+
+    /// Takes back all that was promised of a claim that will not be.
+    pub(super) fn release(&mut self, claim: &str, now: Timestamp) {
+        let names = match self.store.claims.get(claim).cloned() {
+            Some(claim) => self.names_of(&claim),
+            None => vec![claim.to_owned()],
+        };
+        for name in names {
+            self.provisioner.release(&name, now);
+        }
+        // The pods of its node need another place.
+        self.provisioner.trigger(now);
+    }
+
+    /// A claim that was asked for will not be there.
+    pub(super) fn drop_claim(&mut self, claim: &str, now: Timestamp) {
+        self.provisioner.created(claim);
+        self.provisioner.release(claim, now);
+        self.provisioner.not_before = Some(now + HOLD);
+    }
+}
+
+fn is_static(pool: Option<&NodePool>) -> bool {
+    pool.is_some_and(|pool| pool.spec.replicas.is_some())
+}

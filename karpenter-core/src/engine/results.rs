@@ -1,0 +1,104 @@
+//! What results of actions mean.
+
+use super::{ActionId, ActionResult, Engine, Refusal, Target, Work, outbox::Purpose};
+use crate::{
+    Timestamp,
+    provider::{CreateError, ProviderError, ProviderErrorKind},
+};
+
+impl Engine {
+    /// Takes in what came of an action. A result that does not fit its action counts as none.
+    pub(super) fn finish(&mut self, id: ActionId, result: ActionResult, now: Timestamp) {
+        let was_written = matches!(result, ActionResult::Written);
+        let Some(purpose) = self.outbox.done(id, was_written) else { return };
+        match (purpose, result) {
+            (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
+            (Purpose::Write(target), ActionResult::Written) => {
+                self.agenda.at(work_of(target), now + super::outbox::SETTLE)
+            }
+            (Purpose::Write(target), ActionResult::Refused(refusal)) => {
+                self.agenda.at(work_of(target), now + after(&refusal));
+            }
+            (Purpose::Evict { pod, uid }, ActionResult::Refused(refusal)) => {
+                self.finish_eviction(&pod, &uid, Some(&refusal), now);
+            }
+            (Purpose::Evict { pod, uid }, _) => self.finish_eviction(&pod, &uid, None, now),
+            (Purpose::Launch { claim, uid }, ActionResult::Launched(result)) => {
+                self.finish_launch(&claim, &uid, result, now);
+            }
+            (Purpose::Terminate(id), ActionResult::Terminated(result)) => self.finish_termination(&id, result, now),
+            (Purpose::Get(id), ActionResult::Found(result)) => self.finish_get(&id, result, now),
+            (Purpose::List, ActionResult::Listed(result)) => self.finish_list(result.ok(), now),
+            (Purpose::Catalog { pool }, ActionResult::Catalog(result)) => {
+                self.market.answer(&pool, result, self.options.catalog_period, now);
+                self.learn_all();
+                self.agenda.add(Work::Pool(pool));
+            }
+            (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, result.ok()),
+            (Purpose::Events, ActionResult::Events(result)) => self.finish_events(result.ok(), now),
+            (Purpose::Create { .. }, ActionResult::Written) => {}
+            (purpose, _) => self.lose(purpose, now),
+        }
+    }
+
+    /// Takes an action for lost. Nobody knows whether it was done, so that it is asked for again where that does no harm.
+    pub(super) fn lose(&mut self, purpose: Purpose, now: Timestamp) {
+        let error = |operation| {
+            ProviderError::new("provider", operation, ProviderErrorKind::Unavailable, "nothing was heard of the call")
+        };
+        match purpose {
+            Purpose::Create { claim } => self.drop_claim(&claim, now),
+            Purpose::Write(target) => self.agenda.add(work_of(target)),
+            Purpose::Evict { pod, uid } => {
+                let refusal = Refusal::Unavailable("nothing was heard of the call".to_owned());
+                self.finish_eviction(&pod, &uid, Some(&refusal), now);
+            }
+            Purpose::Launch { claim, uid } => {
+                self.finish_launch(&claim, &uid, Err(CreateError::Provider(error("create"))), now);
+            }
+            Purpose::Terminate(id) => self.finish_termination(&id, Err(error("delete")), now),
+            Purpose::Get(id) => self.finish_get(&id, Err(error("get")), now),
+            Purpose::List => self.finish_list(None, now),
+            Purpose::Catalog { pool } => {
+                self.market.answer(&pool, Err(error("catalog")), self.options.catalog_period, now);
+            }
+            Purpose::Drift { claim } => self.finish_drift(&claim, None),
+            Purpose::Events => self.finish_events(None, now),
+        }
+    }
+
+    /// A claim that nobody knows whether it was made is waited for; it is told if it is there.
+    fn not_created(&mut self, claim: &str, refusal: &Refusal, now: Timestamp) {
+        if !self.store.claims.contains_key(claim) {
+            self.drop_claim(claim, now);
+            let message = format!("NodeClaim {claim} was not created: {refusal}");
+            self.note(super::ObjectRef::NodeClaim(claim.to_owned()), true, "FailedCreate", message, now);
+        }
+    }
+
+    fn learn_all(&mut self) {
+        let is_ready = |node: &crate::api::Node| node.metadata.labels.contains_key(crate::labels::INITIALIZED);
+        for node in self.store.nodes.values().filter(|node| is_ready(node)) {
+            self.market.learn(node);
+        }
+    }
+}
+
+fn work_of(target: Target) -> Work {
+    match target {
+        Target::Pool(name) => Work::Pool(name),
+        Target::Claim(name) => Work::Claim(name),
+        Target::Node(name) => Work::Node(name),
+    }
+}
+
+/// How soon to try again what was refused.
+fn after(refusal: &Refusal) -> std::time::Duration {
+    match refusal {
+        // What changed will be told.
+        Refusal::Conflict | Refusal::NotFound | Refusal::AlreadyExists => std::time::Duration::from_secs(1),
+        Refusal::TooManyRequests(_) | Refusal::Unavailable(_) => std::time::Duration::from_secs(2),
+        // Asking again is no use until somebody changes something.
+        Refusal::Invalid(_) => std::time::Duration::from_mins(1),
+    }
+}

@@ -1,0 +1,196 @@
+//! The objects of the cluster as they were told last, and what is often asked about them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Object, ObjectRef};
+use crate::{
+    api::{
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass,
+    },
+    cluster::is_provisionable,
+};
+
+/// All objects, and indices over them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Store {
+    pub(super) pools: BTreeMap<String, Arc<NodePool>>,
+    pub(super) claims: BTreeMap<String, Arc<NodeClaim>>,
+    pub(super) nodes: BTreeMap<String, Arc<Node>>,
+    pub(super) pods: BTreeMap<ObjectKey, Arc<Pod>>,
+    pub(super) daemonsets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
+    pub(super) budgets: BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>,
+    pub(super) namespaces: BTreeMap<String, Arc<Namespace>>,
+    pub(super) volume_claims: BTreeMap<ObjectKey, Arc<PersistentVolumeClaim>>,
+    pub(super) volumes: BTreeMap<String, Arc<PersistentVolume>>,
+    pub(super) storage_classes: BTreeMap<String, Arc<StorageClass>>,
+    pub(super) csi_nodes: BTreeMap<String, Arc<CsiNode>>,
+    /// The names of nodes by the provider id of their machine.
+    nodes_by_id: BTreeMap<String, BTreeSet<String>>,
+    claims_by_id: BTreeMap<String, String>,
+    pods_by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// Counts the changes that bear on where pods can go, save those of pods.
+    pub(super) supply: u64,
+    /// Counts all changes that bear on which nodes are needed.
+    pub(super) changes: u64,
+}
+
+/// What an object is like and was like.
+pub(super) enum Change {
+    Pool(String),
+    Claim { name: String, before: Option<Arc<NodeClaim>> },
+    Node { before: Option<Arc<Node>>, name: String },
+    Pod { key: ObjectKey, before: Option<Arc<Pod>> },
+    Other,
+}
+
+impl Store {
+    /// Takes in what an object is like.
+    pub(super) fn apply(&mut self, object: Object) -> Change {
+        self.changes += 1;
+        self.supply += u64::from(!matches!(object, Object::Pod(_)));
+        match object {
+            Object::NodePool(pool) => {
+                let name = pool.name().to_owned();
+                self.pools.insert(name.clone(), pool);
+                return Change::Pool(name);
+            }
+            Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(claim)),
+            Object::Node(node) => return self.put_node(node.metadata.name.clone(), Some(node)),
+            Object::Pod(pod) => return self.put_pod(pod.key(), Some(pod)),
+            Object::DaemonSet(set) => drop(self.daemonsets.insert(key_of(&set.metadata), set)),
+            Object::PodDisruptionBudget(budget) => drop(self.budgets.insert(key_of(&budget.metadata), budget)),
+            Object::Namespace(namespace) => {
+                drop(self.namespaces.insert(namespace.metadata.name.clone(), namespace));
+            }
+            Object::PersistentVolumeClaim(claim) => drop(self.volume_claims.insert(claim.key(), claim)),
+            Object::PersistentVolume(volume) => drop(self.volumes.insert(volume.metadata.name.clone(), volume)),
+            Object::StorageClass(class) => {
+                drop(self.storage_classes.insert(class.metadata.name.clone(), class));
+            }
+            Object::CsiNode(node) => drop(self.csi_nodes.insert(node.metadata.name.clone(), node)),
+        }
+        Change::Other
+    }
+
+    /// Takes in that an object is gone.
+    pub(super) fn remove(&mut self, object: ObjectRef) -> Change {
+        self.changes += 1;
+        self.supply += u64::from(!matches!(object, ObjectRef::Pod(_)));
+        match object {
+            ObjectRef::NodePool(name) => {
+                self.pools.remove(&name);
+                return Change::Pool(name);
+            }
+            ObjectRef::NodeClaim(name) => return self.put_claim(name, None),
+            ObjectRef::Node(name) => return self.put_node(name, None),
+            ObjectRef::Pod(key) => return self.put_pod(key, None),
+            ObjectRef::DaemonSet(key) => drop(self.daemonsets.remove(&key)),
+            ObjectRef::PodDisruptionBudget(key) => drop(self.budgets.remove(&key)),
+            ObjectRef::Namespace(name) => drop(self.namespaces.remove(&name)),
+            ObjectRef::PersistentVolumeClaim(key) => drop(self.volume_claims.remove(&key)),
+            ObjectRef::PersistentVolume(name) => drop(self.volumes.remove(&name)),
+            ObjectRef::StorageClass(name) => drop(self.storage_classes.remove(&name)),
+            ObjectRef::CsiNode(name) => drop(self.csi_nodes.remove(&name)),
+        }
+        Change::Other
+    }
+
+    fn put_claim(&mut self, name: String, claim: Option<Arc<NodeClaim>>) -> Change {
+        let id = |claim: &Arc<NodeClaim>| Some(claim.status.provider_id.clone()).filter(|id| !id.is_empty());
+        let new_id = claim.as_ref().and_then(id);
+        let before = replace(&mut self.claims, name.clone(), claim);
+        if let Some(old) = before.as_ref().and_then(id).filter(|old| self.claims_by_id.get(old) == Some(&name)) {
+            self.claims_by_id.remove(&old);
+        }
+        if let Some(new_id) = new_id {
+            self.claims_by_id.insert(new_id, name.clone());
+        }
+        Change::Claim { name, before }
+    }
+
+    fn put_node(&mut self, name: String, node: Option<Arc<Node>>) -> Change {
+        let id = |node: &Arc<Node>| Some(node.spec.provider_id.clone()).filter(|id| !id.is_empty());
+        let new_id = node.as_ref().and_then(id);
+        let before = replace(&mut self.nodes, name.clone(), node);
+        unlink(&mut self.nodes_by_id, before.as_ref().and_then(id), &name);
+        link(&mut self.nodes_by_id, new_id, &name);
+        Change::Node { before, name }
+    }
+
+    fn put_pod(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) -> Change {
+        let node = |pod: &Arc<Pod>| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
+        let new_node = pod.as_ref().and_then(node);
+        let before = replace(&mut self.pods, key.clone(), pod);
+        unlink(&mut self.pods_by_node, before.as_ref().and_then(node), &key);
+        link(&mut self.pods_by_node, new_node, &key);
+        Change::Pod { key, before }
+    }
+
+    /// The claim of the machine that a node runs on.
+    pub(super) fn claim_of(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
+        self.claims.get(self.claims_by_id.get(&node.spec.provider_id)?)
+    }
+
+    /// The claim of a machine.
+    pub(super) fn claim_of_machine(&self, id: &str) -> Option<&Arc<NodeClaim>> {
+        self.claims.get(self.claims_by_id.get(id)?)
+    }
+
+    /// The nodes that run on the machine of a claim.
+    pub(super) fn nodes_of(&self, claim: &NodeClaim) -> Vec<Arc<Node>> {
+        let names = self.nodes_by_id.get(&claim.status.provider_id).into_iter().flatten();
+        names.filter_map(|name| self.nodes.get(name).cloned()).collect()
+    }
+
+    /// The names of the nodes that run on a machine.
+    pub(super) fn nodes_on(&self, id: &str) -> impl Iterator<Item = &String> {
+        self.nodes_by_id.get(id).into_iter().flatten()
+    }
+
+    /// The pods that are bound to a node.
+    pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Whether this pod waits for a node that the engine has to make.
+    pub(super) fn is_waiting(&self, key: &ObjectKey) -> bool {
+        self.pods.get(key).is_some_and(|pod| waits(pod))
+    }
+}
+
+/// Whether a pod waits for a node that the engine has to make.
+pub(super) fn waits(pod: &Pod) -> bool {
+    pod.spec.node_name.is_empty() && is_provisionable(pod)
+}
+
+/// A pool that names no namespace has none; other objects that name none are in the default one.
+fn key_of(meta: &ObjectMeta) -> ObjectKey {
+    let namespace = if meta.namespace.is_empty() { "default" } else { &meta.namespace };
+    ObjectKey::new(namespace, &meta.name)
+}
+
+fn replace<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Option<V> {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    }
+}
+
+fn link<V: Ord + Clone>(index: &mut BTreeMap<String, BTreeSet<V>>, key: Option<String>, value: &V) {
+    if let Some(key) = key {
+        index.entry(key).or_default().insert(value.clone());
+    }
+}
+
+fn unlink<V: Ord>(index: &mut BTreeMap<String, BTreeSet<V>>, key: Option<String>, value: &V) {
+    let Some(key) = key else { return };
+    let Some(all) = index.get_mut(&key) else { return };
+    all.remove(value);
+    if all.is_empty() {
+        index.remove(&key);
+    }
+}

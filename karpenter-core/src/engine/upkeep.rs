@@ -1,0 +1,304 @@
+//! What is asked from time to time whatever happens, and what pools are told.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use super::{Action, Engine, Work, outbox::Purpose};
+use crate::{
+    Quantity, ResourceList, ResourceName, Timestamp,
+    api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
+    labels,
+    lifecycle::{Census, set_condition},
+    provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
+};
+
+/// The status of a pool is written at most this often.
+const COUNT_PERIOD: Duration = Duration::from_secs(5);
+/// How many launches of a pool are remembered; two failures among them make it unhealthy.
+const RING_SIZE: usize = 4;
+/// So many failed launches among the last ones make a pool unhealthy.
+const UNHEALTHY_FAILURES: usize = 2;
+/// How many characters make a name one of its own: 36 to the power of 8 is some 10^12, so that among the names of a year of
+/// thousands of claims a day two are alike with a chance of less than one in a million; the API server refuses the second.
+const SUFFIX_LENGTH: usize = 8;
+/// Resources that the status of a pool always names.
+const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods", "nodes"];
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Upkeep {
+    census: Census,
+    list: Chore,
+    events: Chore,
+    cursor: EventCursor,
+    /// The last launches of each pool, of one generation of it.
+    rings: BTreeMap<String, (Option<i64>, VecDeque<bool>)>,
+    counted: BTreeMap<String, Timestamp>,
+    names: u64,
+}
+
+/// A question that is asked again and again.
+#[derive(Clone, Debug, Default)]
+struct Chore {
+    is_asking: bool,
+    next: Option<Timestamp>,
+}
+
+impl Chore {
+    fn is_due(&self, now: Timestamp) -> bool {
+        !self.is_asking && self.next.is_none_or(|next| next <= now)
+    }
+
+    fn begin(&mut self) {
+        self.is_asking = true;
+    }
+
+    fn end(&mut self, next: Timestamp) {
+        *self = Self { is_asking: false, next: Some(next) };
+    }
+
+    fn wake(&self) -> Option<Timestamp> {
+        self.next.filter(|_| !self.is_asking)
+    }
+}
+
+impl Upkeep {
+    pub(super) fn wake(&self) -> Option<Timestamp> {
+        [self.list.wake(), self.events.wake()].into_iter().flatten().min()
+    }
+
+    /// Takes in whether the launch of a claim came to a node.
+    pub(super) fn record_launch(&mut self, claim: &NodeClaim, is_success: bool) {
+        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL) else { return };
+        let (_, ring) = self.rings.entry(pool.clone()).or_default();
+        ring.push_back(is_success);
+        if ring.len() > RING_SIZE {
+            ring.pop_front();
+        }
+    }
+
+    /// The end of a name, which is another one each time.
+    pub(super) fn suffix(&mut self, now: Timestamp) -> String {
+        const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        self.names += 1;
+        let mut rest = mixed(now.as_millis().cast_unsigned() ^ mixed(self.names));
+        let mut out = String::with_capacity(SUFFIX_LENGTH);
+        for _ in 0..SUFFIX_LENGTH {
+            let digit = usize::try_from(rest % 36).expect("less than 36");
+            out.push(char::from(DIGITS[digit]));
+            rest /= 36;
+        }
+        out
+    }
+}
+
+/// Scatters a number over all numbers, each to one of its own (the finalizer of SplitMix64).
+const fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+impl Engine {
+    pub(super) fn ask_for_catalogs(&mut self, now: Timestamp) {
+        for pool in self.market.ask(&self.store.pools, now) {
+            let purpose = Purpose::Catalog { pool: pool.name().to_owned() };
+            self.outbox.send(Action::Catalog(Box::new((*pool).clone())), Some(purpose), now);
+        }
+    }
+
+    pub(super) fn keep_up(&mut self, now: Timestamp) {
+        if self.upkeep.list.is_due(now) {
+            self.upkeep.list.begin();
+            self.outbox.send(Action::List, Some(Purpose::List), now);
+        }
+        if self.options.events_period.is_some() && self.upkeep.events.is_due(now) {
+            self.upkeep.events.begin();
+            self.outbox.send(Action::NextEvents(self.upkeep.cursor), Some(Purpose::Events), now);
+        }
+    }
+
+    /// Takes in all machines; `None` if they could not be listed.
+    pub(super) fn finish_list(&mut self, machines: Option<Vec<Instance>>, now: Timestamp) {
+        self.upkeep.list.end(now + self.options.list_period);
+        let Some(machines) = machines else { return };
+        let nodes: Vec<_> = self.store.claims.values().map(|claim| self.store.nodes_of(claim)).collect();
+        let claims = self.store.claims.values().zip(&nodes);
+        let claims = claims.map(|(claim, nodes)| (claim.as_ref(), nodes.first().map(AsRef::<Node>::as_ref)));
+        let lost = self.upkeep.census.compare(&machines, claims, now);
+        let there: BTreeSet<ProviderId> = machines.into_iter().map(|machine| machine.id).collect();
+        let store = &self.store;
+        self.ends.retain(|id| {
+            there.contains(id)
+                || store.claim_of_machine(id.as_str()).is_some()
+                || store.nodes_on(id.as_str()).next().is_some()
+        });
+        for name in lost.claims {
+            if let Some(claim) = self.store.claims.get(&name).cloned() {
+                self.delete_claim(&claim, "GarbageCollected", format!("The machine of NodeClaim {name} is gone"), now);
+            }
+        }
+        for id in lost.machines {
+            self.terminate(&id, None, now);
+        }
+    }
+
+    /// Takes in what happened to machines; `None` if that could not be told.
+    pub(super) fn finish_events(&mut self, events: Option<ProviderEvents>, now: Timestamp) {
+        let period = self.options.events_period.unwrap_or(Duration::MAX);
+        self.upkeep.events.end(now + period);
+        let Some(ProviderEvents { events, cursor }) = events else { return };
+        self.upkeep.cursor = cursor;
+        for event in events {
+            let (id, reason) = match event {
+                ProviderEvent::Interruption { id, .. } => (id, "Interrupted"),
+                ProviderEvent::Terminated { id } => (id, "InstanceTerminated"),
+            };
+            let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { continue };
+            let label = |key: &str| claim.metadata.labels.get(key).cloned().unwrap_or_default();
+            if reason == "Interrupted" && label(labels::CAPACITY_TYPE) == labels::SPOT {
+                let key = crate::OfferingKey {
+                    instance_type: label(labels::INSTANCE_TYPE),
+                    zone: label(labels::ZONE),
+                    capacity_type: labels::SPOT.to_owned(),
+                };
+                self.market.avoid([key], now + self.options.avoid_for);
+            }
+            self.delete_claim(&claim, reason, format!("The cloud takes back {id}"), now);
+            self.provisioner.hurry(now);
+        }
+    }
+
+    /// Writes what a pool should say: its hash, and the same on its claims; what its nodes have; and how it fares.
+    pub(super) fn reconcile_pool(&mut self, name: &str, now: Timestamp) {
+        let Some(pool) = self.store.pools.get(name).cloned() else {
+            self.upkeep.rings.remove(name);
+            self.upkeep.counted.remove(name);
+            return;
+        };
+        self.keep_replicas(&pool, now);
+        let next = self.upkeep.counted.get(name).map(|counted| *counted + COUNT_PERIOD).filter(|next| now < *next);
+        if let Some(next) = next {
+            self.agenda.at(Work::Pool(name.to_owned()), next);
+            return;
+        }
+        if self.renew_hashes(&pool, now) {
+            // The pool says its new hash only once its claims do.
+            self.agenda.at(Work::Pool(name.to_owned()), now + COUNT_PERIOD);
+            return;
+        }
+        let mut out = (*pool).clone();
+        out.metadata.annotations.extend(pool.hash_annotations());
+        self.count(&mut out);
+        self.judge(&mut out, now);
+        if out != *pool {
+            self.upkeep.counted.insert(name.to_owned(), now);
+            self.write_pool(out, now);
+        }
+    }
+
+    /// Brings the hashes of claims to the version of today, and says whether there was one to bring.
+    fn renew_hashes(&mut self, pool: &NodePool, now: Timestamp) -> bool {
+        let is_of = |claim: &&std::sync::Arc<NodeClaim>| {
+            claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name())
+        };
+        let renewed = self.store.claims.values().filter(is_of).filter_map(|claim| {
+            let annotations = pool.renewed_hash_annotations(claim);
+            let mut out = (**claim).clone();
+            out.metadata.annotations.extend(annotations);
+            (out != **claim).then_some(out)
+        });
+        let renewed: Vec<NodeClaim> = renewed.collect();
+        let is_any = !renewed.is_empty();
+        for claim in renewed {
+            self.write_claim(claim, now);
+        }
+        is_any
+    }
+
+    /// Counts the nodes of a pool that are not on their way out, and what they have.
+    fn count(&self, pool: &mut NodePool) {
+        let mut total = ResourceList::new();
+        for name in BASE_RESOURCES {
+            total.insert(ResourceName::from(name), Quantity::ZERO);
+        }
+        let leaving = self.disruption.leaving();
+        let mut nodes = 0_u32;
+        for node in self.store.nodes.values() {
+            let is_of = node.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name());
+            let claim = self.store.claim_of(node);
+            let leaves =
+                |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some() || leaving.contains(claim.name());
+            if is_of && claim.is_some_and(|claim| !leaves(claim)) && node.metadata.deletion_timestamp.is_none() {
+                nodes += 1;
+                total.add(&node.status.capacity);
+            }
+        }
+        total.insert(ResourceName::from("nodes"), Quantity::from_units(i64::from(nodes)));
+        pool.status.resources = total;
+        pool.status.nodes = Some(nodes);
+    }
+
+    /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
+    fn judge(&mut self, pool: &mut NodePool, now: Timestamp) {
+        let verdict = pool.validate();
+        let generation = pool.metadata.generation;
+        let (seen, ring) = self.upkeep.rings.entry(pool.name().to_owned()).or_default();
+        if *seen != generation {
+            // What was remembered of the pool as it was before says nothing of it as it is.
+            if seen.is_some() {
+                ring.clear();
+            }
+            *seen = generation;
+        }
+        let failures = ring.iter().filter(|is_success| !**is_success).count();
+        let is_empty = ring.is_empty();
+        let conditions = &mut pool.status.conditions;
+        match &verdict {
+            Ok(()) => {
+                set_condition(conditions, "ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", "", now)
+            }
+            Err(error) => {
+                let message = error.to_string();
+                set_condition(
+                    conditions,
+                    "ValidationSucceeded",
+                    ConditionStatus::False,
+                    "NodePoolValidationFailed",
+                    &message,
+                    now,
+                )
+            }
+        };
+        let health = "NodeRegistrationHealthy";
+        if is_empty {
+            if !conditions.iter().any(|condition| condition.r#type == health) {
+                set_condition(conditions, health, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
+            }
+        } else if failures >= UNHEALTHY_FAILURES {
+            set_condition(
+                conditions,
+                health,
+                ConditionStatus::False,
+                "RegistrationFailed",
+                "nodes fail to register",
+                now,
+            );
+        } else {
+            set_condition(conditions, health, ConditionStatus::True, health, "", now);
+        }
+        let is_false = |c: &&Condition| {
+            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | "NodeClassReady")
+        };
+        let fault = conditions.iter().find(is_false).map(|condition| format!("{} is False", condition.r#type));
+        match fault {
+            Some(message) => {
+                set_condition(conditions, "Ready", ConditionStatus::False, "UnhealthyDependents", &message, now)
+            }
+            None => set_condition(conditions, "Ready", ConditionStatus::True, "Ready", "", now),
+        };
+    }
+}

@@ -1,0 +1,88 @@
+//! The cluster as planning sees it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::Engine;
+use crate::{
+    Snapshot, Timestamp,
+    api::{Node, NodeClaim, Pod},
+};
+
+impl Engine {
+    /// The cluster with what was promised: claims that were asked for are there, nodes that are being replaced are on their way
+    /// out, and their pods are where they will be. `None` if the objects are no cluster, which people are told of by nobody but
+    /// the API server: it lets no such objects in.
+    pub(super) fn snapshot(&self, now: Timestamp) -> Option<Snapshot> {
+        let store = &self.store;
+        let leaving = self.disruption.leaving();
+        let claims = store.claims.values().map(|claim| {
+            let mut claim: NodeClaim = (**claim).clone();
+            if leaving.contains(claim.name()) && claim.metadata.deletion_timestamp.is_none() {
+                claim.metadata.deletion_timestamp = Some(now);
+            }
+            self.freshen(&mut claim);
+            claim
+        });
+        let mut builder = Snapshot::builder()
+            .pools(store.pools.values().map(|pool| (**pool).clone()))
+            .nodes(store.nodes.values().map(|node| (**node).clone()))
+            .claims(claims)
+            .claims(self.provisioner.creating.values().cloned())
+            .pods(self.pods(&leaving))
+            .namespaces(store.namespaces.values().map(|namespace| (**namespace).clone()))
+            .volume_claims(store.volume_claims.values().map(|claim| (**claim).clone()))
+            .volumes(store.volumes.values().map(|volume| (**volume).clone()))
+            .storage_classes(store.storage_classes.values().map(|class| (**class).clone()))
+            .csi_nodes(store.csi_nodes.values().map(|node| (**node).clone()));
+        for set in store.daemonsets.values() {
+            builder = builder.daemonset((**set).clone());
+        }
+        for budget in store.budgets.values() {
+            builder = builder.budget((**budget).clone());
+        }
+        for (pod, promise) in &self.provisioner.promises {
+            builder = builder.nominate(pod.clone(), promise.place.clone());
+        }
+        builder.build().ok()
+    }
+
+    /// What is known of a claim and not written yet.
+    fn freshen(&self, claim: &mut NodeClaim) {
+        if let Some(machine) = self.lives.get(claim.name(), &claim.metadata.uid).and_then(|life| life.machine())
+            && claim.status.provider_id.is_empty()
+        {
+            machine.hydrate(claim);
+        }
+        if let Some(event) = self.lives.last_pod_event(&claim.status.node_name)
+            && claim.status.last_pod_event_time.is_none_or(|written| written < event)
+        {
+            claim.status.last_pod_event_time = Some(event);
+        }
+    }
+
+    /// The pods; those that are promised another place than the node that they must leave have no node any more.
+    fn pods(&self, leaving: &BTreeSet<String>) -> Vec<Arc<Pod>> {
+        let store = &self.store;
+        let is_leaving = |node: &Node| {
+            let claim = store.claim_of(node);
+            let says_so =
+                |claim: &Arc<NodeClaim>| claim.metadata.deletion_timestamp.is_some() || leaving.contains(claim.name());
+            node.metadata.deletion_timestamp.is_some() || claim.is_some_and(says_so)
+        };
+        let moves = |pod: &Pod| {
+            let promise = self.provisioner.promises.get(&pod.key());
+            promise.is_some_and(|promise| promise.place != pod.spec.node_name)
+                && store.nodes.get(&pod.spec.node_name).is_some_and(|node| is_leaving(node))
+        };
+        let all = store.pods.values().filter(|pod| !pod.spec.node_name.is_empty() || !self.provisioner.is_paused(pod));
+        let placed = all.map(|pod| {
+            if pod.spec.node_name.is_empty() || !moves(pod) {
+                return pod.clone();
+            }
+            let mut pod = (**pod).clone();
+            pod.spec.node_name.clear();
+            Arc::new(pod)
+        });
+        placed.collect()
+    }
+}

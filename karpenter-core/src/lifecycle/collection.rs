@@ -1,0 +1,96 @@
+//! Claims without a machine, and machines without a claim.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{LAUNCHED, condition};
+use crate::{
+    Timestamp,
+    api::{ConditionStatus, Node, NodeClaim},
+    provider::{Instance, ProviderId},
+};
+
+/// A machine is missed only so long after it was launched: lists of clouds lag behind by some seconds.
+const MISSED_AFTER: Duration = Duration::from_mins(1);
+/// A machine without a claim is terminated only so long after it was seen first: the claim that it was bought for may not
+/// have been told yet, and a list every two minutes shows it twice.
+const ORPHANED_AFTER: Duration = Duration::from_secs(90);
+/// The most machines without a claim that are remembered, and so terminated in one go.
+const MAX_ORPHANS: usize = 1000;
+
+/// Compares machines with claims, again and again.
+///
+/// It remembers when it first saw each machine without a claim; one that starts anew only waits a little longer.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    orphans: BTreeMap<ProviderId, Timestamp>,
+}
+
+/// What has no counterpart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The names of claims whose machine is gone.
+    pub claims: Vec<String>,
+    /// Machines whose claim is gone.
+    pub machines: Vec<ProviderId>,
+}
+
+impl Census {
+    /// Compares all machines with all claims. A claim whose node is ready keeps it, whatever the list says.
+    pub fn compare<'c>(
+        &mut self,
+        machines: &[Instance],
+        claims: impl IntoIterator<Item = (&'c NodeClaim, Option<&'c Node>)>,
+        now: Timestamp,
+    ) -> Lost {
+        let there: BTreeMap<&str, &Instance> = machines.iter().map(|m| (m.id.as_str(), m)).collect();
+        let (mut lost, mut uids) = (Lost::default(), std::collections::BTreeSet::new());
+        for (claim, node) in claims {
+            uids.insert(claim.metadata.uid.as_str());
+            let is_missed = launched_before(claim, now) && !there.contains_key(claim.status.provider_id.as_str());
+            if is_missed && !node.is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
+                lost.claims.push(claim.name().to_owned());
+            }
+        }
+        let is_orphan = |m: &&Instance| !m.is_terminating && !uids.contains(m.claim_uid.as_str());
+        let seen = machines.iter().filter(is_orphan).take(MAX_ORPHANS);
+        self.orphans = seen.map(|m| (m.id.clone(), *self.orphans.get(&m.id).unwrap_or(&now))).collect();
+        let is_due = |(_, since): &(&ProviderId, &Timestamp)| **since + ORPHANED_AFTER <= now;
+        lost.machines = self.orphans.iter().filter(is_due).map(|(id, _)| id.clone()).collect();
+        lost
+    }
+}
+
+fn launched_before(claim: &NodeClaim, now: Timestamp) -> bool {
+    let launched = condition(&claim.status.conditions, LAUNCHED).filter(|c| c.status == ConditionStatus::True);
+    let since = launched.and_then(|c| c.last_transition_time);
+    !claim.status.provider_id.is_empty() && since.is_some_and(|at| at + MISSED_AFTER <= now)
+}
+
+fn is_ready(node: &Node) -> bool {
+    node.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == ConditionStatus::True)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::set_condition;
+
+    #[test]
+    fn both_sides_wait_before_they_are_missed() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let mut claim = NodeClaim::named("c");
+        claim.metadata.uid = "u".to_owned();
+        claim.status.provider_id = "gone".to_owned();
+        set_condition(&mut claim.status.conditions, LAUNCHED, ConditionStatus::True, LAUNCHED, "", at(0));
+        let orphan = Instance::new(ProviderId::new("orphan"), "nobody", BTreeMap::new());
+        let own = Instance::new(ProviderId::new("own"), "u", BTreeMap::new());
+        let mut census = Census::default();
+        let lost = census.compare(&[orphan.clone(), own.clone()], [(&claim, None)], at(30));
+        assert_eq!(lost, Lost::default());
+        let lost = census.compare(&[orphan.clone(), own.clone()], [(&claim, None)], at(150));
+        assert_eq!((lost.claims.len(), lost.machines), (1, vec![ProviderId::new("orphan")]));
+        census.compare(&[own], [(&claim, None)], at(160));
+        assert_eq!(census.compare(&[orphan], [(&claim, None)], at(400)).machines, []);
+    }
+}

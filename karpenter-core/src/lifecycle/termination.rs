@@ -1,0 +1,134 @@
+//! The end of a claim and of its node.
+
+use std::time::Duration;
+
+use super::{DISRUPTION_REASON, DRAINED, INSTANCE_TERMINATING, set_condition};
+use crate::{
+    Timestamp,
+    api::{ConditionStatus, Node, NodeClaim, ObjectMeta, Taint, TaintEffect},
+    labels,
+};
+
+/// How long a drain takes at least, so that load balancers learn that nothing is to be sent to the node any more.
+pub const MIN_DRAIN: Duration = Duration::from_secs(5);
+/// The value of the label that takes a node out of load balancers.
+const EXCLUDED_BY: &str = "karpenter";
+
+/// When the last pod of a claim that is on its way out must be gone: at the time in its annotation, else so long after its
+/// deletion as its `terminationGracePeriod` says; `None` if pods may take as long as they like. An annotation that is no time
+/// counts as none.
+pub fn deadline(claim: &NodeClaim) -> Option<Timestamp> {
+    let written = claim.metadata.annotations.get(labels::TERMINATION_TIMESTAMP).and_then(|text| text.parse().ok());
+    written.or_else(|| {
+        let grace_period = claim.spec.termination_grace_period.as_ref()?.duration()?;
+        Some(claim.metadata.deletion_timestamp? + grace_period)
+    })
+}
+
+/// The claim as it must become while its machine is there and it is on its way out: the deadline is written down, and
+/// conditions tell how far it is. `None` if it is so already.
+pub fn prepare_to_end(claim: &NodeClaim, is_drained: bool, is_terminating: bool, now: Timestamp) -> Option<NodeClaim> {
+    let mut out = claim.clone();
+    if let Some(deadline) = deadline(claim) {
+        let annotations = &mut out.metadata.annotations;
+        let text = deadline.to_string();
+        let is_written = annotations.get(labels::TERMINATION_TIMESTAMP).is_some_and(|t| t.parse() == Ok(deadline));
+        if !is_written {
+            annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), text);
+        }
+    }
+    let conditions = &mut out.status.conditions;
+    if is_drained {
+        set_condition(conditions, DRAINED, ConditionStatus::True, DRAINED, "", now);
+    } else {
+        set_condition(conditions, DRAINED, ConditionStatus::Unknown, "Draining", "", now);
+    }
+    if is_terminating {
+        set_condition(conditions, INSTANCE_TERMINATING, ConditionStatus::True, INSTANCE_TERMINATING, "", now);
+    }
+    (out != *claim).then_some(out)
+}
+
+/// The node as it must become while it is drained: no pod comes, and load balancers leave it alone. `None` if it is so
+/// already.
+pub fn prepare_to_leave(node: &Node) -> Option<Node> {
+    let mut out = mark_disrupted(node).unwrap_or_else(|| node.clone());
+    out.metadata.labels.insert(labels::EXCLUDE_FROM_BALANCERS.to_owned(), EXCLUDED_BY.to_owned());
+    (out != *node).then_some(out)
+}
+
+/// The node with the taint of nodes that were chosen to go; `None` if it has it.
+pub fn mark_disrupted(node: &Node) -> Option<Node> {
+    let taint = Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule);
+    if node.spec.taints.contains(&taint) {
+        return None;
+    }
+    let mut out = node.clone();
+    out.spec.taints.retain(|own| own.key != labels::DISRUPTED);
+    out.spec.taints.push(taint);
+    Some(out)
+}
+
+/// A node and a claim as they were before they were chosen to go, where they are not so already.
+pub fn unmark_disrupted(node: Option<&Node>, claim: Option<&NodeClaim>) -> (Option<Node>, Option<NodeClaim>) {
+    let is_marked = |node: &&Node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED);
+    let node = node.filter(is_marked).map(|node| {
+        let mut out = node.clone();
+        out.spec.taints.retain(|taint| taint.key != labels::DISRUPTED);
+        out
+    });
+    let says_so = |claim: &&NodeClaim| claim.status.conditions.iter().any(|c| c.r#type == DISRUPTION_REASON);
+    let claim = claim.filter(says_so).map(|claim| {
+        let mut out = claim.clone();
+        out.status.conditions.retain(|condition| condition.r#type != DISRUPTION_REASON);
+        out
+    });
+    (node, claim)
+}
+
+/// The meta data without the finalizer of machines; `None` if it is not there.
+pub fn without_finalizer(meta: &ObjectMeta) -> Option<ObjectMeta> {
+    let is_ours = |finalizer: &String| finalizer == labels::TERMINATION;
+    if !meta.finalizers.iter().any(is_ours) {
+        return None;
+    }
+    let mut out = meta.clone();
+    out.finalizers.retain(|finalizer| !is_ours(finalizer));
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::NillableDuration;
+
+    #[test]
+    fn the_deadline_is_written_once_and_may_be_brought_forward() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let mut claim = NodeClaim::named("c");
+        claim.metadata.deletion_timestamp = Some(at(100));
+        assert_eq!(deadline(&claim), None);
+        claim.spec.termination_grace_period = Some(NillableDuration::from_secs(60));
+        let written = prepare_to_end(&claim, false, false, at(101)).expect("nothing is written yet");
+        assert_eq!(written.metadata.annotations[labels::TERMINATION_TIMESTAMP], "1970-01-01T00:02:40Z");
+        assert_eq!(prepare_to_end(&written, false, false, at(102)), None);
+        let mut sick = written;
+        sick.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), at(90).to_string());
+        assert_eq!(deadline(&sick), Some(at(90)));
+        sick.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), "soon".to_owned());
+        assert_eq!(deadline(&sick), Some(at(160)));
+    }
+
+    #[test]
+    fn marks_come_and_go() {
+        let mut node = Node::default();
+        node.spec.taints.push(Taint::new(labels::DISRUPTED, "old", TaintEffect::NoExecute));
+        let marked = mark_disrupted(&node).expect("another taint");
+        assert_eq!(marked.spec.taints.len(), 1);
+        assert_eq!(mark_disrupted(&marked), None);
+        let leaving = prepare_to_leave(&marked).expect("no label yet");
+        assert_eq!(prepare_to_leave(&leaving), None);
+        let (bare, claim) = unmark_disrupted(Some(&marked), Some(&NodeClaim::named("c")));
+        assert_eq!((bare.expect("it was marked").spec.taints, claim), (Vec::new(), None));
+    }
+}

@@ -1,0 +1,6 @@
+//! The engine against a cluster of a few lines, second by second.
+
+mod ending;
+mod provisioning;
+mod taking_away;
+mod world;

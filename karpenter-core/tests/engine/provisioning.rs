@@ -1,0 +1,177 @@
+//! From pods that wait to pods that run.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use karpenter_core::{
+    OfferingKey, Quantity,
+    engine::EngineOptions,
+    labels,
+    lifecycle::{INITIALIZED, READY},
+    provider::{CreateError, ProviderError, ProviderErrorKind},
+};
+
+use crate::world::World;
+
+fn key(name: &str) -> OfferingKey {
+    OfferingKey { instance_type: name.to_owned(), zone: "zone-a".to_owned(), capacity_type: "on-demand".to_owned() }
+}
+
+#[test]
+fn pods_get_nodes_and_run() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.add_pods("web", 10, "500m");
+    world.run(60);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+    let claims: Vec<_> = world.claims.values().collect();
+    assert!(claims.iter().all(|claim| claim.status.is_true(INITIALIZED) && claim.status.is_true(READY)));
+    for node in world.nodes.values() {
+        assert_eq!(node.metadata.labels.get(labels::INITIALIZED).map(String::as_str), Some("true"));
+        assert_eq!(
+            (node.spec.taints.len(), node.metadata.finalizers.as_slice()),
+            (0, &[labels::TERMINATION.to_owned()][..])
+        );
+        assert_eq!(node.metadata.owner_references[0].kind, "NodeClaim");
+    }
+    let created = world.count("create");
+    world.run(600);
+    assert_eq!((world.count("create"), world.claims.len()), (created, created), "it is done: {:#?}", world.log);
+}
+
+#[test]
+fn pods_that_come_together_are_planned_together() {
+    let mut world = World::with_pool(EngineOptions::default());
+    for index in 0..8 {
+        world.add_pods(&format!("web{index}"), 1, "900m");
+        world.settle();
+        world.now = world.now + Duration::from_millis(500);
+    }
+    assert_eq!(world.count("create"), 0, "the last pod came less than a second ago");
+    world.run(1);
+    assert_eq!(world.count("create"), 1, "eight pods of 0.9 fit on one large node: {:#?}", world.log);
+}
+
+#[test]
+fn a_steady_stream_of_pods_is_planned_every_ten_seconds() {
+    let mut world = World::with_pool(EngineOptions::default());
+    for index in 0..24 {
+        world.add_pods(&format!("web{index}"), 1, "100m");
+        world.settle();
+        world.now = world.now + Duration::from_millis(500);
+    }
+    let created: BTreeSet<&str> =
+        world.log.iter().filter(|l| l.contains(" create ")).filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(created.into_iter().collect::<Vec<_>>(), ["10"], "one plan so far: {:#?}", world.log);
+}
+
+#[test]
+fn what_is_promised_is_not_bought_twice() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.add_pods("web", 8, "900m");
+    world.run(5);
+    world.add_pods("late", 1, "900m");
+    world.run(10);
+    assert_eq!(world.claims.len(), 2, "{:#?}", world.log);
+    world.run(60);
+    assert_eq!((world.unbound(), world.claims.len()), (0, 2), "{:#?}", world.log);
+}
+
+#[test]
+fn an_offering_without_capacity_is_avoided_and_its_pods_are_planned_at_once() {
+    let mut options = EngineOptions::default();
+    // A claim that names all types is hardly ever refused.
+    options.planner.max_instance_types = 1;
+    let mut world = World::with_pool(options);
+    world.exhausted.insert(key("small"));
+    world.add_pods("web", 3, "1500m");
+    world.run(2);
+    assert!(world.count("InsufficientCapacityError") > 0, "{:#?}", world.log);
+    assert!(world.claims.values().all(|claim| claim.metadata.labels[labels::INSTANCE_TYPE] == "large"));
+    world.run(60);
+    assert_eq!((world.unbound(), world.machines.len()), (0, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn other_errors_are_tried_again_with_longer_and_longer_waits() {
+    let mut world = World::with_pool(EngineOptions::default());
+    let error =
+        || CreateError::Provider(ProviderError::new("fake", "create", ProviderErrorKind::Throttled, "slow down"));
+    world.launch_errors = vec![error(), error(), error()];
+    world.add_pods("web", 1, "1");
+    world.run(20);
+    let launches: Vec<&str> =
+        world.log.iter().filter(|l| l.contains(" launch ")).filter_map(|l| l.split(' ').next()).collect();
+    let seconds: Vec<i64> = launches.iter().map(|s| s.parse().expect("a number")).collect();
+    let waits: Vec<i64> = seconds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(waits, [1, 2, 4], "{:#?}", world.log);
+    assert_eq!(world.claims.len(), 1);
+}
+
+#[test]
+fn a_class_that_is_not_ready_is_left_alone_for_a_while() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.launch_errors =
+        vec![CreateError::NodeClassNotReady { class: "default".to_owned(), message: "no".to_owned() }];
+    world.add_pods("web", 1, "1");
+    world.run(25);
+    assert_eq!((world.claims.len(), world.count(" launch ")), (0, 1), "{:#?}", world.log);
+    world.run(60);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.never_joins = true;
+    world.add_pods("web", 1, "1");
+    world.run(10);
+    let first = world.claims.keys().next().expect("a claim").clone();
+    world.run(880);
+    assert!(world.claims.contains_key(&first));
+    world.never_joins = false;
+    world.machines.values_mut().for_each(|machine| machine.launched = machine.launched + Duration::from_hours(1));
+    world.run(120);
+    assert!(!world.claims.contains_key(&first), "{:#?}", world.log);
+    assert_eq!((world.unbound(), world.machines.len()), (0, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn pods_that_go_to_no_node_do_not_cost_more_and_more_nodes() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.add_pods("odd", 1, "1");
+    world.unbindable.insert("odd-0".to_owned());
+    world.run(3600);
+    assert!(world.count("create") <= 5, "{} claims: {:#?}", world.count("create"), world.log);
+}
+
+#[test]
+fn nodes_that_have_less_than_promised_teach_the_planner() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.types.truncate(1);
+    world.memory_lie = Quantity::from_bytes(1 << 30);
+    // Eight pods of a gibibyte fit by the catalog; by the nodes, seven do.
+    world.add_pods("web", 8, "100m");
+    world.run(120);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 2), "{:#?}", world.log);
+    world.add_pods("more", 16, "100m");
+    world.run(60);
+    // Six fit beside the eighth; ten need two more nodes, not one and a half.
+    assert_eq!((world.unbound(), world.count("create")), (0, 4), "{:#?}", world.log);
+}
+
+#[test]
+fn an_engine_that_was_stopped_at_any_second_goes_on() {
+    for crash_after in 0..45 {
+        let mut world = World::with_pool(EngineOptions::default());
+        world.add_pods("web", 10, "700m");
+        world.run(crash_after);
+        world.crash();
+        world.run(120);
+        assert_eq!(world.unbound(), 0, "crash after {crash_after} s: {:#?}", world.log);
+        assert_eq!(world.claims.len(), world.machines.len(), "crash after {crash_after} s");
+        assert_eq!(world.count("create"), 1, "crash after {crash_after} s: {:#?}", world.log);
+    }
+}

@@ -1,0 +1,110 @@
+//! Nodes that should go, from the search to the end.
+
+use karpenter_core::{
+    api::{NillableDuration, ObjectKey},
+    engine::EngineOptions,
+    labels,
+    lifecycle::{mark_disrupted, set_condition},
+    provider::CreateError,
+};
+
+use crate::world::World;
+
+/// A large node of which most pods have gone since.
+fn half_empty() -> World {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.add_pods("web", 8, "900m");
+    world.run(45);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+    let gone: Vec<ObjectKey> = world.pods.keys().skip(1).cloned().collect();
+    gone.iter().for_each(|key| world.remove_pod(key));
+    world.log.clear();
+    world
+}
+
+fn is_marked(world: &World) -> bool {
+    world.nodes.values().any(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
+}
+
+#[test]
+fn an_empty_node_goes_after_it_was_looked_at_twice() {
+    let mut world = half_empty();
+    let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
+    keys.iter().for_each(|key| world.remove_pod(key));
+    world.run(14);
+    assert!(!is_marked(&world), "{:#?}", world.log);
+    world.run(60);
+    assert_eq!((world.nodes.len(), world.claims.len(), world.machines.len()), (0, 0, 0), "{:#?}", world.log);
+}
+
+#[test]
+fn a_node_that_is_too_large_is_replaced_before_it_goes() {
+    let mut world = half_empty();
+    let old = world.nodes.keys().next().expect("a node").clone();
+    world.run_until(60, is_marked);
+    assert_eq!(world.count("create"), 1, "{:#?}", world.log);
+    world.run(20);
+    assert!(world.nodes[&old].metadata.deletion_timestamp.is_none(), "the replacement is not there yet");
+    world.run(60);
+    assert!(!world.nodes.contains_key(&old), "{:#?}", world.log);
+    assert_eq!((world.unbound(), world.nodes.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+    assert_eq!(world.nodes.values().next().expect("a node").metadata.labels[labels::INSTANCE_TYPE], "small");
+}
+
+#[test]
+fn a_command_whose_replacement_does_not_come_leaves_everything_as_it_was() {
+    let mut world = half_empty();
+    world.launch_errors.push(CreateError::NothingCompatible { message: "no".to_owned() });
+    world.run_until(60, is_marked);
+    world.options.disruption_period = None;
+    world.run(9);
+    assert!(!is_marked(&world), "{:#?}", world.log);
+    assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_replacement_that_never_joins_goes_again() {
+    let mut world = half_empty();
+    world.never_joins = true;
+    world.run_until(60, is_marked);
+    world.run(590);
+    assert_eq!(world.claims.len(), 2, "{:#?}", world.log);
+    // Ten minutes are over; no further command begins, so that the cluster can be looked at.
+    let mut pool = world.pools["general"].clone();
+    pool.spec.disruption.consolidate_after = NillableDuration::never();
+    world.put_pool(pool);
+    world.run(60);
+    assert!(!is_marked(&world), "{:#?}", world.log);
+    assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_taint_that_an_engine_left_behind_is_taken_away() {
+    let mut world = half_empty();
+    let mut pool = world.pools["general"].clone();
+    pool.spec.disruption.consolidate_after = NillableDuration::never();
+    world.put_pool(pool);
+    let node = world.nodes.values().next().expect("a node").clone();
+    world.put_node(mark_disrupted(&node).expect("it has no such taint"));
+    let mut claim = world.claims.values().next().expect("a claim").clone();
+    let status = karpenter_core::api::ConditionStatus::True;
+    set_condition(&mut claim.status.conditions, "DisruptionReason", status, "Empty", "", world.now);
+    world.put_claim(claim);
+    world.crash();
+    world.run(5);
+    assert!(!is_marked(&world), "{:#?}", world.log);
+    assert!(!world.claims.values().next().expect("a claim").status.is_true("DisruptionReason"));
+}
+
+#[test]
+fn a_stopped_engine_leaves_no_more_nodes_than_are_needed() {
+    for crash_after in 0..90 {
+        let mut world = half_empty();
+        world.run(crash_after);
+        world.crash();
+        world.run(400);
+        assert!(!is_marked(&world), "crash after {crash_after} s: {:#?}", world.log);
+        let found = (world.unbound(), world.claims.len(), world.nodes.len(), world.machines.len());
+        assert_eq!(found, (0, 1, 1, 1), "crash after {crash_after} s: {:#?}", world.log);
+    }
+}

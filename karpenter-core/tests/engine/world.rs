@@ -1,0 +1,436 @@
+//! A cluster of a few lines: it does what the engine asks for, its machines join after a while, and its pods are bound where
+//! they fit.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karpenter_core::{
+    Catalog, InstanceType, OfferingKey, Price, Quantity, Timestamp,
+    api::{Condition, ConditionStatus, Node, NodeClaim, NodePool, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
+    cluster::pod_requests,
+    engine::{Action, ActionResult, Engine, EngineOptions, Event, Object, ObjectRef, Refusal, Request},
+    labels,
+    provider::{CreateError, Deletion, Instance, Launched, ProviderEvent, ProviderEvents, ProviderId},
+};
+
+/// More rounds of question and answer than this at one moment are a loop.
+const MAX_ROUNDS: usize = 100;
+
+pub(crate) struct Machine {
+    pub(crate) instance: Instance,
+    pub(crate) instance_type: InstanceType,
+    pub(crate) launched: Timestamp,
+}
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) options: EngineOptions,
+    pub(crate) now: Timestamp,
+    pub(crate) pools: BTreeMap<String, NodePool>,
+    pub(crate) claims: BTreeMap<String, NodeClaim>,
+    pub(crate) nodes: BTreeMap<String, Node>,
+    pub(crate) pods: BTreeMap<ObjectKey, Pod>,
+    pub(crate) machines: BTreeMap<String, Machine>,
+    pub(crate) types: Vec<InstanceType>,
+    pub(crate) exhausted: BTreeSet<OfferingKey>,
+    /// Answers to the next launches, instead of machines.
+    pub(crate) launch_errors: Vec<CreateError>,
+    pub(crate) join_after: Duration,
+    pub(crate) never_joins: bool,
+    /// Pods that a disruption budget holds.
+    pub(crate) held: BTreeSet<ObjectKey>,
+    /// Names of pods that the kube-scheduler never binds.
+    pub(crate) unbindable: BTreeSet<String>,
+    pub(crate) provider_events: Vec<ProviderEvent>,
+    /// What the nodes of a type have less than their type says.
+    pub(crate) memory_lie: Quantity,
+    pub(crate) log: Vec<String>,
+    version: u64,
+    uids: u64,
+}
+
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+pub(crate) fn small_and_large() -> Vec<InstanceType> {
+    let of = |name: &str, cpu: i64, dollars: f64| {
+        InstanceType::named(name, [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))])
+            .offering("on-demand", "zone-a", Price::per_hour(dollars).expect("a price"))
+    };
+    vec![of("small", 2, 0.1), of("large", 8, 0.4)]
+}
+
+impl World {
+    pub(crate) fn new(options: EngineOptions) -> Self {
+        let mut world = Self {
+            engine: Engine::new(options.clone()),
+            options,
+            now: at(1_000_000),
+            pools: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            types: small_and_large(),
+            exhausted: BTreeSet::new(),
+            launch_errors: Vec::new(),
+            join_after: Duration::from_secs(30),
+            never_joins: false,
+            held: BTreeSet::new(),
+            unbindable: BTreeSet::new(),
+            provider_events: Vec::new(),
+            memory_lie: Quantity::ZERO,
+            log: Vec::new(),
+            version: 0,
+            uids: 0,
+        };
+        world.engine.observe(Event::Synced, world.now);
+        world
+    }
+
+    /// A world with a pool whose nodes go as soon as they may.
+    pub(crate) fn with_pool(options: EngineOptions) -> Self {
+        let mut world = Self::new(options);
+        world.put_pool(NodePool::named("general"));
+        world
+    }
+
+    /// The engine is stopped, and another one is told all objects.
+    pub(crate) fn crash(&mut self) {
+        self.engine = Engine::new(self.options.clone());
+        let pools = self.pools.values().cloned().map(|pool| Object::NodePool(Arc::new(pool)));
+        let claims = self.claims.values().cloned().map(|claim| Object::NodeClaim(Arc::new(claim)));
+        let nodes = self.nodes.values().cloned().map(|node| Object::Node(Arc::new(node)));
+        let pods = self.pods.values().cloned().map(|pod| Object::Pod(Arc::new(pod)));
+        for object in pods.chain(nodes).chain(claims).chain(pools) {
+            self.engine.observe(Event::Applied(object), self.now);
+        }
+        self.engine.observe(Event::Synced, self.now);
+    }
+
+    /// Lets time pass, second by second.
+    pub(crate) fn run(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now = self.now + Duration::from_secs(1);
+            self.settle();
+        }
+    }
+
+    pub(crate) fn run_until(&mut self, seconds: u64, mut is_reached: impl FnMut(&Self) -> bool) {
+        for _ in 0..seconds {
+            if is_reached(self) {
+                return;
+            }
+            self.run(1);
+        }
+        assert!(is_reached(self), "not within {seconds} s: {:#?}", self.log);
+    }
+
+    /// What happens at this moment, until nothing more does.
+    pub(crate) fn settle(&mut self) {
+        self.kubelet();
+        for _ in 0..MAX_ROUNDS {
+            self.collect_pods();
+            self.schedule();
+            let requests = self.engine.tick(self.now);
+            if requests.is_empty() {
+                return;
+            }
+            for request in requests {
+                self.carry_out(request);
+            }
+        }
+        panic!("the engine asks without end at {}: {:#?}", self.now, self.log);
+    }
+
+    pub(crate) fn carry_out(&mut self, request: Request) {
+        if !matches!(request.action, Action::Catalog(_) | Action::List | Action::NextEvents(_) | Action::Drift(_)) {
+            self.log.push(format!("{} {}", self.now.as_millis() / 1000 - 1_000_000, named(&request.action)));
+        }
+        let result = self.act(request.action);
+        self.engine.observe(Event::Done { id: request.id, result }, self.now);
+    }
+
+    fn act(&mut self, action: Action) -> ActionResult {
+        match action {
+            Action::CreateClaim(claim) => {
+                let mut claim = *claim;
+                self.uids += 1;
+                claim.metadata.uid = format!("uid-{}", self.uids);
+                claim.metadata.creation_timestamp = Some(self.now);
+                self.put_claim(claim);
+            }
+            Action::UpdateClaim(claim) => return self.update_claim(*claim),
+            Action::DeleteClaim { name, uid } => {
+                let Some(mut claim) = self.claims.get(&name).filter(|c| c.metadata.uid == uid).cloned() else {
+                    return ActionResult::Refused(Refusal::NotFound);
+                };
+                claim.metadata.deletion_timestamp.get_or_insert(self.now);
+                self.put_claim(claim);
+            }
+            Action::UpdateNode(node) => {
+                let known = self.nodes.get(&node.metadata.name).map(|n| n.metadata.resource_version.clone());
+                if known.as_ref() != Some(&node.metadata.resource_version) {
+                    return ActionResult::Refused(Refusal::Conflict);
+                }
+                self.put_node(*node);
+            }
+            Action::DeleteNode { name, .. } => {
+                let Some(mut node) = self.nodes.get(&name).cloned() else {
+                    return ActionResult::Refused(Refusal::NotFound);
+                };
+                node.metadata.deletion_timestamp.get_or_insert(self.now);
+                self.put_node(node);
+            }
+            Action::UpdatePool(pool) => self.put_pool(*pool),
+            Action::Evict { pod, .. } if self.held.contains(&pod) => {
+                return ActionResult::Refused(Refusal::TooManyRequests("held".to_owned()));
+            }
+            Action::Evict { pod, .. } => self.end_pod(&pod, Duration::from_secs(2)),
+            Action::DeletePod { pod, grace_period, .. } => self.end_pod(&pod, grace_period),
+            Action::Launch(claim) => return ActionResult::Launched(self.launch(&claim)),
+            Action::Terminate(id) => {
+                let is_gone = self.machines.remove(id.as_str()).is_none();
+                return ActionResult::Terminated(Ok(if is_gone { Deletion::Gone } else { Deletion::Started }));
+            }
+            Action::Get(id) => {
+                return ActionResult::Found(Ok(self.machines.get(id.as_str()).map(|m| m.instance.clone())));
+            }
+            Action::List => {
+                return ActionResult::Listed(Ok(self.machines.values().map(|m| m.instance.clone()).collect()));
+            }
+            Action::Catalog(_) => {
+                return ActionResult::Catalog(Ok(Arc::new(Catalog::new(self.types.clone()).expect("valid"))));
+            }
+            Action::Drift(_) => return ActionResult::Drift(Ok(None)),
+            Action::NextEvents(cursor) => {
+                return ActionResult::Events(Ok(ProviderEvents::new(
+                    std::mem::take(&mut self.provider_events),
+                    cursor,
+                )));
+            }
+            _ => {}
+        }
+        ActionResult::Written
+    }
+
+    fn update_claim(&mut self, claim: NodeClaim) -> ActionResult {
+        let Some(known) = self.claims.get(claim.name()) else { return ActionResult::Refused(Refusal::NotFound) };
+        if known.metadata.resource_version != claim.metadata.resource_version {
+            return ActionResult::Refused(Refusal::Conflict);
+        }
+        self.put_claim(claim);
+        ActionResult::Written
+    }
+
+    fn launch(&mut self, claim: &NodeClaim) -> Result<Launched, CreateError> {
+        if !self.launch_errors.is_empty() {
+            return Err(self.launch_errors.remove(0));
+        }
+        let known = self.machines.values().find(|m| m.instance.claim_uid == claim.metadata.uid);
+        if let Some(machine) = known {
+            return Ok(self.launched(machine));
+        }
+        let asked = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE).expect("types").clone();
+        let mut types: Vec<InstanceType> =
+            self.types.iter().filter(|t| asked.values.contains(&t.name)).cloned().collect();
+        types.sort_by_key(|t| t.offerings[0].price);
+        let keys: Vec<OfferingKey> = types.iter().map(|t| t.offerings[0].key(&t.name)).collect();
+        let Some(chosen) = types.into_iter().find(|t| !self.exhausted.contains(&t.offerings[0].key(&t.name))) else {
+            return Err(CreateError::InsufficientCapacity { offerings: keys });
+        };
+        self.uids += 1;
+        let id = format!("machine-{}", self.uids);
+        let offering = &chosen.offerings[0];
+        let labels = BTreeMap::from([
+            (labels::INSTANCE_TYPE.to_owned(), chosen.name.clone()),
+            (labels::ZONE.to_owned(), offering.label(labels::ZONE).to_owned()),
+            (labels::CAPACITY_TYPE.to_owned(), offering.label(labels::CAPACITY_TYPE).to_owned()),
+        ]);
+        let instance = Instance::new(ProviderId::new(&id), &claim.metadata.uid, labels);
+        let machine = Machine { instance, instance_type: chosen, launched: self.now };
+        let launched = self.launched(&machine);
+        self.machines.insert(id, machine);
+        Ok(launched)
+    }
+
+    fn launched(&self, machine: &Machine) -> Launched {
+        let own = &machine.instance_type;
+        Launched::new(machine.instance.clone(), own.capacity.clone(), own.allocatable())
+    }
+
+    /// Machines join after a while, nodes of machines that are gone are not ready, and pods end.
+    fn kubelet(&mut self) {
+        let joined: Vec<Node> = self
+            .machines
+            .values()
+            .filter(|m| !self.never_joins && m.launched + self.join_after <= self.now)
+            .filter(|m| !self.nodes.values().any(|n| n.spec.provider_id == m.instance.id.as_str()))
+            .map(|machine| self.node_of(machine))
+            .collect();
+        joined.into_iter().for_each(|node| self.put_node(node));
+        let dead: Vec<Node> =
+            self.nodes.values().filter(|n| !self.machines.contains_key(&n.spec.provider_id)).cloned().collect();
+        for mut node in dead {
+            if node.status.conditions[0].status == ConditionStatus::True {
+                node.status.conditions[0].status = ConditionStatus::Unknown;
+                self.put_node(node);
+            }
+        }
+    }
+
+    fn collect_pods(&mut self) {
+        let is_over = |pod: &Pod| {
+            let is_due = pod.metadata.deletion_timestamp.is_some_and(|gone| gone <= self.now);
+            let node = &pod.spec.node_name;
+            is_due || !node.is_empty() && !self.nodes.contains_key(node)
+        };
+        let over: Vec<Pod> = self.pods.values().filter(|pod| is_over(pod)).cloned().collect();
+        for pod in over {
+            self.pods.remove(&pod.key());
+            self.engine.observe(Event::Deleted(ObjectRef::Pod(pod.key())), self.now);
+            self.uids += 1;
+            let mut next = pod;
+            next.metadata.name = format!("again-{}", self.uids);
+            next.metadata.uid.clone_from(&next.metadata.name);
+            next.metadata.deletion_timestamp = None;
+            next.spec.node_name = String::new();
+            next.status = karpenter_core::api::PodStatus::unschedulable();
+            self.put_pod(next);
+        }
+    }
+
+    fn node_of(&self, machine: &Machine) -> Node {
+        let mut node = Node::default();
+        node.metadata.name = format!("node-of-{}", machine.instance.id);
+        node.metadata.uid.clone_from(&node.metadata.name);
+        node.metadata.creation_timestamp = Some(self.now);
+        node.metadata.labels.clone_from(&machine.instance.labels);
+        node.spec.provider_id = machine.instance.id.to_string();
+        node.spec.taints.push(Taint::new(labels::UNREGISTERED, "", TaintEffect::NoExecute));
+        node.status.capacity = machine.instance_type.capacity.clone();
+        node.status.allocatable = machine.instance_type.allocatable();
+        let memory = node.status.allocatable.get("memory").expect("memory").saturating_sub(self.memory_lie);
+        node.status.allocatable.insert("memory".into(), memory);
+        let mut ready = Condition::default();
+        ready.r#type = "Ready".to_owned();
+        ready.status = ConditionStatus::True;
+        ready.last_transition_time = Some(self.now);
+        node.status.conditions.push(ready);
+        node
+    }
+
+    /// Binds each pod to the first node on which it fits.
+    fn schedule(&mut self) {
+        let waiting: Vec<Pod> =
+            self.pods.values().filter(|p| p.spec.node_name.is_empty() && !p.is_terminating()).cloned().collect();
+        for mut pod in waiting {
+            if self.unbindable.contains(&pod.metadata.name) {
+                continue;
+            }
+            let fits = |node: &&Node| {
+                let mut free = node.status.allocatable.clone();
+                for other in self.pods.values().filter(|p| p.spec.node_name == node.metadata.name) {
+                    free.subtract(&pod_requests(other));
+                }
+                free.subtract(&pod_requests(&pod));
+                let is_tolerated = tolerates_all(&pod.spec.tolerations, &node.spec.taints, false).is_ok();
+                let selects = pod.spec.node_selector.iter().all(|(k, v)| node.metadata.labels.get(k) == Some(v));
+                is_tolerated && selects && free.iter().all(|(_, quantity)| !quantity.is_negative())
+            };
+            if let Some(node) = self.nodes.values().find(fits).map(|node| node.metadata.name.clone()) {
+                pod.spec.node_name = node;
+                pod.status = karpenter_core::api::PodStatus::default();
+                pod.status.phase = "Running".to_owned();
+                self.put_pod(pod);
+            }
+        }
+    }
+
+    fn end_pod(&mut self, key: &ObjectKey, grace: Duration) {
+        if let Some(mut pod) = self.pods.get(key).cloned() {
+            pod.metadata.deletion_timestamp = Some(self.now + grace);
+            self.put_pod(pod);
+        }
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    pub(crate) fn put_pool(&mut self, mut pool: NodePool) {
+        pool.metadata.resource_version = self.next_version();
+        self.pools.insert(pool.name().to_owned(), pool.clone());
+        self.engine.observe(Event::Applied(Object::NodePool(Arc::new(pool))), self.now);
+    }
+
+    pub(crate) fn put_claim(&mut self, mut claim: NodeClaim) {
+        claim.metadata.resource_version = self.next_version();
+        if claim.metadata.deletion_timestamp.is_some() && claim.metadata.finalizers.is_empty() {
+            self.claims.remove(claim.name());
+            self.engine.observe(Event::Deleted(ObjectRef::NodeClaim(claim.name().to_owned())), self.now);
+            return;
+        }
+        self.claims.insert(claim.name().to_owned(), claim.clone());
+        self.engine.observe(Event::Applied(Object::NodeClaim(Arc::new(claim))), self.now);
+    }
+
+    pub(crate) fn put_node(&mut self, mut node: Node) {
+        node.metadata.resource_version = self.next_version();
+        let name = node.metadata.name.clone();
+        if node.metadata.deletion_timestamp.is_some() && node.metadata.finalizers.is_empty() {
+            self.nodes.remove(&name);
+            self.engine.observe(Event::Deleted(ObjectRef::Node(name)), self.now);
+            return;
+        }
+        self.nodes.insert(name, node.clone());
+        self.engine.observe(Event::Applied(Object::Node(Arc::new(node))), self.now);
+    }
+
+    pub(crate) fn put_pod(&mut self, pod: Pod) {
+        self.pods.insert(pod.key(), pod.clone());
+        self.engine.observe(Event::Applied(Object::Pod(Arc::new(pod))), self.now);
+    }
+
+    pub(crate) fn remove_pod(&mut self, key: &ObjectKey) {
+        self.pods.remove(key);
+        self.engine.observe(Event::Deleted(ObjectRef::Pod(key.clone())), self.now);
+    }
+
+    /// Pending pods of so much CPU, named `<name>-<index>`.
+    pub(crate) fn add_pods(&mut self, name: &str, count: usize, cpu: &str) {
+        for index in 0..count {
+            let workload: karpenter_core::api::Workload =
+                Pod::named(format!("{name}-{index}")).cpu(cpu).memory("1Gi").into();
+            let snapshot = karpenter_core::Snapshot::builder().pods(workload).build().expect("a pod");
+            let mut pod = snapshot.pods()[0].as_ref().clone();
+            pod.metadata.uid.clone_from(&pod.metadata.name);
+            self.put_pod(pod);
+        }
+    }
+
+    pub(crate) fn unbound(&self) -> usize {
+        self.pods.values().filter(|pod| pod.spec.node_name.is_empty()).count()
+    }
+
+    pub(crate) fn count(&self, what: &str) -> usize {
+        self.log.iter().filter(|line| line.contains(what)).count()
+    }
+}
+
+fn named(action: &Action) -> String {
+    match action {
+        Action::CreateClaim(claim) => format!("create {}", claim.name()),
+        Action::UpdateClaim(claim) => format!("update claim {}", claim.name()),
+        Action::UpdateNode(node) => format!("update node {}", node.metadata.name),
+        Action::UpdatePool(pool) => format!("update pool {}", pool.name()),
+        Action::Launch(claim) => format!("launch {}", claim.name()),
+        Action::Note(note) => format!("note {} {}", note.reason, note.message),
+        other => format!("{other:?}"),
+    }
+}
