@@ -25,6 +25,9 @@ const MIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// The longest time that a command may take.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
+/// After commands that were given up the next search waits longer and longer: ten seconds, doubled so often, are five minutes.
+const MAX_DOUBLINGS: u32 = 5;
+
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disruption {
@@ -33,6 +36,8 @@ pub(super) struct Disruption {
     /// A command that must still be worth it then.
     probation: Option<(Command, Timestamp)>,
     active: VecDeque<Active>,
+    /// How many commands were given up since the last one that was carried out.
+    failures: u32,
     /// What the last search that found nothing was made from, and when.
     barren: Option<((u64, u64), Timestamp)>,
 }
@@ -77,49 +82,56 @@ impl Engine {
     pub(super) fn disrupt(&mut self, now: Timestamp) {
         self.go_on(now);
         let Some(period) = self.options.disruption_period else { return };
-        if let Some((command, until)) = self.disruption.probation.take() {
-            if now < until {
-                self.disruption.probation = Some((command, until));
+        if let Some((_, until)) = &self.disruption.probation {
+            if now < *until {
                 return;
             }
-            let wait = self.options.validation_wait;
-            self.search(Some(&command), wait, now);
-        } else if self.disruption.next.is_none_or(|next| next <= now) {
-            self.take_stale_marks(now);
-            self.search(None, self.options.validation_wait, now);
-        } else {
+        } else if self.disruption.next.is_some_and(|next| now < next) {
             return;
         }
-        self.disruption.next = Some(now + period);
+        self.take_stale_marks(now);
+        let has_begun = self.search(now);
+        let failures = self.disruption.failures.min(MAX_DOUBLINGS);
+        let wait = (period * 2_u32.pow(failures)).min(FORCED_SEARCH);
+        self.disruption.next = Some(if has_begun && failures == 0 { now } else { now + wait });
     }
 
-    /// Looks for a command. One that was found before and is found again begins; others must wait.
-    fn search(&mut self, before: Option<&Command>, wait: Duration, now: Timestamp) {
-        let is_quiet = self.provisioner.due(&self.options).is_none();
-        if !self.market.is_open() || !is_quiet || self.disruption.active.len() >= MAX_COMMANDS {
-            return;
+    /// Looks for a command, and says whether one was begun. One that was found before begins if it still is right; others must
+    /// wait, unless they are for drift.
+    fn search(&mut self, now: Timestamp) -> bool {
+        let probation = self.disruption.probation.take();
+        if !self.market.is_open() || self.disruption.active.len() >= MAX_COMMANDS {
+            return false;
         }
         let versions = (self.store.changes, self.market.version(now));
-        if self.disruption.barren.is_some_and(|(seen, at)| seen == versions && now < at + FORCED_SEARCH) {
-            return;
+        let is_known = |(seen, at): (_, Timestamp)| seen == versions && now < at + FORCED_SEARCH;
+        if probation.is_none() && self.disruption.barren.is_some_and(is_known) {
+            return false;
         }
-        let Some(snapshot) = self.snapshot(now) else { return };
+        let Some(snapshot) = self.snapshot(now) else { return false };
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let disruptor = Disruptor::new(self.options.disruptor.clone());
+        if let Some((command, _)) = probation
+            && let Ok(command) = disruptor.revalidate(&command, &snapshot, &catalogs, now)
+        {
+            return self.begin(&command, &snapshot, now);
+        }
         let Some(found) = disruptor.start(&snapshot, &catalogs, now).next() else {
             self.disruption.barren = Some((versions, now));
-            return;
+            return false;
         };
-        match confirmed(before, found) {
-            Ok(command) => self.begin(&command, &snapshot, now),
-            Err(command) => self.disruption.probation = Some((command, now + wait)),
+        if matches!(found.method, Method::Drift | Method::StaticDrift) {
+            return self.begin(&found, &snapshot, now);
         }
+        self.disruption.probation = Some((found, now + self.options.validation_wait));
+        false
     }
 
-    /// Begins a command: its nodes get the taint, replacements are made, and their pods are promised where they go.
-    fn begin(&mut self, command: &Command, snapshot: &Snapshot, now: Timestamp) {
+    /// Begins a command: its nodes get the taint, replacements are made, and their pods are promised where they go. Says
+    /// whether it did.
+    fn begin(&mut self, command: &Command, snapshot: &Snapshot, now: Timestamp) -> bool {
         let outgoing: Option<Vec<Outgoing>> = command.candidates.iter().map(|node| self.outgoing(node)).collect();
-        let Some(candidates) = outgoing else { return };
+        let Some(candidates) = outgoing else { return false };
         for outgoing in &candidates {
             self.mark(outgoing, command.method, now);
         }
@@ -136,6 +148,7 @@ impl Engine {
         }
         self.disruption.active.push_back(Active { method: command.method, candidates, replacements, since: now });
         self.go_on(now);
+        true
     }
 
     fn outgoing(&self, node: &str) -> Option<Outgoing> {
@@ -167,6 +180,8 @@ impl Engine {
                 self.roll_back(&active, why, now);
             } else if !self.is_replaced(&active) || !self.take_away(&active, now) {
                 self.disruption.active.push_back(active);
+            } else {
+                self.disruption.failures = 0;
             }
         }
     }
@@ -205,6 +220,7 @@ impl Engine {
 
     /// Leaves the nodes of a command as they were. Replacements that no pod uses go again.
     fn roll_back(&mut self, active: &Active, why: &str, now: Timestamp) {
+        self.disruption.failures = self.disruption.failures.saturating_add(1);
         for name in &active.replacements {
             let Some(claim) = self.store.claims.get(name).cloned() else { continue };
             let nodes = self.store.nodes_of(&claim);
@@ -258,20 +274,4 @@ impl Engine {
             self.write_claim(claim, now);
         }
     }
-}
-
-/// The command to begin, if it needs no confirmation or was confirmed: of empty nodes those that still are, of others only if
-/// the same nodes are found again. Otherwise the command that needs to be.
-fn confirmed(before: Option<&Command>, found: Command) -> Result<Command, Command> {
-    if found.method == Method::Drift {
-        return Ok(found);
-    }
-    let Some(before) = before.filter(|before| before.method == found.method) else { return Err(found) };
-    if before.candidates == found.candidates {
-        return Ok(found);
-    }
-    let mut still = found.clone();
-    still.candidates.retain(|node| before.candidates.contains(node));
-    let is_part = found.method == Method::Emptiness && found.is_delete() && !still.candidates.is_empty();
-    if is_part { Ok(still) } else { Err(found) }
 }

@@ -208,7 +208,7 @@ fn pools_say_what_they_have() {
 #[test]
 fn an_engine_that_was_stopped_while_a_node_ends_goes_on() {
     for crash_after in 0..20 {
-        let mut world = running(still(), 4);
+        let mut world = running(still(), 8);
         let name = delete_first_claim(&mut world);
         world.run(crash_after);
         world.crash();

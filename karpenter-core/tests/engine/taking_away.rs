@@ -55,8 +55,7 @@ fn a_node_that_is_too_large_is_replaced_before_it_goes() {
 fn a_command_whose_replacement_does_not_come_leaves_everything_as_it_was() {
     let mut world = half_empty();
     world.launch_errors.push(CreateError::NothingCompatible { message: "no".to_owned() });
-    world.run_until(60, is_marked);
-    world.options.disruption_period = None;
+    world.run_until(60, |world| world.count("DisruptionFailed") == 1);
     world.run(9);
     assert!(!is_marked(&world), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
