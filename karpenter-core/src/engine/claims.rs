@@ -9,7 +9,8 @@ use crate::{
     disrupt::{Drift, ProviderDrift},
     labels,
     lifecycle::{
-        self, Ailment, CONSISTENT_STATE_FOUND, INITIALIZED, LAUNCHED, LaunchReaction, REGISTERED, set_condition,
+        self, Ailment, CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCHED, LaunchReaction, REGISTERED,
+        condition, set_condition,
     },
     provider::{CreateError, Launched, ProviderId},
 };
@@ -39,11 +40,22 @@ pub(super) struct Life {
     /// What was bought, until the claim says so.
     machine: Option<Box<Launched>>,
     next_drift: Option<Timestamp>,
-    /// The provider's last answer about drift, if it has given one.
-    drift: Option<Option<String>>,
+    drift: DriftAnswer,
     is_asking_drift: bool,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
+}
+
+/// What the provider said last about drift.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum DriftAnswer {
+    /// Nothing yet, or that it does not know.
+    #[default]
+    None,
+    /// That the machine is what it should be.
+    Sound,
+    /// Why it is not.
+    Drifted(String),
 }
 
 impl Lives {
@@ -260,6 +272,7 @@ impl Engine {
         self.market.learn(node);
         let mut out = (**claim).clone();
         self.write_pod_event(&mut out, &node.metadata.name, now);
+        self.write_quiet(&mut out, &node.metadata.name, now);
         self.write_consistency(&mut out, node, now);
         self.write_drift(&mut out, now);
         if out != **claim {
@@ -310,6 +323,25 @@ impl Engine {
         match written.map(|written| written + POD_EVENT_PERIOD).filter(|next| now < *next) {
             Some(next) => self.agenda.at(Work::Claim(claim.name().to_owned()), next),
             None => claim.status.last_pod_event_time = Some(event),
+        }
+    }
+
+    /// Writes whether pods have left a node alone for as long as its pool asks for.
+    fn write_quiet(&mut self, claim: &mut NodeClaim, node: &str, now: Timestamp) {
+        let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
+        let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
+        let initialized = condition(&claim.status.conditions, INITIALIZED).and_then(|c| c.last_transition_time);
+        let event = self.lives.last_pod_event(node).max(claim.status.last_pod_event_time);
+        let until = wait.map(|wait| event.or(initialized).map_or(now, |disturbed| disturbed + wait));
+        let conditions = &mut claim.status.conditions;
+        match until {
+            Some(until) if until <= now || wait == Some(Duration::ZERO) => {
+                set_condition(conditions, CONSOLIDATABLE, ConditionStatus::True, CONSOLIDATABLE, "", now);
+            }
+            _ => conditions.retain(|condition| condition.r#type != CONSOLIDATABLE),
+        }
+        if let Some(until) = until.filter(|until| now < *until) {
+            self.agenda.at(Work::Claim(claim.name().to_owned()), until);
         }
     }
 
@@ -364,8 +396,9 @@ impl Engine {
             self.agenda.at(Work::Claim(claim.name().to_owned()), next);
         }
         let answer = match &life.drift {
-            Some(answer) => ProviderDrift::Answered(answer.as_deref()),
-            None => ProviderDrift::NotAsked,
+            DriftAnswer::None => ProviderDrift::NotAsked,
+            DriftAnswer::Sound => ProviderDrift::Answered(None),
+            DriftAnswer::Drifted(reason) => ProviderDrift::Answered(Some(reason)),
         };
         match Drift::of_claim(claim, &pool, catalog.as_deref(), answer, now) {
             Some(drift) => {
@@ -377,15 +410,13 @@ impl Engine {
         }
     }
 
-    /// Takes in what the provider says about drift. An error leaves the last answer.
-    pub(super) fn finish_drift(&mut self, name: &str, answer: Option<Option<String>>) {
-        if let Some(life) = self.lives.by_claim.get_mut(name) {
-            life.is_asking_drift = false;
-            let is_news = answer.is_some() && life.drift != answer;
-            if is_news {
-                life.drift = answer;
-                self.agenda.add(Work::Claim(name.to_owned()));
-            }
+    /// Takes in what the provider says about drift. That it does not know leaves the last answer.
+    pub(super) fn finish_drift(&mut self, name: &str, answer: DriftAnswer) {
+        let Some(life) = self.lives.by_claim.get_mut(name) else { return };
+        life.is_asking_drift = false;
+        if answer != DriftAnswer::None && life.drift != answer {
+            life.drift = answer;
+            self.agenda.add(Work::Claim(name.to_owned()));
         }
     }
 }

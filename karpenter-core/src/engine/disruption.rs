@@ -232,7 +232,9 @@ impl Engine {
         }
         for outgoing in &active.candidates {
             let pods: Vec<_> = self.store.pods_on(&outgoing.node).map(|pod| pod.key()).collect();
-            pods.iter().for_each(|pod| self.provisioner.unpromise(pod));
+            for pod in &pods {
+                self.provisioner.unpromise(pod);
+            }
             let message = format!("Disrupting node {} was given up: {why}", outgoing.node);
             self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), true, "DisruptionFailed", message, now);
             self.unmark(&outgoing.node, now);
@@ -255,7 +257,9 @@ impl Engine {
                     self.lives.get(claim.name(), &claim.metadata.uid).is_some_and(|life| life.doom.is_some());
                 claim.metadata.deletion_timestamp.is_none() && !leaving.contains(claim.name()) && !is_doomed
             };
-            is_marked && self.store.claim_of(node).is_some_and(|claim| stays(claim))
+            let claim = self.store.claim_of(node);
+            let says_so = claim.is_some_and(|claim| claim.status.is_true(DISRUPTION_REASON));
+            (is_marked || says_so) && claim.is_some_and(|claim| stays(claim))
         };
         let stale: Vec<String> = self.store.nodes.keys().filter(|name| is_stale(name)).cloned().collect();
         for name in stale {

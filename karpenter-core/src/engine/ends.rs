@@ -158,7 +158,9 @@ impl Engine {
             return;
         }
         self.terminate(&id, Some(&work), now);
-        claim.into_iter().for_each(|claim| self.agenda.add(Work::Claim(claim.name().to_owned())));
+        if let Some(claim) = claim {
+            self.agenda.add(Work::Claim(claim.name().to_owned()));
+        }
     }
 
     /// A node that is not ready may have lost its machine already.
@@ -270,7 +272,7 @@ impl Engine {
     pub(super) fn finish_termination(
         &mut self,
         id: &ProviderId,
-        result: Result<Deletion, ProviderError>,
+        result: &Result<Deletion, ProviderError>,
         now: Timestamp,
     ) {
         let end = self.ends.machines.entry(id.clone()).or_default();
@@ -294,26 +296,27 @@ impl Engine {
     pub(super) fn finish_get(
         &mut self,
         id: &ProviderId,
-        result: Result<Option<Instance>, ProviderError>,
+        result: &Result<Option<Instance>, ProviderError>,
         now: Timestamp,
     ) {
         let end = self.ends.machines.entry(id.clone()).or_default();
         end.is_flying = false;
         end.next = Some(now + TERMINATE_PERIOD);
-        if result == Ok(None) {
+        if *result == Ok(None) {
             end.is_gone = true;
-        } else if !end.is_asked {
-            // The drain goes on; whether the machine is there is asked again when the node is looked at.
-            end.next = Some(now + TERMINATE_PERIOD);
         }
         self.look_at_machine(id);
     }
 
     fn look_at_machine(&mut self, id: &ProviderId) {
         let claim = self.store.claim_of_machine(id.as_str()).map(|claim| claim.name().to_owned());
-        claim.into_iter().for_each(|claim| self.agenda.add(Work::Claim(claim)));
+        if let Some(claim) = claim {
+            self.agenda.add(Work::Claim(claim));
+        }
         let nodes: Vec<String> = self.store.nodes_on(id.as_str()).cloned().collect();
-        nodes.into_iter().for_each(|node| self.agenda.add(Work::Node(node)));
+        for node in nodes {
+            self.agenda.add(Work::Node(node));
+        }
         // A claim whose machine was bought but is not in its status yet is found by the machine that is remembered.
         for name in self.lives.claims_of(id) {
             self.agenda.add(Work::Claim(name));

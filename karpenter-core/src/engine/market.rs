@@ -78,20 +78,17 @@ impl Market {
     ) {
         let Some(stall) = self.stalls.get_mut(pool) else { return };
         (stall.is_asked, stall.is_answered) = (false, true);
-        match answer {
-            Ok(catalog) => {
-                (stall.failed_attempts, stall.next) = (0, Some(now + period));
-                let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
-                if !is_known {
-                    stall.adjusted = Some(adjusted(pool, &catalog, &self.observed));
-                    stall.catalog = Some(catalog);
-                    self.version += 1;
-                }
-            }
-            Err(_) => {
-                stall.failed_attempts += 1;
-                stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
-            }
+        let Ok(catalog) = answer else {
+            stall.failed_attempts = stall.failed_attempts.saturating_add(1);
+            stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
+            return;
+        };
+        (stall.failed_attempts, stall.next) = (0, Some(now + period));
+        let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
+        if !is_known {
+            stall.adjusted = Some(adjusted(pool, &catalog, &self.observed));
+            stall.catalog = Some(catalog);
+            self.version += 1;
         }
     }
 

@@ -180,7 +180,9 @@ impl Engine {
         let claim = self.store.claims.get(&name).cloned();
         let pool_of = |claim: &NodeClaim| claim.metadata.labels.get(crate::labels::NODE_POOL).cloned();
         let pool = claim.as_deref().or(before).and_then(pool_of);
-        pool.into_iter().for_each(|pool| self.agenda.add(Work::Pool(pool)));
+        if let Some(pool) = pool {
+            self.agenda.add(Work::Pool(pool));
+        }
         self.provisioner.created(&name);
         let is_leaving = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some();
         let was_leaving = before.is_some_and(is_leaving);
@@ -218,15 +220,19 @@ impl Engine {
         let node_of = |pod: &Pod| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
         let (old, new) = (before.and_then(node_of), pod.as_deref().and_then(node_of));
         let has_moved = old != new;
+        let is_event = has_moved || is_ending(pod.as_deref()) != is_ending(before);
+        let is_daemon = pod.as_deref().or(before).is_some_and(Pod::is_daemon);
         for node in [old, new].into_iter().flatten() {
-            if has_moved {
+            if is_event && !is_daemon {
                 self.lives.note_pod_event(&node, now);
             }
             if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
                 self.agenda.add(Work::Node(node));
-            } else if has_moved && let Some(node) = self.store.nodes.get(&node) {
+            } else if is_event && let Some(node) = self.store.nodes.get(&node) {
                 let claim = self.store.claim_of(node).map(|claim| claim.name().to_owned());
-                claim.into_iter().for_each(|claim| self.agenda.add(Work::Claim(claim)));
+                if let Some(claim) = claim {
+                    self.agenda.add(Work::Claim(claim));
+                }
             }
         }
         let is_same = pod.as_ref().zip(before).is_some_and(|(pod, before)| pod.metadata.uid == before.metadata.uid);
@@ -299,4 +305,9 @@ impl Engine {
     fn note(&mut self, object: ObjectRef, is_warning: bool, reason: &'static str, message: String, now: Timestamp) {
         self.outbox.send(Action::Note(Note { object, is_warning, reason, message }), None, now);
     }
+}
+
+/// Whether a pod has ended or is about to.
+fn is_ending(pod: Option<&Pod>) -> bool {
+    pod.is_some_and(|pod| !pod.is_active())
 }

@@ -75,15 +75,15 @@ impl Provisioner {
 
     /// Takes in whether a pod waits for a node.
     pub(super) fn set_waiting(&mut self, pod: &ObjectKey, waits: bool, now: Timestamp) {
-        if !waits {
-            self.waiting.remove(pod);
-            self.fresh.remove(pod);
-            self.told.remove(pod);
-        } else {
+        if waits {
             self.waiting.insert(pod.clone());
             if !self.promises.contains_key(pod) && self.fresh.insert(pod.clone()) {
                 self.trigger(now);
             }
+        } else {
+            self.waiting.remove(pod);
+            self.fresh.remove(pod);
+            self.told.remove(pod);
         }
     }
 

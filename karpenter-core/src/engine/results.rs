@@ -1,6 +1,6 @@
 //! What results of actions mean.
 
-use super::{ActionId, ActionResult, Engine, Refusal, Target, Work, outbox::Purpose};
+use super::{ActionId, ActionResult, Engine, Refusal, Target, Work, claims::DriftAnswer, outbox::Purpose};
 use crate::{
     Timestamp,
     provider::{CreateError, ProviderError, ProviderErrorKind},
@@ -14,7 +14,7 @@ impl Engine {
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
             (Purpose::Write(target), ActionResult::Written) => {
-                self.agenda.at(work_of(target), now + super::outbox::SETTLE)
+                self.agenda.at(work_of(target), now + super::outbox::SETTLE);
             }
             (Purpose::Write(target), ActionResult::Refused(refusal)) => {
                 self.agenda.at(work_of(target), now + after(&refusal));
@@ -26,15 +26,15 @@ impl Engine {
             (Purpose::Launch { claim, uid }, ActionResult::Launched(result)) => {
                 self.finish_launch(&claim, &uid, result, now);
             }
-            (Purpose::Terminate(id), ActionResult::Terminated(result)) => self.finish_termination(&id, result, now),
-            (Purpose::Get(id), ActionResult::Found(result)) => self.finish_get(&id, result, now),
+            (Purpose::Terminate(id), ActionResult::Terminated(result)) => self.finish_termination(&id, &result, now),
+            (Purpose::Get(id), ActionResult::Found(result)) => self.finish_get(&id, &result, now),
             (Purpose::List, ActionResult::Listed(result)) => self.finish_list(result.ok(), now),
             (Purpose::Catalog { pool }, ActionResult::Catalog(result)) => {
                 self.market.answer(&pool, result, self.options.catalog_period, now);
                 self.learn_all();
                 self.agenda.add(Work::Pool(pool));
             }
-            (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, result.ok()),
+            (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, drift_answer(result)),
             (Purpose::Events, ActionResult::Events(result)) => self.finish_events(result.ok(), now),
             (Purpose::Create { .. }, ActionResult::Written) => {}
             (purpose, _) => self.lose(purpose, now),
@@ -56,13 +56,13 @@ impl Engine {
             Purpose::Launch { claim, uid } => {
                 self.finish_launch(&claim, &uid, Err(CreateError::Provider(error("create"))), now);
             }
-            Purpose::Terminate(id) => self.finish_termination(&id, Err(error("delete")), now),
-            Purpose::Get(id) => self.finish_get(&id, Err(error("get")), now),
+            Purpose::Terminate(id) => self.finish_termination(&id, &Err(error("delete")), now),
+            Purpose::Get(id) => self.finish_get(&id, &Err(error("get")), now),
             Purpose::List => self.finish_list(None, now),
             Purpose::Catalog { pool } => {
                 self.market.answer(&pool, Err(error("catalog")), self.options.catalog_period, now);
             }
-            Purpose::Drift { claim } => self.finish_drift(&claim, None),
+            Purpose::Drift { claim } => self.finish_drift(&claim, DriftAnswer::None),
             Purpose::Events => self.finish_events(None, now),
         }
     }
@@ -81,6 +81,14 @@ impl Engine {
         for node in self.store.nodes.values().filter(|node| is_ready(node)) {
             self.market.learn(node);
         }
+    }
+}
+
+fn drift_answer(result: Result<Option<String>, ProviderError>) -> DriftAnswer {
+    match result {
+        Ok(Some(reason)) => DriftAnswer::Drifted(reason),
+        Ok(None) => DriftAnswer::Sound,
+        Err(_) => DriftAnswer::None,
     }
 }
 

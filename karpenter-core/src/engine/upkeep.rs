@@ -207,9 +207,12 @@ impl Engine {
         };
         let renewed = self.store.claims.values().filter(is_of).filter_map(|claim| {
             let annotations = pool.renewed_hash_annotations(claim);
+            if annotations.is_empty() {
+                return None;
+            }
             let mut out = (**claim).clone();
             out.metadata.annotations.extend(annotations);
-            (out != **claim).then_some(out)
+            Some(out)
         });
         let renewed: Vec<NodeClaim> = renewed.collect();
         let is_any = !renewed.is_empty();

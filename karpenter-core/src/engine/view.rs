@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::Engine;
 use crate::{
     Snapshot, Timestamp,
-    api::{Node, NodeClaim, Pod},
+    api::{Node, NodeClaim, NodePool, Pod},
+    labels,
+    lifecycle::CONSOLIDATABLE,
 };
 
 impl Engine {
@@ -57,6 +59,11 @@ impl Engine {
             && claim.status.last_pod_event_time.is_none_or(|written| written < event)
         {
             claim.status.last_pod_event_time = Some(event);
+            let consolidate_after = |pool: &Arc<NodePool>| pool.spec.disruption.consolidate_after.duration();
+            let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
+            if pool.and_then(consolidate_after).is_some_and(|wait| !wait.is_zero()) {
+                claim.status.conditions.retain(|condition| condition.r#type != CONSOLIDATABLE);
+            }
         }
     }
 

@@ -43,5 +43,7 @@ pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 pub const DRAINED: &str = "Drained";
 /// The condition of a claim whose node was chosen to go.
 pub const DISRUPTION_REASON: &str = "DisruptionReason";
+/// The condition of a claim whose node pods have left alone for as long as its pool asks for.
+pub const CONSOLIDATABLE: &str = "Consolidatable";
 /// The condition of a claim whose node has what was promised of it.
 pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use karpenter_core::{
+    Quantity,
     api::{ConditionStatus, NillableDuration, NodePool, ObjectKey},
     engine::EngineOptions,
     labels,
@@ -50,7 +51,9 @@ fn a_deleted_claim_is_drained_and_its_pods_run_elsewhere() {
 fn a_drain_takes_five_seconds_at_least() {
     let mut world = running(still(), 1);
     let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
-    keys.iter().for_each(|key| world.remove_pod(key));
+    for key in &keys {
+        world.remove_pod(key);
+    }
     let name = delete_first_claim(&mut world);
     world.run(4);
     assert_eq!(world.count("Terminate"), 0, "{:#?}", world.log);
@@ -195,7 +198,7 @@ fn pools_say_what_they_have() {
     world.run(10);
     let pool = &world.pools["general"];
     assert_eq!(pool.status.nodes, Some(1), "{:#?}", world.log);
-    assert_eq!(pool.status.resources.get("cpu").map(|cpu| cpu.units_ceil()), Some(8));
+    assert_eq!(pool.status.resources.get("cpu").map(Quantity::units_ceil), Some(8));
     for condition in ["Ready", "ValidationSucceeded", "NodeRegistrationHealthy"] {
         assert!(
             pool.status.conditions.iter().any(|c| c.r#type == condition && c.status == ConditionStatus::True),

@@ -17,7 +17,9 @@ fn half_empty() -> World {
     world.run(45);
     assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
     let gone: Vec<ObjectKey> = world.pods.keys().skip(1).cloned().collect();
-    gone.iter().for_each(|key| world.remove_pod(key));
+    for key in &gone {
+        world.remove_pod(key);
+    }
     world.log.clear();
     world
 }
@@ -30,7 +32,9 @@ fn is_marked(world: &World) -> bool {
 fn an_empty_node_goes_after_it_was_looked_at_twice() {
     let mut world = half_empty();
     let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
-    keys.iter().for_each(|key| world.remove_pod(key));
+    for key in &keys {
+        world.remove_pod(key);
+    }
     world.run(14);
     assert!(!is_marked(&world), "{:#?}", world.log);
     world.run(60);
@@ -90,7 +94,7 @@ fn a_taint_that_an_engine_left_behind_is_taken_away() {
     set_condition(&mut claim.status.conditions, "DisruptionReason", status, "Empty", "", world.now);
     world.put_claim(claim);
     world.crash();
-    world.run(5);
+    world.run(15);
     assert!(!is_marked(&world), "{:#?}", world.log);
     assert!(!world.claims.values().next().expect("a claim").status.is_true("DisruptionReason"));
 }
@@ -106,4 +110,25 @@ fn a_stopped_engine_leaves_no_more_nodes_than_are_needed() {
         let found = (world.unbound(), world.claims.len(), world.nodes.len(), world.machines.len());
         assert_eq!(found, (0, 1, 1, 1), "crash after {crash_after} s: {:#?}", world.log);
     }
+}
+
+#[test]
+fn a_node_is_left_alone_until_pods_have_been_quiet() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = karpenter_core::api::NodePool::named("general");
+    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(300);
+    world.put_pool(pool);
+    world.add_pods("web", 8, "900m");
+    world.run(60);
+    let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
+    for key in &keys {
+        world.remove_pod(key);
+    }
+    world.run(290);
+    assert!(!is_marked(&world) && world.nodes.len() == 1, "{:#?}", world.log);
+    assert!(!world.claims.values().any(|claim| claim.status.is_true("Consolidatable")));
+    world.run(12);
+    assert!(world.claims.values().all(|claim| claim.status.is_true("Consolidatable")), "{:#?}", world.log);
+    world.run(60);
+    assert_eq!(world.nodes.len(), 0, "{:#?}", world.log);
 }

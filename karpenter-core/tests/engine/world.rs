@@ -137,7 +137,7 @@ impl World {
             self.collect_pods();
             self.schedule();
             let requests = self.engine.tick(self.now);
-            if requests.is_empty() {
+            if requests.is_empty() && self.engine.next_wake().is_none_or(|wake| self.now < wake) {
                 return;
             }
             for request in requests {
@@ -233,7 +233,7 @@ impl World {
         }
         let known = self.machines.values().find(|m| m.instance.claim_uid == claim.metadata.uid);
         if let Some(machine) = known {
-            return Ok(self.launched(machine));
+            return Ok(Self::launched(machine));
         }
         let asked = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE).expect("types").clone();
         let mut types: Vec<InstanceType> =
@@ -253,12 +253,12 @@ impl World {
         ]);
         let instance = Instance::new(ProviderId::new(&id), &claim.metadata.uid, labels);
         let machine = Machine { instance, instance_type: chosen, launched: self.now };
-        let launched = self.launched(&machine);
+        let launched = Self::launched(&machine);
         self.machines.insert(id, machine);
         Ok(launched)
     }
 
-    fn launched(&self, machine: &Machine) -> Launched {
+    fn launched(machine: &Machine) -> Launched {
         let own = &machine.instance_type;
         Launched::new(machine.instance.clone(), own.capacity.clone(), own.allocatable())
     }
@@ -272,7 +272,9 @@ impl World {
             .filter(|m| !self.nodes.values().any(|n| n.spec.provider_id == m.instance.id.as_str()))
             .map(|machine| self.node_of(machine))
             .collect();
-        joined.into_iter().for_each(|node| self.put_node(node));
+        for node in joined {
+            self.put_node(node);
+        }
         let dead: Vec<Node> =
             self.nodes.values().filter(|n| !self.machines.contains_key(&n.spec.provider_id)).cloned().collect();
         for mut node in dead {
@@ -317,7 +319,7 @@ impl World {
         let memory = node.status.allocatable.get("memory").expect("memory").saturating_sub(self.memory_lie);
         node.status.allocatable.insert("memory".into(), memory);
         let mut ready = Condition::default();
-        ready.r#type = "Ready".to_owned();
+        "Ready".clone_into(&mut ready.r#type);
         ready.status = ConditionStatus::True;
         ready.last_transition_time = Some(self.now);
         node.status.conditions.push(ready);
@@ -345,7 +347,7 @@ impl World {
             if let Some(node) = self.nodes.values().find(fits).map(|node| node.metadata.name.clone()) {
                 pod.spec.node_name = node;
                 pod.status = karpenter_core::api::PodStatus::default();
-                pod.status.phase = "Running".to_owned();
+                "Running".clone_into(&mut pod.status.phase);
                 self.put_pod(pod);
             }
         }
