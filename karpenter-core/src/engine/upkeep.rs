@@ -23,6 +23,8 @@ const UNHEALTHY_FAILURES: usize = 2;
 /// How many characters make a name one of its own: 36 to the power of 8 is some 10^12, so that among the names of a year of
 /// thousands of claims a day two are alike with a chance of less than one in a million; the API server refuses the second.
 const SUFFIX_LENGTH: usize = 8;
+/// The condition of pools whose launches come to nodes.
+const HEALTHY: &str = "NodeRegistrationHealthy";
 /// Resources that the status of a pool always names.
 const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods", "nodes"];
 
@@ -77,6 +79,19 @@ impl Upkeep {
         if ring.len() > RING_SIZE {
             ring.pop_front();
         }
+    }
+
+    /// Whether the last launches of a pool came to nodes; `None` if there was none since the pool was changed.
+    fn health(&mut self, pool: &NodePool) -> Option<bool> {
+        let generation = pool.metadata.generation;
+        let (seen, ring) = self.rings.entry(pool.name().to_owned()).or_default();
+        // What is remembered of the pool as it was before says nothing of it as it is.
+        if *seen != generation && seen.is_some() {
+            ring.clear();
+        }
+        *seen = generation;
+        let failures = ring.iter().filter(|is_success| !**is_success).count();
+        (!ring.is_empty()).then_some(failures < UNHEALTHY_FAILURES)
     }
 
     /// The end of a name, which is another one each time.
@@ -248,60 +263,33 @@ impl Engine {
     /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
     fn judge(&mut self, pool: &mut NodePool, now: Timestamp) {
         let verdict = pool.validate();
-        let generation = pool.metadata.generation;
-        let (seen, ring) = self.upkeep.rings.entry(pool.name().to_owned()).or_default();
-        if *seen != generation {
-            // What was remembered of the pool as it was before says nothing of it as it is.
-            if seen.is_some() {
-                ring.clear();
-            }
-            *seen = generation;
-        }
-        let failures = ring.iter().filter(|is_success| !**is_success).count();
-        let is_empty = ring.is_empty();
+        let health = self.upkeep.health(pool);
         let conditions = &mut pool.status.conditions;
-        match &verdict {
-            Ok(()) => {
-                set_condition(conditions, "ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", "", now)
-            }
-            Err(error) => {
-                let message = error.to_string();
-                set_condition(
-                    conditions,
-                    "ValidationSucceeded",
-                    ConditionStatus::False,
-                    "NodePoolValidationFailed",
-                    &message,
-                    now,
-                )
-            }
+        let mut set = |of_type: &str, status, reason: &str, message: &str| {
+            set_condition(conditions, of_type, status, reason, message, now);
         };
-        let health = "NodeRegistrationHealthy";
-        if is_empty {
-            if !conditions.iter().any(|condition| condition.r#type == health) {
-                set_condition(conditions, health, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
+        match verdict {
+            Ok(()) => set("ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", ""),
+            Err(error) => {
+                set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
             }
-        } else if failures >= UNHEALTHY_FAILURES {
-            set_condition(
-                conditions,
-                health,
-                ConditionStatus::False,
-                "RegistrationFailed",
-                "nodes fail to register",
-                now,
-            );
-        } else {
-            set_condition(conditions, health, ConditionStatus::True, health, "", now);
+        }
+        match health {
+            Some(true) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),
+            Some(false) => set(HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register"),
+            None => {}
         }
         let is_false = |c: &&Condition| {
             c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | "NodeClassReady")
         };
         let fault = conditions.iter().find(is_false).map(|condition| format!("{} is False", condition.r#type));
-        match fault {
-            Some(message) => {
-                set_condition(conditions, "Ready", ConditionStatus::False, "UnhealthyDependents", &message, now)
-            }
-            None => set_condition(conditions, "Ready", ConditionStatus::True, "Ready", "", now),
+        let (status, reason) = match fault {
+            Some(_) => (ConditionStatus::False, "UnhealthyDependents"),
+            None => (ConditionStatus::True, "Ready"),
         };
+        set_condition(conditions, "Ready", status, reason, &fault.unwrap_or_default(), now);
+        if !conditions.iter().any(|condition| condition.r#type == HEALTHY) {
+            set_condition(conditions, HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
+        }
     }
 }

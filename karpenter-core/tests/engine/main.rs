@@ -2,5 +2,6 @@
 
 mod ending;
 mod provisioning;
+mod swarm;
 mod taking_away;
 mod world;

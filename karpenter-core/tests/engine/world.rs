@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) provider_events: Vec<ProviderEvent>,
     /// What the nodes of a type have less than their type says.
     pub(crate) memory_lie: Quantity,
+    /// After how many requests the engine is stopped.
+    pub(crate) requests_until_crash: Option<usize>,
     pub(crate) log: Vec<String>,
     version: u64,
     uids: u64,
@@ -84,6 +86,7 @@ impl World {
             unbindable: BTreeSet::new(),
             provider_events: Vec::new(),
             memory_lie: Quantity::ZERO,
+            requests_until_crash: None,
             log: Vec::new(),
             version: 0,
             uids: 0,
@@ -141,6 +144,13 @@ impl World {
                 return;
             }
             for request in requests {
+                if self.requests_until_crash == Some(0) {
+                    // What else was asked for is never done.
+                    self.requests_until_crash = None;
+                    self.crash();
+                    break;
+                }
+                self.requests_until_crash = self.requests_until_crash.map(|count| count - 1);
                 self.carry_out(request);
             }
         }
