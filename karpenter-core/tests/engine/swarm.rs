@@ -31,7 +31,7 @@ fn disturb(world: &mut World, dice: &mut Dice, round: usize) {
             world.add_pods(&format!("pod{round}"), usize::try_from(dice.roll(6) + 1).expect("small"), cpu);
         }
         3..=5 => {
-            let keys: Vec<ObjectKey> = world.pods.keys().cloned().filter(|_| dice.roll(3) == 0).collect();
+            let keys: Vec<ObjectKey> = world.pods.keys().filter(|_| dice.roll(3) == 0).cloned().collect();
             for key in &keys {
                 world.remove_pod(key);
             }
