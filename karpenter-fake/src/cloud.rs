@@ -1,10 +1,12 @@
 //! A cloud in memory.
 
+mod faults;
 mod machine;
 mod market;
+mod meter;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,10 +16,16 @@ use karpenter_core::{
     Catalog, CloudProvider, OfferingKey, Price, Timestamp,
     api::{Node, NodeClaim, NodePool},
     labels,
-    provider::{CreateError, Deletion, Instance, Launched, ProviderError, ProviderErrorKind, ProviderId},
+    provider::{
+        CreateError, Deletion, EventCursor, Instance, Launched, ProviderError, ProviderErrorKind, ProviderEvents,
+        ProviderId,
+    },
 };
 
+use faults::Faults;
 use machine::Machine;
+pub use meter::Bill;
+use meter::Meter;
 
 const NAME: &str = "fake";
 
@@ -48,15 +56,16 @@ const NAME: &str = "fake";
 /// ```
 #[derive(Debug)]
 pub struct FakeCloud {
-    catalog: Arc<Catalog>,
     launch_delay: Duration,
     termination_delay: Duration,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     now: Timestamp,
+    /// With the prices of now.
+    catalog: Arc<Catalog>,
     /// The machines that are not gone, by their ids.
     machines: BTreeMap<ProviderId, Machine>,
     /// How many machines there ever were.
@@ -65,13 +74,18 @@ struct State {
     limits: BTreeMap<OfferingKey, usize>,
     outage: Option<ProviderErrorKind>,
     capacity_errors: u64,
+    faults: Faults,
+    meter: Meter,
+    /// When machines will be gone, and those that are gone and were not asked about since.
+    departures: BTreeSet<(Timestamp, ProviderId)>,
+    departed: Vec<ProviderId>,
 }
 
 impl FakeCloud {
     /// A cloud that sells what is in the catalog, at once and without end.
     pub fn new(catalog: Arc<Catalog>) -> Self {
         let (launch_delay, termination_delay) = (Duration::ZERO, Duration::ZERO);
-        Self { catalog, launch_delay, termination_delay, state: Mutex::default() }
+        Self { launch_delay, termination_delay, state: Mutex::new(State::new(catalog)) }
     }
 
     /// Machines become nodes this long after they are bought.
@@ -122,7 +136,7 @@ impl FakeCloud {
     /// registered or initialized yet.
     pub fn ready_nodes(&self) -> Vec<Node> {
         let state = self.lock();
-        let up = |m: &&Machine| m.ready_at <= state.now && m.gone_at.is_none();
+        let up = |m: &&Machine| m.ready_at <= state.now && !m.is_terminating;
         state.machines.values().filter(up).map(Machine::node).collect()
     }
 
@@ -145,23 +159,42 @@ impl FakeCloud {
         self.lock().capacity_errors
     }
 
+    /// What all machines came to so far.
+    pub fn bill(&self) -> Bill {
+        let state = self.lock();
+        state.meter.read(state.now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does something and tells what came of it, unless there is an outage or the answer is lost.
+    fn answer<T>(&self, operation: &'static str, act: impl FnOnce(&mut State) -> T) -> Result<T, ProviderError> {
+        let mut state = self.call(operation)?;
+        let answer = act(&mut state);
+        if state.faults.loses_answer() {
+            let message = "the answer was lost (injected)";
+            return Err(ProviderError::new(NAME, operation, ProviderErrorKind::Unavailable, message));
+        }
+        Ok(answer)
+    }
+
     /// The state, unless there is an outage.
     fn call(&self, operation: &'static str) -> Result<MutexGuard<'_, State>, ProviderError> {
-        let state = self.lock();
-        let Some(kind) = state.outage else { return Ok(state) };
+        let mut state = self.lock();
+        let now = state.now;
+        let Some(kind) = state.faults.refusal(now).or(state.outage) else { return Ok(state) };
         let message = format!("injected outage ({kind:?})");
         Err(ProviderError::new(NAME, operation, kind, message))
     }
 
     fn buy(&self, state: &mut State, claim: &NodeClaim) -> Result<Launched, CreateError> {
         let wanted = market::Wanted::of_claim(claim);
-        let choices = wanted.choices(&self.catalog);
+        let catalog = state.catalog.clone();
+        let choices = wanted.choices(&catalog);
         if choices.is_empty() {
-            return Err(CreateError::NothingCompatible { message: wanted.explain(&self.catalog) });
+            return Err(CreateError::NothingCompatible { message: wanted.explain(&catalog) });
         }
         let mut refused = Vec::new();
         for choice in choices {
@@ -171,6 +204,7 @@ impl FakeCloud {
                 continue;
             }
             state.made += 1;
+            let allocatable = choice.instance_type.allocatable();
             let machine = Machine {
                 id: ProviderId::new(format!("fake:///{}/i-{:08}", offering.zone, state.made)),
                 node_name: format!("node-{:08}", state.made),
@@ -179,12 +213,17 @@ impl FakeCloud {
                 taints: [claim.spec.taints.as_slice(), &claim.spec.startup_taints].concat(),
                 price: choice.offering.price,
                 capacity: choice.instance_type.capacity.clone(),
-                allocatable: choice.instance_type.allocatable(),
+                withheld_bytes: state.faults.withheld_bytes(&choice.instance_type.name),
+                allocatable,
                 offering,
+                launched_at: state.now,
                 ready_at: state.now + self.launch_delay,
+                startup_taints: claim.spec.startup_taints.clone(),
+                is_terminating: false,
                 gone_at: None,
             };
             let launched = machine.launched();
+            state.meter.start(state.now, machine.price);
             state.machines.insert(machine.id.clone(), machine);
             return Ok(launched);
         }
@@ -194,13 +233,62 @@ impl FakeCloud {
 }
 
 impl State {
+    fn new(catalog: Arc<Catalog>) -> Self {
+        Self {
+            now: Timestamp::default(),
+            catalog,
+            machines: BTreeMap::new(),
+            made: 0,
+            limits: BTreeMap::new(),
+            outage: None,
+            capacity_errors: 0,
+            faults: Faults::default(),
+            meter: Meter::default(),
+            departures: BTreeSet::new(),
+            departed: Vec::new(),
+        }
+    }
+
+    /// Machines are billed until the moment in which they are gone, whenever that is noticed.
     fn forget_gone(&mut self) {
-        let now = self.now;
-        self.machines.retain(|_, m| m.gone_at.is_none_or(|at| now < at));
+        while let Some((at, _)) = self.departures.first().filter(|(at, _)| *at <= self.now) {
+            let at = *at;
+            let Some((_, id)) = self.departures.pop_first() else { return };
+            if self.machines.get(&id).is_some_and(|m| m.gone_at == Some(at))
+                && let Some(machine) = self.machines.remove(&id)
+            {
+                self.meter.stop(at, machine.price);
+                self.faults.tell_gone(&machine);
+                self.departed.push(id);
+            }
+        }
+    }
+
+    /// Plans that a machine is gone at that time, unless it is gone sooner.
+    fn depart(&mut self, id: &ProviderId, at: Timestamp) -> bool {
+        let Some(machine) = self.machines.get_mut(id) else { return false };
+        if machine.gone_at.is_none_or(|earlier| at < earlier) {
+            machine.gone_at = Some(at);
+            self.departures.insert((at, id.clone()));
+        }
+        true
+    }
+
+    fn catalog_of(&self, pool: &NodePool) -> Arc<Catalog> {
+        let is_for = |names: &Vec<String>| names.iter().any(|name| name == pool.name());
+        let types = self.catalog.types();
+        if types.iter().all(|t| t.node_pools.as_ref().is_none_or(is_for)) {
+            return self.catalog.clone();
+        }
+        let types = types.iter().filter(|t| t.node_pools.as_ref().is_none_or(is_for)).cloned().collect();
+        Arc::new(Catalog::new(types).expect("a part of a catalog is a catalog"))
     }
 
     fn is_sold_out(&self, offering: &OfferingKey, reserved: Option<u32>) -> bool {
         let reserved = reserved.and_then(|count| usize::try_from(count).ok());
+        if self.faults.is_sold_out(offering, self.now) {
+            return true;
+        }
         let limit = self.limits.get(offering).copied().into_iter().chain(reserved).min();
         limit.is_some_and(|limit| self.machines.values().filter(|m| m.offering == *offering).count() >= limit)
     }
@@ -213,39 +301,39 @@ impl CloudProvider for FakeCloud {
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
-        drop(self.call("catalog")?);
-        let is_for = |names: &Vec<String>| names.iter().any(|name| name == pool.name());
-        let types = self.catalog.types();
-        if types.iter().all(|t| t.node_pools.as_ref().is_none_or(is_for)) {
-            return Ok(self.catalog.clone());
-        }
-        let types = types.iter().filter(|t| t.node_pools.as_ref().is_none_or(is_for)).cloned().collect();
-        Ok(Arc::new(Catalog::new(types).expect("a part of a catalog is a catalog")))
+        self.answer("catalog", |state| state.catalog_of(pool))
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {
-        let mut state = self.call("create")?;
-        if let Some(machine) = state.machines.values().find(|m| m.claim_uid == claim.metadata.uid) {
-            return Ok(machine.launched());
-        }
-        self.buy(&mut state, claim)
+        self.answer("create", |state| {
+            if let Some(machine) = state.machines.values().find(|m| m.claim_uid == claim.metadata.uid) {
+                return Ok(machine.launched());
+            }
+            self.buy(state, claim)
+        })?
     }
 
     async fn delete(&self, id: &ProviderId) -> Result<Deletion, ProviderError> {
-        let mut state = self.call("delete")?;
-        let gone_at = state.now + self.termination_delay;
-        let Some(machine) = state.machines.get_mut(id) else { return Ok(Deletion::Gone) };
-        machine.gone_at.get_or_insert(gone_at);
-        state.forget_gone();
-        Ok(Deletion::Started)
+        self.answer("delete", |state| {
+            let gone_at = state.now + self.termination_delay;
+            let Some(machine) = state.machines.get_mut(id) else { return Deletion::Gone };
+            machine.is_terminating = true;
+            state.depart(id, gone_at);
+            state.forget_gone();
+            Deletion::Started
+        })
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Option<Instance>, ProviderError> {
-        Ok(self.call("get")?.machines.get(id).map(Machine::instance))
+        self.answer("get", |state| state.machines.get(id).map(Machine::instance))
     }
 
     async fn list(&self) -> Result<Vec<Instance>, ProviderError> {
-        Ok(self.call("list")?.machines.values().map(Machine::instance).collect())
+        self.answer("list", |state| state.machines.values().map(Machine::instance).collect())
+    }
+
+    async fn next_events(&self, cursor: EventCursor) -> Result<ProviderEvents, ProviderError> {
+        self.answer("next_events", |state| state.faults.events_since(cursor))
     }
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    OfferingKey, Price, ResourceList, Timestamp,
+    OfferingKey, Price, Quantity, ResourceList, Timestamp,
     api::{Condition, ConditionStatus, Node, ObjectMeta, Taint},
     labels,
     provider::{Instance, Launched, ProviderId},
@@ -20,16 +20,22 @@ pub(super) struct Machine {
     pub(super) taints: Vec<Taint>,
     pub(super) capacity: ResourceList,
     pub(super) allocatable: ResourceList,
+    /// Memory that was promised and is not there.
+    pub(super) withheld_bytes: i64,
+    pub(super) startup_taints: Vec<Taint>,
+    pub(super) launched_at: Timestamp,
     /// When its node is there.
     pub(super) ready_at: Timestamp,
-    /// When it is gone, once its deletion was asked for.
+    /// Whether its deletion was asked for.
+    pub(super) is_terminating: bool,
+    /// When it is gone, if that is known.
     pub(super) gone_at: Option<Timestamp>,
 }
 
 impl Machine {
     pub(super) fn instance(&self) -> Instance {
         let mut instance = Instance::new(self.id.clone(), &self.claim_uid, self.labels.clone());
-        instance.is_terminating = self.gone_at.is_some();
+        instance.is_terminating = self.is_terminating;
         instance
     }
 
@@ -47,6 +53,11 @@ impl Machine {
         node.spec.taints.clone_from(&self.taints);
         node.status.capacity = self.capacity.clone();
         node.status.allocatable = self.allocatable.clone();
+        let withheld = ResourceList::from_iter([("memory", Quantity::from_bytes(self.withheld_bytes))]);
+        if self.withheld_bytes > 0 {
+            node.status.capacity.subtract(&withheld);
+            node.status.allocatable.subtract(&withheld);
+        }
         let mut ready = Condition::default();
         "Ready".clone_into(&mut ready.r#type);
         ready.status = ConditionStatus::True;

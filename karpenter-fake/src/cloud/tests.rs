@@ -1,8 +1,8 @@
 use karpenter_core::{
-    CloudProvider, OfferingKey, Timestamp,
+    CloudProvider, OfferingKey, Price, Quantity, Timestamp,
     api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, Taint, TaintEffect},
     labels,
-    provider::{CreateError, Deletion, ProviderErrorKind},
+    provider::{CreateError, Deletion, EventCursor, ProviderErrorKind, ProviderEvent},
 };
 use std::{future::Future, time::Duration};
 
@@ -78,7 +78,7 @@ fn sold_out_offerings_are_named_and_passed_over() {
 fn what_nothing_meets_is_named() {
     let cloud = FakeCloud::new(generated_catalog());
     let error = run(cloud.create(&claim("1", &[S4, (labels::ARCH, &["riscv64"])]))).expect_err("no such machine");
-    let offerings = cloud.catalog.types().iter().map(|t| t.offerings.len()).sum::<usize>();
+    let offerings = generated_catalog().types().iter().map(|t| t.offerings.len()).sum::<usize>();
     let of_type = 8;
     let expected = format!(
         "no offering meets the requirements: {} In [riscv64] rules out {offerings} of {offerings} offerings",
@@ -138,4 +138,62 @@ fn a_pool_sees_the_types_that_are_meant_for_it() {
     assert_eq!((seen.types().len(), seen.get(&name)), (count - 1, None));
     assert!(run(cloud.catalog(&NodePool::named("other"))).expect("no outage").get(&name).is_some());
     assert_eq!(offerings_of(&seen, "spot").len(), (count - 1) * 4);
+}
+
+#[test]
+fn prices_change_for_what_runs_and_for_what_is_bought() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let only_spot = [S4, ZONE_A, (labels::CAPACITY_TYPE, &["spot"])];
+    run(cloud.create(&claim("1", &only_spot))).expect("for sale");
+    let price = Price::per_hour(3.6).expect("a price");
+    cloud.set_price(&key("spot", "test-zone-a"), price);
+    assert_eq!(cloud.hourly_cost(), price);
+    let cheapest = run(cloud.create(&claim("2", &[S4, ZONE_A]))).expect("for sale").instance;
+    assert_eq!(cheapest.labels[labels::CAPACITY_TYPE], "on-demand");
+    let before = cloud.bill().micro_dollars();
+    cloud.set_now(Timestamp::from_millis(10_000));
+    let micro_dollars_per_hour = cloud.hourly_cost().nano_dollars_per_hour() / 1000;
+    assert_eq!((before, cloud.bill().micro_dollars()), (0, micro_dollars_per_hour / 360));
+}
+
+#[test]
+fn windows_end_by_themselves() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+    cloud.throttle(at(0), at(10));
+    let error = run(cloud.list()).expect_err("too many calls");
+    assert_eq!(error.kind, ProviderErrorKind::Throttled);
+    cloud.set_now(at(10));
+    assert_eq!(run(cloud.list()), Ok(Vec::new()));
+    let spot = key("spot", "test-zone-a");
+    cloud.exhaust_between(spot, at(10), at(20));
+    let only_spot = [S4, ZONE_A, (labels::CAPACITY_TYPE, &["spot"])];
+    assert!(matches!(run(cloud.create(&claim("1", &only_spot))), Err(CreateError::InsufficientCapacity { .. })));
+    cloud.set_now(at(20));
+    assert!(run(cloud.create(&claim("1", &only_spot))).is_ok());
+}
+
+#[test]
+fn machines_are_billed_until_they_are_gone_and_their_end_is_told_once() {
+    let cloud = FakeCloud::new(generated_catalog()).termination_delay(Duration::from_secs(30));
+    let bought: Vec<_> =
+        (0..3).map(|i| run(cloud.create(&claim(&i.to_string(), &[S4]))).expect("for sale").instance.id).collect();
+    cloud.kill(&bought[0], true);
+    cloud.kill(&bought[1], false);
+    assert_eq!(run(cloud.delete(&bought[2])), Ok(Deletion::Started));
+    cloud.set_now(Timestamp::from_millis(100_000));
+    assert_eq!(cloud.bill().machine_seconds(), 30);
+    let told = run(cloud.next_events(EventCursor::default())).expect("no outage");
+    assert_eq!(told.events, [ProviderEvent::Terminated { id: bought[0].clone() }]);
+    assert_eq!(run(cloud.next_events(told.cursor)).expect("no outage").events, []);
+}
+
+#[test]
+fn a_machine_that_has_less_memory_says_so_only_as_a_node() {
+    let cloud = FakeCloud::new(generated_catalog());
+    cloud.withhold_memory("s-4x-amd64-linux", 1 << 30);
+    let launched = run(cloud.create(&claim("1", &[S4]))).expect("for sale");
+    let node = cloud.ready_nodes().remove(0);
+    let promised = launched.allocatable.get("memory").expect("promised").units_floor();
+    assert_eq!(node.status.allocatable.get("memory").map(Quantity::units_floor), Some(promised - (1 << 30)));
 }
