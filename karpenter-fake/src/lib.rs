@@ -5,6 +5,8 @@ pub mod checker;
 pub mod cloud;
 pub mod cluster;
 pub mod conformance;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 pub use catalog::{generated_catalog, generated_types};
 pub use checker::{CertificateError, Violation, check, check_certificate};

@@ -1,0 +1,136 @@
+//! The disruption controller, which counts the pods of disruption budgets.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use karpenter_core::{
+    api::{IntOrPercent, ObjectKey, Pod, PodDisruptionBudget},
+    engine::Object,
+};
+
+use super::Workloads;
+use crate::sim::{
+    ApiServer,
+    api_server::{ApiObject, Change, is_ready, selects},
+};
+
+/// Keeps the status of disruption budgets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Budgets {
+    tallies: BTreeMap<ObjectKey, Tally>,
+    dirty: BTreeSet<ObjectKey>,
+}
+
+/// The pods that a budget selects, and which of them are healthy.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    budget: Arc<PodDisruptionBudget>,
+    pods: BTreeMap<ObjectKey, Counted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Counted {
+    is_healthy: bool,
+    /// The uid of its controller; empty if it has none.
+    owner: String,
+}
+
+impl Budgets {
+    /// Takes in a change of an object.
+    pub(crate) fn observe(&mut self, change: &Change, api: &ApiServer) {
+        match (&change.before, &change.after) {
+            (_, Some(Object::Pod(pod))) => self.observe_pod(pod, !pod.is_finished()),
+            (Some(Object::Pod(pod)), None) => self.observe_pod(pod, false),
+            (before, Some(Object::PodDisruptionBudget(budget))) => {
+                let is_same = matches!(before, Some(Object::PodDisruptionBudget(old)) if old.spec == budget.spec);
+                let tally = self.tallies.entry(budget.key()).or_default();
+                tally.budget = budget.clone();
+                self.dirty.insert(budget.key());
+                if !is_same {
+                    let near = api.list::<Pod>().filter(|pod| pod.namespace() == budget.metadata.namespace);
+                    let selected = near.filter(|pod| !pod.is_finished() && selects(budget, pod));
+                    tally.pods = selected.map(|pod| (pod.key(), Counted::of(pod))).collect();
+                }
+            }
+            (Some(Object::PodDisruptionBudget(budget)), None) => {
+                self.tallies.remove(&budget.key());
+            }
+            _ => {}
+        }
+    }
+
+    fn observe_pod(&mut self, pod: &Pod, is_there: bool) {
+        let first = ObjectKey::new(pod.namespace(), "");
+        let near = self.tallies.range_mut(first..).take_while(|(key, _)| key.namespace == pod.namespace());
+        for (key, tally) in near {
+            let counts = is_there && selects(&tally.budget, pod);
+            let before = tally.pods.get(&pod.key());
+            let after = counts.then(|| Counted::of(pod));
+            if before == after.as_ref() {
+                continue;
+            }
+            match after {
+                Some(counted) => tally.pods.insert(pod.key(), counted),
+                None => tally.pods.remove(&pod.key()),
+            };
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    /// Writes what was counted.
+    pub(crate) fn reconcile(&mut self, api: &mut ApiServer, workloads: &Workloads) {
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(tally) = self.tallies.get(&key) else { continue };
+            let (expected, desired) = tally.wanted(workloads);
+            let healthy = tally.pods.values().filter(|pod| pod.is_healthy).count();
+            let spare = if expected == 0 { 0 } else { healthy.saturating_sub(desired) };
+            let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+            api.modify::<PodDisruptionBudget>(&key, |budget| {
+                let status = &mut budget.status;
+                status.disruptions_allowed = Some(number(spare));
+                status.current_healthy = number(healthy);
+                status.desired_healthy = number(desired);
+                status.expected_pods = number(expected);
+                status.observed_generation = budget.metadata.generation;
+            });
+        }
+    }
+}
+
+impl Counted {
+    fn of(pod: &Pod) -> Self {
+        let owner = pod.metadata.owner_references.iter().find(|owner| owner.controller == Some(true));
+        let owner = owner.map(|owner| owner.uid.clone()).unwrap_or_default();
+        Self { is_healthy: is_ready(pod) && !pod.is_terminating(), owner }
+    }
+}
+
+impl Tally {
+    /// How many pods there should be, and how many of them must be healthy (`getExpectedPodCount`).
+    fn wanted(&self, workloads: &Workloads) -> (usize, usize) {
+        let scale = || {
+            let owners: BTreeSet<&str> = self.pods.values().map(|pod| pod.owner.as_str()).collect();
+            let known = owners.iter().filter_map(|uid| workloads.scale_of(uid));
+            known.map(|replicas| replicas as usize).sum::<usize>()
+        };
+        let part = |amount: IntOrPercent, of: usize| match amount {
+            IntOrPercent::Int(count) => count as usize,
+            IntOrPercent::Percent(percent) => (of * percent as usize).div_ceil(100),
+        };
+        let spec = &self.budget.spec;
+        match (spec.max_unavailable, spec.min_available) {
+            (Some(away), _) => {
+                let expected = scale();
+                (expected, expected.saturating_sub(part(away, expected)))
+            }
+            (None, Some(IntOrPercent::Int(there))) => (self.pods.len(), there as usize),
+            (None, Some(share)) => {
+                let expected = scale();
+                (expected, part(share, expected))
+            }
+            (None, None) => (0, 0),
+        }
+    }
+}

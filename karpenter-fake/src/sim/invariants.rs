@@ -1,0 +1,248 @@
+//! Rules that hold at every step of a cluster's life, with what breaks them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use karpenter_core::{
+    Timestamp,
+    api::{NillableDuration, Node, NodeClaim, ObjectKey, Pod, PodDisruptionBudget},
+    disrupt::Shield,
+    engine::Object,
+    provider::ProviderId,
+};
+
+use super::{
+    ApiServer,
+    api_server::{Change, is_ready, selects},
+};
+use crate::{
+    FakeCloud,
+    checker::filters::{Amounts, add, amounts_of, misfit, requests, untolerated},
+};
+
+/// How long a machine may be without a claim: the time of a few rounds of garbage collection.
+const MAX_ORPHAN_AGE: Duration = Duration::from_mins(10);
+
+/// A rule of a cluster's life that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Breach {
+    /// A pod was bound to a node whose labels or taints do not admit it.
+    #[error("{pod} was bound to {node}, which does not admit it")]
+    NotAdmitted {
+        /// The pod.
+        pod: ObjectKey,
+        /// The name of the node.
+        node: String,
+    },
+    /// The pods of a node ask for more than it has.
+    #[error("{pod} was bound to {node}, which has too little {resource}")]
+    Overfull {
+        /// The pod that was one too many.
+        pod: ObjectKey,
+        /// The name of the node.
+        node: String,
+        /// The name of the resource.
+        resource: String,
+    },
+    /// A machine runs for which there is no claim, for longer than garbage collection takes.
+    #[error("{machine} has had no claim since {since}")]
+    Leaked {
+        /// The machine.
+        machine: ProviderId,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Two machines run for one claim.
+    #[error("the claim of uid {claim_uid} has {first} and {second}")]
+    TwoMachines {
+        /// The uid of the claim.
+        claim_uid: String,
+        /// One machine.
+        first: ProviderId,
+        /// The other.
+        second: ProviderId,
+    },
+    /// An eviction left fewer pods healthy than a disruption budget asks for.
+    #[error("the eviction of {pod} broke {budget}: {healthy} healthy pods of {desired}")]
+    BudgetBroken {
+        /// The pod.
+        pod: ObjectKey,
+        /// The budget.
+        budget: ObjectKey,
+        /// How many pods are healthy now.
+        healthy: usize,
+        /// How many must be.
+        desired: usize,
+    },
+    /// A pod was evicted that must be left where it is.
+    #[error("{pod} was evicted, though it says {}", karpenter_core::labels::DO_NOT_DISRUPT)]
+    Disturbed {
+        /// The pod.
+        pod: ObjectKey,
+    },
+    /// A pod was deleted past its budgets, though its node still had time.
+    #[error("{pod} was deleted past all budgets, though {node} still had time")]
+    Hurried {
+        /// The pod.
+        pod: ObjectKey,
+        /// The name of its node.
+        node: String,
+    },
+}
+
+/// Looks at each step for broken rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Invariants {
+    breaches: Vec<Breach>,
+    nodes: BTreeMap<String, Room>,
+    /// What each bound pod takes, and where.
+    pods: BTreeMap<ObjectKey, (String, Amounts)>,
+    /// The uids of the claims that there are.
+    claims: BTreeSet<String>,
+    /// Since when machines have had no claim, and whether that was said.
+    orphans: BTreeMap<ProviderId, (Timestamp, bool)>,
+    /// Claims of which it was said that they have two machines.
+    doubled: BTreeSet<String>,
+}
+
+/// A node and what its pods take.
+#[derive(Clone, Debug, Default)]
+struct Room {
+    node: std::sync::Arc<Node>,
+    taken: Amounts,
+}
+
+impl Invariants {
+    pub(crate) fn take(&mut self) -> Vec<Breach> {
+        std::mem::take(&mut self.breaches)
+    }
+
+    /// Takes in a change of an object.
+    pub(crate) fn observe(&mut self, change: &Change) {
+        match (&change.before, &change.after) {
+            (before, Some(Object::Pod(pod))) => {
+                let was_bound = matches!(before, Some(Object::Pod(old)) if !old.spec.node_name.is_empty());
+                if pod.is_finished() {
+                    self.unbind(&pod.key());
+                } else if !was_bound && !pod.spec.node_name.is_empty() {
+                    self.bind(pod);
+                }
+            }
+            (Some(Object::Pod(pod)), None) => self.unbind(&pod.key()),
+            (_, Some(Object::Node(node))) => {
+                self.nodes.entry(node.metadata.name.clone()).or_default().node = node.clone();
+            }
+            (Some(Object::Node(node)), None) => {
+                self.nodes.remove(&node.metadata.name);
+            }
+            (_, Some(Object::NodeClaim(claim))) => {
+                self.claims.insert(claim.metadata.uid.clone());
+            }
+            (Some(Object::NodeClaim(claim)), None) => {
+                self.claims.remove(&claim.metadata.uid);
+            }
+            _ => {}
+        }
+    }
+
+    fn bind(&mut self, pod: &Pod) {
+        let (name, taken, key) = (&pod.spec.node_name, requests(pod), pod.key());
+        let Some(room) = self.nodes.get_mut(name) else { return };
+        let node = &room.node;
+        if misfit(&pod.spec, name, &node.metadata.labels).is_some()
+            || untolerated(&pod.spec, &node.spec.taints, false).is_some()
+        {
+            self.breaches.push(Breach::NotAdmitted { pod: key.clone(), node: name.clone() });
+        }
+        add(&mut room.taken, &taken);
+        let has = amounts_of(&node.status.allocatable);
+        let lacks = |(resource, amount): &(&karpenter_core::ResourceName, &i64)| {
+            **amount > 0 && room.taken.get(*resource) > Some(&has.get(*resource).copied().unwrap_or(0))
+        };
+        if let Some((resource, _)) = taken.iter().find(lacks) {
+            let resource = resource.to_string();
+            self.breaches.push(Breach::Overfull { pod: key.clone(), node: name.clone(), resource });
+        }
+        self.pods.insert(key, (name.clone(), taken));
+    }
+
+    fn unbind(&mut self, pod: &ObjectKey) {
+        let Some((node, taken)) = self.pods.remove(pod) else { return };
+        if let Some(room) = self.nodes.get_mut(&node) {
+            let freed = taken.into_iter().map(|(name, amount)| (name, -amount)).collect();
+            add(&mut room.taken, &freed);
+        }
+    }
+
+    /// Looks for machines without claims and for claims with two machines.
+    pub(crate) fn audit(&mut self, now: Timestamp, cloud: &FakeCloud) {
+        let machines = cloud.machines();
+        let mut owners: BTreeMap<&str, &ProviderId> = BTreeMap::new();
+        let mut orphans = BTreeMap::new();
+        for (machine, uid, _) in &machines {
+            if let Some(first) = owners.insert(uid, machine)
+                && self.doubled.insert(uid.clone())
+            {
+                let (first, second) = (first.clone(), machine.clone());
+                self.breaches.push(Breach::TwoMachines { claim_uid: uid.clone(), first, second });
+            }
+            if self.claims.contains(uid) {
+                continue;
+            }
+            let (since, mut is_said) = self.orphans.get(machine).copied().unwrap_or((now, false));
+            if !is_said && now.since(since) > MAX_ORPHAN_AGE {
+                is_said = true;
+                self.breaches.push(Breach::Leaked { machine: machine.clone(), since });
+            }
+            orphans.insert(machine.clone(), (since, is_said));
+        }
+        self.orphans = orphans;
+    }
+
+    /// What the eviction of a pod will break, if it is allowed: counted anew, whatever the status of budgets says.
+    pub(crate) fn before_eviction(key: &ObjectKey, api: &ApiServer, now: Timestamp) -> Vec<Breach> {
+        let Some(pod) = api.get::<Pod>(key).filter(|pod| pod.is_active()) else { return Vec::new() };
+        let mut out = Vec::new();
+        if Shield::of_pod(pod, now).is_some() {
+            out.push(Breach::Disturbed { pod: key.clone() });
+        }
+        if is_ready(pod) {
+            out.extend(api.budgets_of(pod).iter().filter_map(|budget| broken(budget, key, api)));
+        }
+        out
+    }
+
+    /// The eviction was allowed.
+    pub(crate) fn after_eviction(&mut self, breaches: Vec<Breach>) {
+        self.breaches.extend(breaches);
+    }
+
+    /// A pod is deleted past its budgets, for which the end of its node's time must be near.
+    pub(crate) fn deletion(&mut self, key: &ObjectKey, api: &ApiServer, now: Timestamp, grace_period: Duration) {
+        let Some(pod) = api.get::<Pod>(key).filter(|pod| pod.is_active()) else { return };
+        let node = pod.spec.node_name.clone();
+        let is_due = |claim: &NodeClaim| {
+            let grace = claim.spec.termination_grace_period.as_ref().and_then(NillableDuration::duration);
+            let deadline = claim.metadata.deletion_timestamp.zip(grace).map(|(asked, grace)| asked + grace);
+            deadline.is_some_and(|deadline| deadline <= now + grace_period.max(super::api_server::grace_period_of(pod)))
+        };
+        let is_protected = Shield::of_pod(pod, now).is_some() || !api.budgets_of(pod).is_empty();
+        let of_node = |claim: &&std::sync::Arc<NodeClaim>| claim.status.node_name == node;
+        let claim = api.list::<NodeClaim>().find(of_node);
+        if is_protected && !claim.is_some_and(|claim| is_due(claim)) {
+            self.breaches.push(Breach::Hurried { pod: key.clone(), node });
+        }
+    }
+}
+
+/// What is broken once one more pod of a budget is gone.
+fn broken(budget: &PodDisruptionBudget, pod: &ObjectKey, api: &ApiServer) -> Option<Breach> {
+    let near = api.list::<Pod>().filter(|p| p.namespace() == budget.metadata.namespace && selects(budget, p));
+    let healthy = near.filter(|p| is_ready(p) && p.is_active() && p.key() != *pod).count();
+    let desired = usize::try_from(budget.status.desired_healthy).unwrap_or(0);
+    let budget = ObjectKey::new(&budget.metadata.namespace, &budget.metadata.name);
+    (healthy < desired).then(|| Breach::BudgetBroken { pod: pod.clone(), budget, healthy, desired })
+}

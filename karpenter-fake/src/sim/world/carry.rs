@@ -1,0 +1,146 @@
+//! What an engine asks for is carried out.
+
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use karpenter_core::{
+    CloudProvider,
+    api::{Node, NodeClaim, NodePool},
+    engine::{Action, ActionId, ActionResult, Refusal, Request},
+};
+
+use super::{Happening, Invariants, World};
+use crate::sim::api_server::{ApiObject, cluster_key};
+
+impl World {
+    /// Takes in something to do. It is done after the latency of a call to the API server or to the cloud, and then
+    /// [`World::take_events`] tells what came of it.
+    ///
+    /// An action that the simulation does not know is [`Refusal::Invalid`].
+    pub fn execute(&mut self, request: Request) {
+        let is_slow = is_cloud_call(&request.action) && self.rng.chance(self.options.slow_calls_ppm);
+        let latency = match &request.action {
+            _ if is_slow => self.options.slow_latency,
+            action if is_cloud_call(action) => self.rng.duration(&self.options.cloud_latency),
+            _ => self.rng.duration(&self.options.api_latency),
+        };
+        self.timeline.plan(self.now + latency, Happening::Execute(Box::new(request)));
+    }
+
+    pub(super) fn carry_out(&mut self, request: Request) {
+        let Request { id, action } = request;
+        let is_lost = is_cloud_call(&action) && self.rng.chance(self.options.lost_calls_ppm);
+        self.cloud.lose_answers(u32::from(is_lost));
+        let result = self.result_of(action);
+        if is_lost {
+            let at = self.now + self.options.slow_latency;
+            self.timeline.plan(at, Happening::Answer(id, Box::new(result)));
+        } else {
+            self.answer(id, result);
+        }
+    }
+
+    fn answer(&mut self, id: ActionId, result: ActionResult) {
+        self.tell(id, result);
+    }
+
+    fn result_of(&mut self, action: Action) -> ActionResult {
+        match action {
+            Action::Launch(claim) => self.launch(&claim),
+            Action::Terminate(machine) => ActionResult::Terminated(at_once(self.cloud.delete(&machine))),
+            Action::Get(machine) => ActionResult::Found(at_once(self.cloud.get(&machine))),
+            Action::List => ActionResult::Listed(at_once(self.cloud.list())),
+            Action::Catalog(pool) => ActionResult::Catalog(at_once(self.cloud.catalog(&pool))),
+            Action::Drift(claim) => ActionResult::Drift(at_once(self.cloud.drift(&claim))),
+            Action::NextEvents(cursor) => ActionResult::Events(at_once(self.cloud.next_events(cursor))),
+            other => match self.write(other) {
+                Ok(()) => ActionResult::Written,
+                Err(refusal) => ActionResult::Refused(refusal),
+            },
+        }
+    }
+
+    /// Buys a machine, of which the node joins though the answer may be lost.
+    fn launch(&mut self, claim: &NodeClaim) -> ActionResult {
+        let result = at_once(self.cloud.create(claim));
+        let of_claim = |(_, uid, _): &&(_, String, _)| *uid == claim.metadata.uid;
+        let machines = self.cloud.machines();
+        for (machine, _, launched_at) in machines.iter().filter(of_claim) {
+            let joins = self.cloud.joining(machine).filter(|_| *launched_at == self.now);
+            if let Some((at, ..)) = joins {
+                self.timeline.plan(at, Happening::NodeJoins(machine.clone()));
+            }
+        }
+        ActionResult::Launched(result)
+    }
+
+    fn write(&mut self, action: Action) -> Result<(), Refusal> {
+        let api = &mut self.api;
+        match action {
+            Action::CreateClaim(claim) => api.create(*claim).map(drop),
+            Action::UpdateClaim(claim) => {
+                let mut written = found::<NodeClaim>(api.claim(claim.name()), &claim)?;
+                written.metadata = claim.metadata;
+                written.status = claim.status;
+                api.update(written).map(drop)
+            }
+            Action::DeleteClaim { name, uid } => api.delete::<NodeClaim>(&cluster_key(&name), &uid),
+            Action::UpdateNode(node) => {
+                let mut written = found::<Node>(api.node(&node.metadata.name), &node)?;
+                written.metadata = node.metadata;
+                written.spec.taints = node.spec.taints;
+                api.update(written).map(drop)
+            }
+            Action::DeleteNode { name, uid } => api.delete::<Node>(&cluster_key(&name), &uid),
+            Action::UpdatePool(pool) => {
+                let mut written = found::<NodePool>(api.get(&cluster_key(pool.name())), &pool)?;
+                written.metadata.annotations = pool.metadata.annotations;
+                written.metadata.resource_version = pool.metadata.resource_version;
+                written.status = pool.status;
+                api.update(written).map(drop)
+            }
+            Action::Evict { pod, uid } => {
+                let before = Invariants::before_eviction(&pod, api, self.now);
+                let outcome = api.evict(&pod, &uid);
+                if outcome.is_ok() {
+                    self.invariants.after_eviction(before);
+                }
+                outcome
+            }
+            Action::DeletePod { pod, uid, grace_period } => {
+                self.invariants.deletion(&pod, api, self.now, grace_period);
+                api.delete_pod(&pod, &uid, Some(grace_period))
+            }
+            Action::Note(_) => Ok(()),
+            other => Err(Refusal::Invalid(format!("the simulation does not know {other:?}"))),
+        }
+    }
+}
+
+/// The object as the server has it, if it is the very one that is meant and nobody has changed it.
+fn found<T: ApiObject>(stored: Option<&std::sync::Arc<T>>, written: &T) -> Result<T, Refusal> {
+    let stored = stored.ok_or(Refusal::NotFound)?;
+    let (uid, version) = (&written.metadata().uid, &written.metadata().resource_version);
+    if !uid.is_empty() && *uid != stored.metadata().uid {
+        return Err(Refusal::NotFound);
+    }
+    if !version.is_empty() && *version != stored.metadata().resource_version {
+        return Err(Refusal::Conflict);
+    }
+    Ok(T::clone(stored))
+}
+
+fn is_cloud_call(action: &Action) -> bool {
+    use Action::{Catalog, Drift, Get, Launch, List, NextEvents, Terminate};
+    matches!(action, Launch(_) | Terminate(_) | Get(_) | List | Catalog(_) | Drift(_) | NextEvents(_))
+}
+
+/// What a call to the cloud in memory gives, which waits for nothing.
+fn at_once<T>(call: impl Future<Output = T>) -> T {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("the cloud in memory waits for nothing"),
+    }
+}
