@@ -49,6 +49,8 @@ pub struct ApiServer {
     watch: Watch,
     /// What the controllers of the cluster have not seen yet, in order.
     changes: Vec<Change>,
+    /// Whether there are such controllers.
+    is_followed: bool,
 }
 
 /// What became of an object.
@@ -242,9 +244,17 @@ impl ApiServer {
         self.watch.stop();
     }
 
-    /// What the watch has to tell, in order.
+    /// What the watch has to tell, in order. If that is more than a server keeps, everything is told anew.
     pub fn take_events(&mut self) -> Vec<Event> {
+        if self.watch.is_overrun() {
+            self.connect();
+        }
         self.watch.take()
+    }
+
+    /// Keeps changes for the controllers of the cluster, who take them at every step.
+    pub(crate) fn follow(&mut self) {
+        self.is_followed = true;
     }
 
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
@@ -266,7 +276,9 @@ impl ApiServer {
         let object = Arc::new(object);
         let after = T::into_object(object.clone());
         self.watch.tell(|| Event::Applied(after.clone()));
-        self.changes.push(Change { before: before.map(T::into_object), after: Some(after) });
+        if self.is_followed {
+            self.changes.push(Change { before: before.map(T::into_object), after: Some(after) });
+        }
         T::store_mut(&mut self.stores).insert(key, object.clone());
         object
     }
@@ -275,7 +287,9 @@ impl ApiServer {
         self.version += 1;
         T::store_mut(&mut self.stores).remove(key);
         self.watch.tell(|| Event::Deleted(T::reference(key.clone())));
-        self.changes.push(Change { before: Some(T::into_object(before.clone())), after: None });
+        if self.is_followed {
+            self.changes.push(Change { before: Some(T::into_object(before.clone())), after: None });
+        }
         before
     }
 }
@@ -287,8 +301,7 @@ pub(crate) fn cluster_key(name: &str) -> ObjectKey {
 
 /// How long a pod may take to end.
 pub(crate) fn grace_period_of(pod: &Pod) -> Duration {
-    let written = pod.spec.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    written.map_or(DEFAULT_GRACE_PERIOD, Duration::from_secs)
+    pod.spec.termination_grace_period_seconds.map_or(DEFAULT_GRACE_PERIOD, Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -1,15 +1,21 @@
 use karpenter_core::engine::{Event, Object};
 
+/// The most events that wait to be read: some months of a large cluster. Who reads later is told everything anew.
+const MAX_UNREAD: usize = 4_000_000;
+
 /// A stream of all changes to one listener, who may lose it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     /// What was not read yet; `None` while nobody listens.
     events: Option<Vec<Event>>,
+    /// Whether more came than is kept.
+    is_overrun: bool,
 }
 
 impl Watch {
     pub(super) fn start(&mut self, objects: impl Iterator<Item = Object>) {
         self.events = Some(objects.map(Event::Applied).chain([Event::Synced]).collect());
+        self.is_overrun = false;
     }
 
     pub(super) fn stop(&mut self) {
@@ -17,9 +23,18 @@ impl Watch {
     }
 
     pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
-        if let Some(events) = &mut self.events {
-            events.push(event());
+        match &mut self.events {
+            Some(events) if events.len() < MAX_UNREAD => events.push(event()),
+            Some(events) => {
+                events.clear();
+                self.is_overrun = true;
+            }
+            None => {}
         }
+    }
+
+    pub(super) fn is_overrun(&self) -> bool {
+        self.is_overrun
     }
 
     pub(super) fn take(&mut self) -> Vec<Event> {

@@ -21,7 +21,9 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        Self { api: ApiServer::default(), scheduler: Scheduler::new(Rng::new(seed)) }
+        let mut api = ApiServer::default();
+        api.follow();
+        Self { api, scheduler: Scheduler::new(Rng::new(seed)) }
     }
 
     fn tell(&mut self) {

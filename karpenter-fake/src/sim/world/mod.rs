@@ -118,6 +118,7 @@ impl World {
         let now = cloud.now();
         let mut api = ApiServer::default();
         api.set_now(now);
+        api.follow();
         api.connect();
         let mut timeline = Timeline::new();
         timeline.plan(now + AUDIT_EVERY, Happening::Audit);
