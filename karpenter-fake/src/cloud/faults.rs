@@ -8,7 +8,6 @@ use std::{
 
 use karpenter_core::{
     Catalog, OfferingKey, Price, Timestamp,
-    api::{Node, Taint},
     provider::{EventCursor, ProviderErrorKind, ProviderEvent, ProviderEvents, ProviderId},
 };
 
@@ -186,6 +185,10 @@ impl FakeCloud {
     }
 }
 
+/// When a machine joins, as which node, and which of its taints are startup taints.
+#[cfg(feature = "sim")]
+pub(crate) type Joining = (Timestamp, karpenter_core::api::Node, Vec<karpenter_core::api::Taint>);
+
 /// What the simulated cluster must know of machines.
 #[cfg(feature = "sim")]
 impl FakeCloud {
@@ -205,8 +208,8 @@ impl FakeCloud {
         state.machines.values().map(|m| (m.id.clone(), m.claim_uid.clone(), m.launched_at)).collect()
     }
 
-    /// The node of a machine as it joins, with when that is and the startup taints among its taints.
-    pub(crate) fn joining(&self, id: &ProviderId) -> Option<(Timestamp, Node, Vec<Taint>)> {
+    /// The node of a machine as it joins.
+    pub(crate) fn joining(&self, id: &ProviderId) -> Option<Joining> {
         let state = self.lock();
         let machine = state.machines.get(id)?;
         Some((machine.ready_at, machine.node(), machine.startup_taints.clone()))

@@ -22,7 +22,9 @@ pub(super) struct Machine {
     pub(super) allocatable: ResourceList,
     /// Memory that was promised and is not there.
     pub(super) withheld_bytes: i64,
+    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only the simulated cluster asks for it"))]
     pub(super) startup_taints: Vec<Taint>,
+    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only the simulated cluster asks for it"))]
     pub(super) launched_at: Timestamp,
     /// When its node is there.
     pub(super) ready_at: Timestamp,
