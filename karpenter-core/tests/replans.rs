@@ -25,10 +25,14 @@ fn snapshot(pods: PodBuilder) -> Snapshot {
 }
 
 /// Of eight pods and more those are planned by themselves that are beyond a multiple of four or more.
-fn replanner() -> Replanner {
+fn dividing(planner: Planner) -> Replanner {
     let mut division = Division::default();
     (division.min_pods, division.newest_share_log2) = (8, 1);
-    Replanner::new(Planner::default()).dividing(division)
+    Replanner::new(planner).dividing(division)
+}
+
+fn replanner() -> Replanner {
+    dividing(Planner::default())
 }
 
 fn web() -> PodBuilder {
@@ -131,9 +135,7 @@ fn other_prices_are_another_plan() {
 fn a_plan_that_was_cut_short_is_not_remembered() {
     let before = snapshot(web().replicas(9));
     let (catalogs, stop) = (catalogs(&before), StopFlag::default());
-    let mut division = Division::default();
-    (division.min_pods, division.newest_share_log2) = (8, 1);
-    let mut replanner = Replanner::new(Planner::default().stopped_by(&stop)).dividing(division);
+    let mut replanner = dividing(Planner::default().stopped_by(&stop));
     stop.stop();
     let plan = replanner.plan(&before, &catalogs);
     assert!(!plan.is_complete() && !plan.unplaced().is_empty());

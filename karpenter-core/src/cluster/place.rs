@@ -16,7 +16,7 @@ const EPHEMERAL_TAINTS: [(&str, TaintEffect); 5] = [
     ("node.kubernetes.io/not-ready", TaintEffect::NoExecute),
     ("node.kubernetes.io/unreachable", TaintEffect::NoSchedule),
     ("node.cloudprovider.kubernetes.io/uninitialized", TaintEffect::NoSchedule),
-    ("karpenter.sh/unregistered", TaintEffect::NoExecute),
+    (labels::UNREGISTERED, TaintEffect::NoExecute),
 ];
 /// Taints whose keys begin so say which parts of a node are not ready yet.
 const READINESS_PREFIX: &str = "readiness.k8s.io/";

@@ -7,6 +7,7 @@ use karpenter_core::{
     ResourceList, Timestamp,
     api::{ConditionStatus, Node, Pod, Taint, TaintEffect},
     engine::Object,
+    labels,
     provider::ProviderId,
 };
 
@@ -22,8 +23,6 @@ use crate::{
     },
 };
 
-/// What a node that has not been registered keeps pods away with.
-const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// How long pods stay by default on nodes that are not there (`DefaultTolerationSeconds`).
@@ -74,7 +73,7 @@ impl Lifecycle {
         };
         node.status.capacity.subtract(&hidden.capacity);
         node.status.allocatable.subtract(&hidden.allocatable);
-        node.spec.taints.push(Taint::new(UNREGISTERED, "", TaintEffect::NoExecute));
+        node.spec.taints.push(Taint::new(labels::UNREGISTERED, "", TaintEffect::NoExecute));
         node.spec.taints.push(Taint::new(NOT_READY, "", TaintEffect::NoSchedule));
         set_condition(&mut node.status.conditions, "Ready", ConditionStatus::False, "KubeletNotReady", now);
         if api.create(node).is_ok() {
