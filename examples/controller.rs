@@ -1,141 +1,207 @@
-//! A controller in a page: pods arrive, nodes are launched, the cloud runs out of something, nodes come, pods bind.
-//! The cloud, the cluster and the clock are in memory; everything else is what a real controller does.
+//! A controller in a page, through a day of a web shop: customers come, a spot machine is taken back, the cloud runs out of
+//! machines, the nodes get a new image, and at night nobody is there. The cloud, the cluster and the clock are in memory, so that
+//! a day takes seconds; the engine and what it does are those of a real controller.
 //!
-//!     cargo run --example controller
+//!     cargo run --release --example controller
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
 use karpenter::{
-    CloudProvider, Planner, PlannerOptions, Timestamp,
-    api::{NodePool, Pod, PodBuilder},
-    driver::{Action, Driver, Outcome},
-    fake::{FakeCloud, FakeCluster, check, cloud::offerings_of, generated_catalog},
+    Timestamp,
+    api::{NillableDuration, Node, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod},
+    engine::{Action, ActionResult, Engine, EngineOptions, Event},
+    fake::{
+        FakeCloud,
+        cloud::{Bill, offerings_of},
+        generated_catalog,
+        sim::{Account, Books, Exchange, Workload, World, WorldOptions},
+    },
     labels,
+    provider::ProviderId,
 };
 
-/// How much time passes from one round to the next.
-const ROUND: Duration = Duration::from_secs(10);
-/// An hour; the story ends long before.
-const MAX_ROUNDS: u32 = 360;
+/// Something that happens at some time of the day.
+enum Happens {
+    /// As many pods of the shop and of its checkout are wanted.
+    Customers(u32, u32),
+    /// The cloud takes a spot machine back in two minutes.
+    Interruption,
+    /// For so long it sells nothing.
+    SoldOut(Duration),
+    /// New nodes have another image, and so must all.
+    NewImage,
+}
+
+/// Hours and minutes, and what happens then.
+const DAY: [(u64, u64, &str, Happens); 9] = [
+    (6, 30, "the first customers", Happens::Customers(12, 2)),
+    (8, 0, "the morning", Happens::Customers(60, 6)),
+    (10, 0, "a spot machine is taken back", Happens::Interruption),
+    (12, 5, "the cloud has nothing for a minute", Happens::SoldOut(Duration::from_mins(1))),
+    (12, 5, "lunch", Happens::Customers(120, 12)),
+    (14, 0, "the afternoon", Happens::Customers(70, 6)),
+    (15, 0, "a new image for all nodes", Happens::NewImage),
+    (21, 0, "the evening", Happens::Customers(24, 3)),
+    (23, 30, "nobody is left", Happens::Customers(0, 0)),
+];
 
 struct Controller {
-    cloud: Arc<FakeCloud>,
-    driver: Driver,
-    planner: Planner,
-    cluster: FakeCluster,
+    engine: Engine,
+    world: World,
+    books: Books,
+    pool: NodePool,
+    /// Whether the cloud refused what it was asked for last.
+    is_refused: bool,
+    /// Whether it says what it does.
+    talks: bool,
 }
 
-/// Who arrives when, in seconds.
-fn arrivals() -> Vec<(u64, &'static str, PodBuilder)> {
-    let batch = Pod::named("batch").cpu("3").memory("4Gi").node_selector(labels::CAPACITY_TYPE, labels::SPOT);
-    vec![
-        (0, "web", Pod::named("web").cpu("500m").memory("1Gi").replicas(40)),
-        (60, "batch, on spot machines only", batch.replicas(12)),
-        (90, "cache", Pod::named("cache").cpu("250m").memory("7Gi").replicas(6)),
-        (120, "trainer", Pod::named("trainer").cpu("4").memory("16Gi").request("nvidia.com/gpu", "1").replicas(2)),
-    ]
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let catalog = generated_catalog();
-    // A cloud that takes its time, and whose families c and s are sold out on the spot market.
-    let cloud = Arc::new(FakeCloud::new(catalog.clone()).launch_delay(Duration::from_secs(35)));
-    for offering in offerings_of(&catalog, labels::SPOT) {
-        if offering.instance_type.starts_with(['c', 's']) {
-            cloud.exhaust(offering);
-        }
-    }
-
-    let mut cluster = FakeCluster::new([NodePool::named("general")]);
-    cluster.add_daemons(Pod::named("logs").namespace("kube-system").cpu("100m").memory("200Mi"))?;
-    let driver = Driver::new(cloud.clone());
-    // Few types in a claim make the story short: a claim that names all of them is hardly ever refused.
-    let mut options = PlannerOptions::default();
-    options.max_instance_types = 3;
-    let mut controller = Controller { cloud, driver, planner: Planner::new(options), cluster };
-
-    let mut coming = arrivals().into_iter().peekable();
-    for round in 0..MAX_ROUNDS {
-        let now = Timestamp::default() + ROUND * round;
-        controller.cloud.set_now(now);
-        while let Some((_, name, pods)) = coming.next_if(|(at, ..)| Duration::from_secs(*at) <= ROUND * round) {
-            controller.say(&format!("arrives: {name}"));
-            controller.cluster.add_pods(pods)?;
-        }
-        controller.settle();
-        controller.provision().await?;
-        if coming.peek().is_none() && controller.cluster.unbound_count() == 0 {
-            break;
-        }
-    }
-    controller.account();
+fn main() -> Result<(), Box<dyn Error>> {
+    let shop = live_through_a_day(true)?;
+    let kept = live_through_a_day(false)?;
+    account(&shop, kept.world.bill());
     Ok(())
 }
 
+/// A day with consolidation, or without it and without a word.
+fn live_through_a_day(consolidates: bool) -> Result<Controller, Box<dyn Error>> {
+    let midnight: Timestamp = "2026-03-02T00:00:00Z".parse()?;
+    let cloud = FakeCloud::new(generated_catalog())
+        .launch_delay(Duration::from_secs(40))
+        .termination_delay(Duration::from_secs(30));
+    cloud.set_now(midnight);
+    let kinds = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, [labels::SPOT, labels::ON_DEMAND]);
+    let mut pool = NodePool::named("shop").require(kinds);
+    pool.spec.template.metadata.labels.insert("image".to_owned(), "v1".to_owned());
+    let after = if consolidates { NillableDuration::from_secs(60) } else { NillableDuration::never() };
+    pool.spec.disruption.consolidate_after = after;
+    pool.spec.disruption.budgets[0].nodes = "30%".into();
+
+    let mut world = World::with(7, Arc::new(cloud), WorldOptions::default());
+    world.api_mut().create(pool.clone())?;
+    let web = Pod::named("web").label("app", "web").cpu("500m").memory("1Gi");
+    let checkout = Pod::named("checkout").label("app", "checkout").cpu("1").memory("2Gi");
+    world.apply(Workload::deployment("web", 0, web)?);
+    // Those who pay are not to wait for another machine.
+    world.apply(Workload::deployment("checkout", 0, checkout.node_selector(labels::CAPACITY_TYPE, labels::ON_DEMAND))?);
+
+    let (engine, books) = (Engine::new(EngineOptions::default()), Books::new(Duration::from_mins(5)));
+    let mut controller = Controller { engine, world, books, pool, is_refused: false, talks: consolidates };
+    for (hours, minutes, what, happens) in &DAY {
+        controller.run_until(midnight + Duration::from_mins(hours * 60 + minutes));
+        controller.stage(what, happens)?;
+    }
+    controller.run_until(midnight + Duration::from_hours(24));
+    Ok(controller)
+}
+
 impl Controller {
-    fn say(&self, what: &str) {
-        println!("{:>4} s  {what}", self.cloud.now().since(Timestamp::default()).as_secs());
+    /// What a controller does: it tells the engine what became known, and carries out what the engine asks for.
+    fn run_until(&mut self, until: Timestamp) {
+        while self.world.now() < until {
+            let next =
+                self.engine.next_wake().map_or(until, |wake| wake.max(self.world.now() + Duration::from_millis(1)));
+            let now = self.world.advance_to_news(next.min(until));
+            for event in self.world.take_events() {
+                self.tell(&event);
+                self.engine.observe(event, now);
+            }
+            let requests = self.engine.tick(now);
+            self.books.observe(Exchange::Asked(&requests));
+            for request in requests {
+                if let Action::Note(note) = &request.action
+                    && ["DisruptionLaunching", "Interrupted"].contains(&note.reason)
+                {
+                    self.say(&note.message);
+                }
+                self.world.execute(request);
+            }
+            self.books.settle(&self.world);
+        }
+        self.say(&Account::of(&self.world).to_string()[22..]);
     }
 
-    /// What the cluster does by itself: nodes join, pods are bound.
-    fn settle(&mut self) {
-        for name in self.cluster.sync(&self.cloud).joined {
-            let machine = &self.cluster.nodes()[&name].metadata.labels[labels::INSTANCE_TYPE];
-            self.say(&format!("joined: {name}, a {machine}"));
-        }
-        let bound = self.cluster.schedule().len();
-        if bound > 0 {
-            self.say(&format!("bound: {bound} pods"));
+    fn tell(&mut self, event: &Event) {
+        self.books.observe(Exchange::Told(event));
+        match event {
+            Event::Done { result: ActionResult::Launched(Ok(launched)), .. } => {
+                self.is_refused = false;
+                let label = |key: &str| &launched.instance.labels[key];
+                let (kind, machine, zone) =
+                    (label(labels::CAPACITY_TYPE), label(labels::INSTANCE_TYPE), label(labels::ZONE));
+                self.say(&format!("Launched {kind} {machine} in {zone}"));
+            }
+            Event::Done { result: ActionResult::Launched(Err(error)), .. } if !self.is_refused => {
+                self.is_refused = true;
+                self.say(&format!("Refused: {:.60}...", error.to_string()));
+            }
+            _ => {}
         }
     }
 
-    /// One round of the controller: look, plan, act, and take in what came of it.
-    async fn provision(&mut self) -> Result<(), Box<dyn Error>> {
-        let now = self.cloud.now();
-        let snapshot = self.cluster.snapshot()?;
-        if snapshot.pending().len() == 0 {
-            return Ok(());
-        }
-        let catalogs = self.driver.catalogs(snapshot.pools(), now).await.catalogs;
-        let plan = self.planner.plan(&snapshot, &catalogs);
-        assert_eq!(check(&snapshot, &catalogs, &plan), [], "a plan is valid");
-        for (pod, reason) in plan.unplaced() {
-            self.say(&format!("no place for {pod}: {reason}"));
-        }
-        for launch in Driver::launches(&plan, &snapshot, |pool| self.cluster.identify(pool)) {
-            self.cluster.launch(&launch);
-            let outcome = self.driver.execute(Action::Launch(Box::new(launch.claim))).await;
-            self.driver.observe(&outcome, now);
-            self.cluster.observe(&outcome);
-            match &outcome {
-                Outcome::Launched(claim) => {
-                    let labels = &claim.metadata.labels;
-                    let (machine, zone) = (&labels[labels::INSTANCE_TYPE], &labels[labels::ZONE]);
-                    let (how, pods) = (&labels[labels::CAPACITY_TYPE], launch.pods.len());
-                    self.say(&format!("launched: {}, {how} {machine} in {zone} for {pods} pods", claim.name()));
+    /// Lets something happen.
+    fn stage(&mut self, what: &str, happens: &Happens) -> Result<(), Box<dyn Error>> {
+        self.say(&format!("== {what}"));
+        let now = self.world.now();
+        match happens {
+            Happens::Customers(web, checkout) => {
+                self.world.scale(&ObjectKey::new("default", "web"), *web);
+                self.world.scale(&ObjectKey::new("default", "checkout"), *checkout);
+            }
+            Happens::Interruption => {
+                let is_spot = |node: &&Arc<Node>| node.metadata.labels[labels::CAPACITY_TYPE] == labels::SPOT;
+                let node = self.world.api().list::<Node>().find(is_spot).ok_or("no spot node")?;
+                let machine = ProviderId::new(node.spec.provider_id.clone());
+                self.world.cloud().interrupt(&machine, Duration::from_mins(2));
+            }
+            Happens::SoldOut(duration) => {
+                let catalog = self.world.cloud().catalog_now();
+                for capacity_type in [labels::SPOT, labels::ON_DEMAND] {
+                    for offering in offerings_of(&catalog, capacity_type) {
+                        self.world.cloud().exhaust_between(offering, now, now + *duration);
+                    }
                 }
-                Outcome::LaunchFailed { claim, .. } => {
-                    let avoided = self.driver.avoided(now).len();
-                    self.say(&format!("refused: {claim} for lack of capacity; {avoided} offerings are avoided now"));
-                }
-                other => self.say(&format!("unexpected: {other:?}")),
+            }
+            Happens::NewImage => {
+                self.pool.spec.template.metadata.labels.insert("image".to_owned(), "v2".to_owned());
+                let spec = self.pool.spec.clone();
+                self.world.api_mut().modify(&ObjectKey::new("", "shop"), |pool: &mut NodePool| pool.spec = spec);
             }
         }
         Ok(())
     }
 
-    fn account(&self) {
-        let pods = self.cluster.pods().values();
-        let daemons = pods.clone().filter(|pod| pod.is_daemon()).count();
-        println!("\nthe cloud {} at the end:", self.cloud.name());
-        println!("  pods             {} and {daemons} daemons", pods.len() - daemons);
-        for (machine, count) in self.cloud.machine_counts() {
-            println!("  {machine:<16} {count}");
+    fn say(&self, what: &str) {
+        if self.talks {
+            println!("{}  {what}", &self.world.now().to_string()[11..16]);
         }
-        println!("  bill             {}", self.cloud.hourly_cost());
-        println!("  capacity errors  {}", self.cloud.capacity_errors());
     }
+}
+
+/// What the day came to, machine by machine, beside the least it could have come to.
+fn account(shop: &Controller, kept: Bill) {
+    let mut machines: BTreeMap<String, Bill> = BTreeMap::new();
+    for (offering, bill) in shop.world.cloud().invoice() {
+        *machines.entry(format!("{} {}", offering.capacity_type, offering.instance_type)).or_default() += bill;
+    }
+    println!("\nthe account of the day:");
+    for (machine, bill) in &machines {
+        println!("  {machine:<28} {:>6.1} h  {:>7}", bill.machine_seconds() as f64 / 3600.0, bill.to_string());
+    }
+    let bill: Bill = machines.into_values().sum();
+    assert_eq!(bill, shop.world.bill(), "the invoice is what the cloud's own meter says");
+    let counts = shop.books.counts();
+    let disrupted: u64 = counts.disrupted.values().sum();
+    let most = shop.books.samples().iter().max_by_key(|sample| sample.nodes);
+    let (nodes, pods) = most.map_or((0, 0), |sample| (sample.nodes, sample.pods_running));
+    println!(
+        "  {} machines bought, {} refused; {nodes} nodes at most, with {pods} pods",
+        counts.launched, counts.refused
+    );
+    println!("  {} pods evicted, {disrupted} nodes replaced or given back", counts.evicted);
+    println!("  the bill               {bill}");
+    println!("  the lower bound        ${:.2}", shop.books.lower_bound_micro_dollars() as f64 / 1e6);
+    println!("  never consolidating    {kept}");
 }

@@ -35,6 +35,59 @@ pub enum Command {
         karpenter explain --node <NAME>... --cluster <FILE>... [OPTIONS]\n       \
         karpenter explain --node-pool <NAME>... --cluster <FILE>... [OPTIONS]")]
     Explain(ExplainArgs),
+    /// Carry out a scenario in a simulated cluster, and say what happened and what it came to
+    Simulate(SimulateArgs),
+    /// Make the decisions of a recording again, and say whether they are the same bytes
+    Replay(ReplayArgs),
+}
+
+/// What `karpenter simulate` takes.
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// The scenario
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// What all that is random follows from, in the place of the seed in the scenario
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Write a page with what happened over time: one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// Carry it out a second time with nodes that stay when they are empty or others are cheaper, and say what that costs
+    #[arg(long)]
+    pub compare: bool,
+
+    /// Write what the engine was told and asked for into this folder, for `karpenter replay`
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+
+    /// Search on so many threads; the decisions are the same with any number
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+}
+
+/// What `karpenter replay` takes.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// The folder of the recording
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+
+    /// Search on so many threads; the decisions are the same with any number
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+}
+
+/// The most threads that can be asked for.
+const MAX_THREADS: usize = 1024;
+
+/// Reads how many threads there shall be.
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
+    threads.ok_or_else(|| format!("a number from 1 to {MAX_THREADS} is expected"))
 }
 
 /// What `karpenter consolidate` takes.

@@ -7,7 +7,9 @@ use karpenter_core::{
     api::{FieldError, ObjectKey},
 };
 
-use crate::check::Finding;
+use karpenter_fake::sim::scenario::{Failure, ScenarioError};
+
+use crate::{check::Finding, recording::Difference};
 
 /// The exit status of a command that gives no answer.
 const FAILURE: u8 = 1;
@@ -117,6 +119,51 @@ pub enum Error {
         /// All that is wrong with it.
         findings: Vec<Finding>,
     },
+    /// A scenario is not what it should be.
+    #[error(transparent)]
+    Scenario(#[from] Box<ScenarioError>),
+    /// What a scenario expects is not the case.
+    #[error("{}", .failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unmet {
+        /// All that did not come out, in the order of the file.
+        failures: Vec<Failure>,
+    },
+    /// A recording is not what it should be.
+    #[error("{file}: line {line}: {message}")]
+    Recording {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// An engine does not ask for what it asked for when it was recorded.
+    #[error("{file}: line {line}: {difference}")]
+    Differs {
+        /// The file of the recording.
+        file: String,
+        /// The line at which it asks for something else, from 1.
+        line: usize,
+        /// What is different.
+        difference: Box<Difference>,
+    },
+    /// A file cannot be written.
+    #[error("{file}: cannot be written: {source}")]
+    NotWritten {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The threads that were asked for cannot be had.
+    #[error("--threads {threads}: {message}")]
+    NoThreads {
+        /// How many were asked for.
+        threads: usize,
+        /// Why not.
+        message: String,
+    },
     /// The answer cannot be written as YAML.
     #[error("the plan cannot be written: {message}")]
     Unprintable {
@@ -145,6 +192,7 @@ impl Error {
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Unsound { findings } => lines(findings),
+            Self::Unmet { failures } => failures.iter().map(|failure| one_line(&failure.to_string())).collect(),
             other => vec![one_line(&other.to_string())],
         }
     }

@@ -93,6 +93,12 @@ pub fn run(args: &ExplainArgs) -> Result<Explanation, Error> {
 }
 
 impl Explanation {
+    /// Where one pod is in a plan for its cluster.
+    pub(crate) fn of_pod(plan: Plan, pod: &Pod) -> Self {
+        let standing = BTreeMap::from([(pod.key(), NotPending::of(pod))]);
+        Self { plan, pods: vec![pod.key()], bad_pods: BTreeMap::new(), standing }
+    }
+
     /// Where one of the pods is.
     pub fn answer(&self, pod: &ObjectKey) -> PodAnswer<'_> {
         if let Some(reason) = self.bad_pods.get(pod) {

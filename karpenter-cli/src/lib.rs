@@ -10,6 +10,10 @@ pub mod outlook;
 pub mod output;
 pub mod plan;
 pub mod pool_outlook;
+pub mod recording;
+pub mod replay;
+pub mod report;
+pub mod simulate;
 pub mod whatif;
 
 pub use error::Error;

@@ -9,21 +9,15 @@ use clap::Parser as _;
 use karpenter_cli::{
     Error,
     args::{Args, ChangeArgs, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
-    consolidate, explain, outlook, output, plan, pool_outlook,
+    consolidate, explain, outlook, output, plan, pool_outlook, replay, simulate,
 };
 
 fn main() -> ExitCode {
     let Args { command } = Args::parse();
-    let no_changes = ChangeArgs::default();
-    let (input, policies, changes) = match &command {
-        Command::Plan(PlanArgs { input, policies, changes, .. })
-        | Command::Consolidate(ConsolidateArgs { input, policies, changes, .. }) => (input, policies, changes),
-        Command::Explain(ExplainArgs { input, policies, .. }) => (input, policies, &no_changes),
-    };
-    if let Err(error) = input.check(changes).and_then(|()| policies.check()) {
+    if let Err(error) = check(&command) {
         error.exit();
     }
-    let written = answer(&command).and_then(|text| print(&text));
+    let written = carry_out(&command);
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -37,6 +31,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// Checks what the parser of the command line cannot.
+fn check(command: &Command) -> Result<(), clap::Error> {
+    let no_changes = ChangeArgs::default();
+    let (input, policies, changes) = match command {
+        Command::Plan(PlanArgs { input, policies, changes, .. })
+        | Command::Consolidate(ConsolidateArgs { input, policies, changes, .. }) => (input, policies, changes),
+        Command::Explain(ExplainArgs { input, policies, .. }) => (input, policies, &no_changes),
+        Command::Simulate(_) | Command::Replay(_) => return Ok(()),
+    };
+    input.check(changes).and_then(|()| policies.check())
+}
+
+fn carry_out(command: &Command) -> Result<(), Error> {
+    if let Command::Simulate(args) = command {
+        let done = simulate::run(args)?;
+        print(&done.transcript)?;
+        return done.verdict();
+    }
+    print(&answer(command)?)
+}
+
 fn answer(command: &Command) -> Result<String, Error> {
     match command {
         Command::Plan(args) => output::render(&plan::run(args)?, args.output, args.with_certificate),
@@ -46,6 +61,8 @@ fn answer(command: &Command) -> Result<String, Error> {
             output::render_pool_outlooks(&pool_outlook::run(args)?, args.output)
         }
         Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
+        Command::Simulate(args) => Ok(simulate::run(args)?.transcript),
+        Command::Replay(args) => replay::run(args),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The seam between the engine and a cloud.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Catalog, ResourceList, Timestamp,
@@ -81,7 +82,7 @@ pub trait CloudProvider: Send + Sync {
 }
 
 /// The provider's name for a machine, unique for all time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProviderId(String);
 
 impl ProviderId {
@@ -103,7 +104,8 @@ impl std::fmt::Display for ProviderId {
 }
 
 /// A machine as it was bought.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Launched {
     /// The machine.
@@ -117,7 +119,8 @@ pub struct Launched {
 }
 
 /// A machine that was made for a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Instance {
     /// The provider's name for it.
@@ -156,7 +159,7 @@ impl Instance {
 }
 
 /// How far a deletion got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deletion {
     /// The machine is on its way out; ask again.
     Started,
@@ -165,7 +168,8 @@ pub enum Deletion {
 }
 
 /// When to give up on a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RepairPolicy {
     /// The type of the node's condition.
@@ -184,11 +188,12 @@ impl RepairPolicy {
 }
 
 /// How far a stream of events was read; starts at its default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EventCursor(pub u64);
 
 /// What happened, and where to read on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ProviderEvents {
     /// The events in their order.
@@ -205,7 +210,8 @@ impl ProviderEvents {
 }
 
 /// Something that happened to a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum ProviderEvent {
     /// The cloud takes the machine back.
@@ -223,7 +229,8 @@ pub enum ProviderEvent {
 }
 
 /// Why a machine was not bought. Each kind has a reaction of its own.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum CreateError {
     /// None of these offerings has capacity now; they are avoided for a while and the pods planned anew.
@@ -252,14 +259,15 @@ pub enum CreateError {
 }
 
 /// A call to the provider that failed for reasons outside the engine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[error("{provider}: {operation}: {message}")]
 #[non_exhaustive]
 pub struct ProviderError {
     /// The provider's name.
     pub provider: String,
     /// The call, such as `create`.
-    pub operation: &'static str,
+    pub operation: Cow<'static, str>,
     /// How it failed.
     pub kind: ProviderErrorKind,
     /// What the provider said.
@@ -270,16 +278,16 @@ impl ProviderError {
     /// `operation` of `provider` failed so.
     pub fn new(
         provider: impl Into<String>,
-        operation: &'static str,
+        operation: impl Into<Cow<'static, str>>,
         kind: ProviderErrorKind,
         message: impl Into<String>,
     ) -> Self {
-        Self { provider: provider.into(), operation, kind, message: message.into() }
+        Self { provider: provider.into(), operation: operation.into(), kind, message: message.into() }
     }
 }
 
 /// How a call to the provider failed, as far as the engine's reaction goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// Too many calls; later ones will do.

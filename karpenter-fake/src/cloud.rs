@@ -76,6 +76,8 @@ struct State {
     capacity_errors: u64,
     faults: Faults,
     meter: Meter,
+    /// What was charged for machines of each offering so far. At most one entry for each offering there is.
+    charged: BTreeMap<OfferingKey, Bill>,
     /// When machines will be gone, and those that are gone and were not asked about since.
     departures: BTreeSet<(Timestamp, ProviderId)>,
     departed: Vec<ProviderId>,
@@ -140,6 +142,11 @@ impl FakeCloud {
         state.machines.values().filter(up).map(Machine::node).collect()
     }
 
+    /// What it sells, at the prices of now. What is sold out is among it.
+    pub fn offers(&self) -> Arc<Catalog> {
+        self.lock().catalog.clone()
+    }
+
     /// What all machines cost that are not gone.
     pub fn hourly_cost(&self) -> Price {
         self.lock().machines.values().map(|m| m.price).sum()
@@ -163,6 +170,28 @@ impl FakeCloud {
     pub fn bill(&self) -> Bill {
         let state = self.lock();
         state.meter.read(state.now)
+    }
+
+    /// What the machines of each offering came to so far, reckoned machine by machine. All of it is [`FakeCloud::bill`],
+    /// which counts in another way.
+    pub fn invoice(&self) -> BTreeMap<OfferingKey, Bill> {
+        let state = self.lock();
+        let mut invoice = state.charged.clone();
+        for machine in state.machines.values() {
+            let bill = Bill::of(machine.price, state.now.since(machine.priced_since));
+            *invoice.entry(machine.offering.clone()).or_default() += bill;
+        }
+        invoice
+    }
+
+    /// What is sold to this pool, at the prices of now.
+    pub fn catalog_for(&self, pool: &NodePool) -> Arc<Catalog> {
+        self.lock().catalog_of(pool)
+    }
+
+    /// Everything that is sold, at the prices of now.
+    pub fn catalog_now(&self) -> Arc<Catalog> {
+        self.lock().catalog.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -212,6 +241,7 @@ impl FakeCloud {
                 labels: wanted.node_labels(&choice, claim),
                 taints: [claim.spec.taints.as_slice(), &claim.spec.startup_taints].concat(),
                 price: choice.offering.price,
+                priced_since: state.now,
                 capacity: choice.instance_type.capacity.clone(),
                 withheld_bytes: state.faults.withheld_bytes(&choice.instance_type.name),
                 allocatable,
@@ -244,6 +274,7 @@ impl State {
             capacity_errors: 0,
             faults: Faults::default(),
             meter: Meter::default(),
+            charged: BTreeMap::new(),
             departures: BTreeSet::new(),
             departed: Vec::new(),
         }
@@ -258,10 +289,17 @@ impl State {
                 && let Some(machine) = self.machines.remove(&id)
             {
                 self.meter.stop(at, machine.price);
+                self.charge(&machine, at);
                 self.faults.tell_gone(&machine);
                 self.departed.push(id);
             }
         }
+    }
+
+    /// Writes down what a machine came to since it costs what it does.
+    fn charge(&mut self, machine: &Machine, until: Timestamp) {
+        let bill = Bill::of(machine.price, until.since(machine.priced_since));
+        *self.charged.entry(machine.offering.clone()).or_default() += bill;
     }
 
     /// Plans that a machine is gone at that time, unless it is gone sooner.

@@ -5,6 +5,7 @@ mod balanced;
 mod guards;
 mod laws;
 mod moves;
+mod oracle;
 mod reservations;
 mod static_pools;
 mod terms;

@@ -2,7 +2,7 @@
 
 use karpenter::{
     InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement,
-    api::{ConditionStatus, NodeSelectorRequirement, Operator},
+    api::{ConditionStatus, NodeSelectorRequirement, Operator, Pod, Workload},
     disrupt::{Command, Method},
     fake::check,
     labels,
@@ -92,6 +92,37 @@ fn three_nodes_become_two_of_another_size_where_nothing_less_helps() {
     assert_eq!(carried_out(&mut world), [(Method::Consolidation, "a b c".to_owned(), 2)]);
     assert!((world.bill() - 0.9).abs() < 1e-9);
     assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn pods_that_ask_for_much_of_one_resource_meet_room_with_much_of_it() {
+    let mut world = World::of([machine("t", 8, 40)]);
+    let pods = |name: &str, cpu: &str, memory: &str, replicas| {
+        let pods = Workload::from(Pod::named(name).cpu(cpu).memory(memory).replicas(replicas)).into_pods();
+        pods.expect("valid quantities")
+    };
+    // Two cores and 16 GiB are left of `a`, three cores and 1 GiB of `b`.
+    world.node("a", "t", &[]);
+    world.node("b", "t", &[]);
+    world.node("c", "t", &[]);
+    for (node, mut pods) in [
+        ("a", pods("stays-a", "6", "16Gi", 1)),
+        ("b", pods("stays-b", "5", "31Gi", 1)),
+        ("c", pods("computes", "1", "256Mi", 4)),
+        ("c", pods("remembers", "250m", "3Gi", 4)),
+    ] {
+        for pod in &mut pods {
+            node.clone_into(&mut pod.spec.node_name);
+            pod.status.conditions.clear();
+            if node != "c" {
+                pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+            }
+        }
+        world.objects.pods.extend(pods);
+    }
+    assert_eq!(carried_out(&mut world), [(Method::Consolidation, "c".to_owned(), 0)]);
+    let remembering = world.pods_on("a").iter().filter(|pod| pod.metadata.name.starts_with("remembers")).count();
+    assert_eq!((remembering, world.pods_on("a").len(), world.pods_on("b").len()), (4, 6, 4));
 }
 
 #[test]

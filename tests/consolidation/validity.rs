@@ -76,7 +76,7 @@ fn wasteful() -> World {
 
 #[test]
 fn a_cheaper_place_is_looked_for_again() {
-    let cases: [(&str, Change, &str); 15] = [
+    let cases: [(&str, Change, &str); 16] = [
         ("nothing", |_| {}, "right"),
         ("a pod is gone", |w| _ = w.objects.pods.pop(), "right"),
         ("the node is gone", forget_node, "there is no node a"),
@@ -87,10 +87,13 @@ fn a_cheaper_place_is_looked_for_again() {
             |w| w.pool().spec.disruption.budgets.push(node_budget("0")),
             "node a: nodes of pool general that would go at once: 1; spec.disruption.budgets[0] allows 0, 0 taken",
         ),
+        ("pods may go in turns", |w| w.budgets.push(pod_budget(1)), "right"),
         (
-            "fewer pods may go",
-            |w| w.budgets.push(pod_budget(1)),
-            "node a: PodDisruptionBudget default/web has disruptionsAllowed 1, and 2 would be needed",
+            "no pod may go",
+            |w| w.budgets.push(pod_budget(0)),
+            "node a: pod default/a-0: PodDisruptionBudget default/web has disruptionsAllowed 0 (2 of 2 pods are healthy, 2 \
+             must be); pod default/a-1: PodDisruptionBudget default/web has disruptionsAllowed 0 (2 of 2 pods are healthy, \
+             2 must be)",
         ),
         ("a pod that waits and has room elsewhere", wait_for_large, "right"),
         (

@@ -64,15 +64,20 @@ impl ChangeReader {
     /// All that is wrong with an object, also with a pod or a node pool, and an object that bears on no plan or is not
     /// accepted.
     pub(crate) fn read(&mut self, text: &str, file: &str, accepted: Accepted) -> Result<(), Error> {
-        self.objects.start_file(file);
+        self.start(file);
         for_each_object(text, file, &mut |object, position| self.take(object, position, file, accepted))
+    }
+
+    /// All objects from here on are of this file.
+    pub(super) fn start(&mut self, file: &str) {
+        self.objects.start_file(file);
     }
 
     pub(crate) fn finish(self) -> FurtherObjects {
         FurtherObjects { cluster: self.objects.finish(), workloads: self.workloads }
     }
 
-    fn take(
+    pub(super) fn take(
         &mut self,
         object: &Object<'_>,
         position: &Position<'_>,

@@ -15,6 +15,7 @@
 mod catalog;
 mod changes;
 mod documents;
+mod manifests;
 mod objects;
 mod older;
 mod workload;
@@ -26,6 +27,7 @@ use serde_json::value::RawValue;
 pub use catalog::catalog;
 pub use changes::FurtherObjects;
 pub(crate) use changes::{Accepted, ChangeReader};
+pub use manifests::manifests;
 pub(crate) use objects::is_gated;
 pub use objects::{BadPod, Cluster, ClusterReader, LoadWarning};
 pub use workload::Workload;

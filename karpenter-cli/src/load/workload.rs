@@ -59,6 +59,16 @@ fn kind_of(object: &Object<'_>) -> Option<&'static str> {
 /// # Errors
 /// A field that cannot be read, or that asks for more than its pods tell.
 pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Vec<Pod>), FieldError> {
+    let (workload, template) = read_template(object, key)?;
+    let pods = (0..workload.replicas).map(|index| workload.pod(&template, index)).collect();
+    Ok((workload, pods))
+}
+
+/// A workload of this key with what its pods are like.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, PodTemplate), FieldError> {
     let kind = kind_of(object).ok_or_else(|| FieldError::new("kind", "it makes no pods"))?;
     let Manifest { spec } = parse(object.raw)?;
     if spec.volume_claim_templates.is_some_and(|templates| !templates.is_empty()) {
@@ -70,9 +80,7 @@ pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Vec
     if replicas > MAX_REPLICAS {
         return Err(FieldError::new(format!("spec.{field}"), format!("{replicas} is more than {MAX_REPLICAS}")));
     }
-    let workload = Workload { kind, key, replicas };
-    let pods = (0..replicas).map(|index| workload.pod(&spec.template, index)).collect();
-    Ok((workload, pods))
+    Ok((Workload { kind, key, replicas }, spec.template))
 }
 
 impl Workload {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use karpenter_core::{
     PlannedClaim,
     api::DisruptionReason,
-    disrupt::{Alone, NodeOutlook, ReasonOutlook, Scope},
+    disrupt::{Alone, MIN_BALANCE, NodeOutlook, ReasonOutlook, Scope},
     labels,
 };
 
@@ -115,8 +115,16 @@ fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
     let word = if savings < 0.0 { "more" } else { "less" };
     let mut line = format!("${hourly:.4} an hour and ${monthly:.2} a month {word}");
     if !outlook.pods.is_empty() {
-        let verdict = if alone.is_worth_it() { "enough" } else { "not enough" };
+        let verdict = if savings > alone.threshold_per_hour { "enough" } else { "not enough" };
         let _ = write!(line, ": {verdict}, it must save more than ${:.4} an hour", alone.threshold_per_hour);
     }
-    folded(&line, DEEPER)
+    let mut out = folded(&line, DEEPER);
+    if !alone.has_choice && savings > alone.threshold_per_hour {
+        out += &folded("too few types for the new nodes save money: see --spot-to-spot", DEEPER);
+    }
+    if let Some(balance) = alone.balance.filter(|balance| *balance < MIN_BALANCE) {
+        out +=
+            &folded(&format!("the balance of its pool is {balance:.2}, and must be {MIN_BALANCE:.2} at least"), DEEPER);
+    }
+    out
 }

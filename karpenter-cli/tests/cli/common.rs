@@ -45,6 +45,10 @@ impl Files {
         fs::write(self.0.join(name), bytes).unwrap();
     }
 
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+
     /// Runs `karpenter` in the folder, with the arguments in one text.
     pub(crate) fn run(&self, arguments: &str) -> Ran {
         self.run_with(arguments, "")

@@ -11,5 +11,6 @@ mod older;
 mod outlook;
 mod policies;
 mod pools;
+mod simulate;
 mod tables;
 mod whatif;

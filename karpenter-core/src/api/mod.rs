@@ -43,7 +43,8 @@ pub use storage::{
     AwsElasticBlockStoreSource, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace, NodePathSource,
     PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
     PersistentVolumeClaimTemplate, PersistentVolumeSpec, StorageClass, TopologySelectorLabelRequirement,
-    TopologySelectorTerm, VolumeBindingMode, VolumeNodeAffinity, VolumeNodeResources,
+    TopologySelectorTerm, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeBindingMode,
+    VolumeNodeAffinity, VolumeNodeResources,
 };
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};
 pub use validate::FieldError;

@@ -77,6 +77,15 @@ impl Pod {
         self.metadata.deletion_timestamp.is_some_and(|gone| now.since(gone) > STUCK_AFTER)
     }
 
+    /// The names of the claims of its volumes, in its namespace.
+    pub fn volume_claim_names(&self) -> impl Iterator<Item = String> {
+        self.spec.volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+            (Some(claim), _) => Some(claim.claim_name.clone()),
+            (None, Some(_)) => Some(format!("{}-{}", self.metadata.name, volume.name)),
+            (None, None) => None,
+        })
+    }
+
     /// Whether it says itself that it is not ready. A pod that says nothing, as in dumps that were made by hand, counts
     /// as ready.
     pub fn is_unready(&self) -> bool {

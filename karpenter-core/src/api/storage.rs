@@ -140,6 +140,49 @@ pub struct PersistentVolumeSpec {
     pub aws_elastic_block_store: Option<AwsElasticBlockStoreSource>,
 }
 
+/// A volume that is attached to a node, or is about to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct VolumeAttachment {
+    /// Names.
+    pub metadata: ObjectMeta,
+    /// What is attached where.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: VolumeAttachmentSpec,
+}
+
+impl VolumeAttachment {
+    /// A volume that is attached to a node.
+    pub fn of(volume: &str, node: &str) -> Self {
+        let metadata = ObjectMeta { name: format!("csi-{volume}-{node}"), ..ObjectMeta::default() };
+        let source = VolumeAttachmentSource { persistent_volume_name: volume.to_owned() };
+        Self { metadata, spec: VolumeAttachmentSpec { node_name: node.to_owned(), source } }
+    }
+}
+
+/// What a [`VolumeAttachment`] attaches, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct VolumeAttachmentSpec {
+    /// The name of the node.
+    pub node_name: String,
+    /// The volume.
+    #[serde(deserialize_with = "nullable")]
+    pub source: VolumeAttachmentSource,
+}
+
+/// The volume of a [`VolumeAttachment`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct VolumeAttachmentSource {
+    /// The name of the [`PersistentVolume`]; empty for one that is written down in a pod.
+    #[serde(deserialize_with = "nullable")]
+    pub persistent_volume_name: String,
+}
+
 /// The nodes that can mount a [`PersistentVolume`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

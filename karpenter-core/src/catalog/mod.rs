@@ -65,7 +65,8 @@ pub struct Offering {
 }
 
 /// Names an offering to those who may not buy it for a while.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OfferingKey {
     /// The name of the instance type.
     pub instance_type: String,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{InstanceType, Offering, Overhead, Price};
+use super::{Catalog, InstanceType, Offering, Overhead, Price};
 use crate::{
     Quantity, Requirement, Requirements, ResourceList, ResourceName,
     api::{is_default, nullable},
@@ -186,6 +186,20 @@ impl<'de> Deserialize<'de> for InstanceType {
     /// Reads an entry of a catalog file, or of the kwok provider's `instance_types.json`.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         WireType::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl Serialize for Catalog {
+    /// As the list of its types.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.types())
+    }
+}
+
+impl<'de> Deserialize<'de> for Catalog {
+    /// Reads a list of types, and compiles it.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -3,8 +3,11 @@ use std::{
     sync::Arc,
 };
 
+use indexmap::IndexMap;
+
 use super::{Objects, Place, Snapshot, Storage};
 use crate::{
+    FxBuild,
     api::{
         CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, Workload,
@@ -29,8 +32,8 @@ pub struct SnapshotBuilder {
     pools: Vec<NodePool>,
     daemonsets: Vec<DaemonSet>,
     pods: Vec<Arc<Pod>>,
-    nodes: Vec<Node>,
-    claims: Vec<NodeClaim>,
+    nodes: Vec<Arc<Node>>,
+    claims: Vec<Arc<NodeClaim>>,
     budgets: Vec<PodDisruptionBudget>,
     namespaces: Vec<Namespace>,
     volume_claims: Vec<PersistentVolumeClaim>,
@@ -39,6 +42,7 @@ pub struct SnapshotBuilder {
     csi_nodes: Vec<CsiNode>,
     nominations: BTreeMap<ObjectKey, String>,
     closed_nodes: BTreeSet<String>,
+    earlier: Option<Snapshot>,
     error: Option<FieldError>,
 }
 
@@ -105,25 +109,25 @@ impl SnapshotBuilder {
 
     /// Adds a node.
     pub fn node(mut self, node: Node) -> Self {
-        self.nodes.push(node);
+        self.nodes.push(Arc::new(node));
         self
     }
 
-    /// Adds nodes.
-    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Node>) -> Self {
-        self.nodes.extend(nodes);
+    /// Adds nodes, shared or not.
+    pub fn nodes<N: Into<Arc<Node>>>(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
+        self.nodes.extend(nodes.into_iter().map(Into::into));
         self
     }
 
     /// Adds a node claim.
     pub fn claim(mut self, claim: NodeClaim) -> Self {
-        self.claims.push(claim);
+        self.claims.push(Arc::new(claim));
         self
     }
 
-    /// Adds node claims.
-    pub fn claims(mut self, claims: impl IntoIterator<Item = NodeClaim>) -> Self {
-        self.claims.extend(claims);
+    /// Adds node claims, shared or not.
+    pub fn claims<C: Into<Arc<NodeClaim>>>(mut self, claims: impl IntoIterator<Item = C>) -> Self {
+        self.claims.extend(claims.into_iter().map(Into::into));
         self
     }
 
@@ -177,6 +181,13 @@ impl SnapshotBuilder {
         self
     }
 
+    /// Shares with an earlier snapshot of the same cluster what has not changed since, which saves the time to work it out. It
+    /// has no bearing on what the snapshot is.
+    pub fn sharing_with(mut self, earlier: &Snapshot) -> Self {
+        self.earlier = Some(earlier.clone());
+        self
+    }
+
     /// Sorts everything into a snapshot.
     ///
     /// # Errors
@@ -208,49 +219,67 @@ impl SnapshotBuilder {
     }
 
     fn assemble(mut self, namespaces: BTreeMap<String, BTreeMap<String, String>>, storage: Storage) -> Snapshot {
-        let mut places = join(std::mem::take(&mut self.nodes), &self.claims, &storage);
-        places.sort_by(|a, b| a.name.cmp(&b.name));
-        let by_name = index_of(&places);
-        let launching: BTreeSet<&str> = self.claims.iter().map(NodeClaim::name).collect();
-        let mut running_daemons = vec![BTreeSet::new(); places.len()];
+        let mut sites = join(std::mem::take(&mut self.nodes), &self.claims);
+        sites.sort_by(|a, b| a.name().cmp(b.name()));
+        let by_name = index_of(&sites);
+        let launching: BTreeSet<&str> = self.claims.iter().map(|claim| claim.name()).collect();
         let mut pending = Vec::new();
         for (index, pod) in self.pods.iter().enumerate() {
             let is_bound = !pod.spec.node_name.is_empty();
-            let is_known = |name: &&String| by_name.contains_key(*name) || launching.contains(name.as_str());
+            let is_known = |name: &&String| by_name.contains_key(name.as_str()) || launching.contains(name.as_str());
             let planned = if is_bound { Some(&pod.spec.node_name) } else { self.promised(pod).filter(is_known) };
             let there = planned.or_else(|| nominated_node(pod));
-            let place = there.and_then(|name| by_name.get(name)).map(|&i| (i, &mut places[i]));
-            let wants_place = match &place {
-                Some((_, place)) if place.is_deleting && planned.is_some() => must_move(pod, &self.budgets),
+            let site = there.and_then(|name| by_name.get(name.as_str())).map(|&site| &mut sites[site]);
+            let wants_place = match &site {
+                Some(site) if planned.is_some() && site.is_deleting() => must_move(pod, &self.budgets),
                 _ => there.is_none() && is_provisionable(pod),
             };
             if wants_place {
                 pending.push(index);
-            } else if let Some((i, place)) = place.filter(|_| !pod.is_finished()) {
-                place.add_pod(pod, &storage);
-                let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
-                running_daemons[i].extend(owners.map(|o| o.uid.clone()));
+            } else if let Some(site) = site.filter(|_| !pod.is_finished()) {
+                site.pods.push(index);
             }
         }
-        for (place, running) in places.iter_mut().zip(&running_daemons) {
-            place.expect_daemons(&self.daemonsets, running);
-            place.is_closed = self.closed_nodes.contains(&place.name);
-        }
-        let unlaunched = self.claims.iter().filter(|c| c.status.provider_id.is_empty()).cloned().collect();
-        let objects = Objects {
-            pools: self.pools,
-            daemonsets: self.daemonsets,
-            unlaunched,
-            budgets: self.budgets,
-            namespaces,
-            storage,
+        let places = self.places(sites, &storage);
+        let is_unlaunched = |claim: &&Arc<NodeClaim>| claim.status.provider_id.is_empty();
+        let unlaunched = self.claims.iter().filter(is_unlaunched).map(|claim| NodeClaim::clone(claim)).collect();
+        let Self { pools, daemonsets, budgets, pods, .. } = self;
+        let objects = Objects { pools, daemonsets, unlaunched, budgets, namespaces, storage };
+        Snapshot { objects: Arc::new(objects), pods: pods.into(), pending, places }
+    }
+
+    /// The place of each site, which is that of the earlier snapshot if all that it is made from is the same.
+    fn places(&self, sites: Vec<Site>, storage: &Storage) -> Vec<Arc<Place>> {
+        let are_same =
+            |earlier: &&Snapshot| earlier.objects.daemonsets == self.daemonsets && earlier.objects.storage == *storage;
+        let earlier = self.earlier.as_ref().filter(are_same).map_or(&[][..], |earlier| &earlier.places);
+        let known = |site: &Site| {
+            let index = earlier.binary_search_by(|place| place.name.as_str().cmp(site.name())).ok()?;
+            let is_closed = self.closed_nodes.contains(site.name());
+            let pods = site.pods.iter().map(|&index| &self.pods[index]);
+            let place = &earlier[index];
+            (place.is_closed == is_closed && site.is_of(place) && place.residents.are_shared_with(pods))
+                .then_some(place)
         };
-        Snapshot {
-            objects: Arc::new(objects),
-            pods: self.pods.into(),
-            pending,
-            places: places.into_iter().map(Arc::new).collect(),
+        let place = |site: Site| known(&site).cloned().unwrap_or_else(|| Arc::new(self.place(&site, storage)));
+        sites.into_iter().map(place).collect()
+    }
+
+    fn place(&self, site: &Site, storage: &Storage) -> Place {
+        let mut place = Place::new(site.node.as_ref(), site.claim.as_ref());
+        if place.node.is_some() {
+            place.volume_limits = storage.limits_of(&place.name);
         }
+        let mut running_daemons = BTreeSet::new();
+        for &index in &site.pods {
+            let pod = &self.pods[index];
+            place.add_pod(pod, storage);
+            let owners = pod.metadata.owner_references.iter().filter(|o| o.kind == "DaemonSet");
+            running_daemons.extend(owners.map(|o| o.uid.clone()));
+        }
+        place.expect_daemons(&self.daemonsets, &running_daemons);
+        place.is_closed = self.closed_nodes.contains(&place.name);
+        place
     }
 
     /// The place that was promised to a pod.
@@ -259,30 +288,56 @@ impl SnapshotBuilder {
     }
 }
 
+/// What a place is made from: a node, a claim or both, and the indices of the pods that are there or promised to it.
+struct Site {
+    node: Option<Arc<Node>>,
+    claim: Option<Arc<NodeClaim>>,
+    pods: Vec<usize>,
+}
+
+impl Site {
+    fn name(&self) -> &str {
+        let of_claim = || self.claim.as_ref().map_or("", |claim| claim.name());
+        self.node.as_ref().map_or_else(of_claim, |node| &node.metadata.name)
+    }
+
+    fn is_deleting(&self) -> bool {
+        let of_node = || self.node.as_ref().is_some_and(|node| node.metadata.deletion_timestamp.is_some());
+        self.claim.as_ref().map_or_else(of_node, |claim| claim.metadata.deletion_timestamp.is_some())
+    }
+
+    /// Whether a place is made from the same node and claim.
+    fn is_of(&self, place: &Place) -> bool {
+        fn are_same<T: PartialEq>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            one.zip(other).map_or(one.is_none() && other.is_none(), |(a, b)| Arc::ptr_eq(a, b) || a == b)
+        }
+        are_same(self.node.as_ref(), place.node.as_ref()) && are_same(self.claim.as_ref(), place.node_claim.as_ref())
+    }
+}
+
 /// Nodes with their claims, and claims that have no node yet.
 ///
 /// A claim without a provider id may become anything that it allows, so it is no place for further pods.
-fn join(nodes: Vec<Node>, claims: &[NodeClaim], storage: &Storage) -> Vec<Place> {
+fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>]) -> Vec<Site> {
     let launched = claims.iter().filter(|c| !c.status.provider_id.is_empty());
-    let mut by_id: BTreeMap<&str, Arc<NodeClaim>> =
-        launched.map(|c| (c.status.provider_id.as_str(), Arc::new(c.clone()))).collect();
-    let mut places = Vec::with_capacity(nodes.len());
+    let mut by_id: BTreeMap<&str, &Arc<NodeClaim>> =
+        launched.map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
+    let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
+    let mut sites = Vec::with_capacity(nodes.len());
     for node in nodes {
         let claim = by_id.remove(node.spec.provider_id.as_str());
-        let mut place = Place::new(Some(&Arc::new(node)), claim.as_ref());
-        place.volume_limits = storage.limits_of(&place.name);
-        places.push(place);
+        sites.push(site(Some(node), claim));
     }
-    places.extend(by_id.into_values().map(|claim| Place::new(None, Some(&claim))));
-    places
+    sites.extend(by_id.into_values().map(|claim| site(None, Some(claim))));
+    sites
 }
 
-/// The position of each place, by the name of its node and by that of its claim.
-fn index_of(places: &[Place]) -> BTreeMap<String, usize> {
-    let mut out = BTreeMap::new();
-    for (i, place) in places.iter().enumerate() {
-        out.insert(place.name.clone(), i);
-        out.extend(place.claim.clone().map(|claim| (claim, i)));
+/// The position of each site, by the name of its node and by that of its claim.
+fn index_of(sites: &[Site]) -> IndexMap<String, usize, FxBuild> {
+    let mut out = IndexMap::with_capacity_and_hasher(sites.len() * 2, FxBuild::default());
+    for (i, site) in sites.iter().enumerate() {
+        out.insert(site.name().to_owned(), i);
+        out.extend(site.claim.as_ref().map(|claim| (claim.name().to_owned(), i)));
     }
     out
 }
@@ -396,179 +451,4 @@ fn permute<T>(items: &mut [T], mut order: Vec<usize>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
-        serde_json::from_str(json).expect(json)
-    }
-
-    fn bound(name: &str, more: &str) -> Pod {
-        read(&format!(
-            r#"{{"metadata":{{"name":"{name}"{more}}},"spec":{{"nodeName":"n","containers":[{{"resources":{{"requests":{{"cpu":"1"}}}}}}]}}}}"#
-        ))
-    }
-
-    fn node(more: &str) -> Node {
-        read(&format!(
-            r#"{{"metadata":{{"name":"n"{more}}},"spec":{{"providerID":"id"}},"status":{{"allocatable":{{"cpu":"8","pods":"10"}}}}}}"#
-        ))
-    }
-
-    #[test]
-    fn pods_in_any_order_are_found_by_their_keys() {
-        let keys = ["b/x", "a/y", "a/x", "default/z", "b/a"].map(|key| key.parse::<ObjectKey>().expect("a key"));
-        let pod = |key: &ObjectKey| {
-            // The default namespace need not be written.
-            let namespace = if key.namespace == "default" { "" } else { &key.namespace };
-            read::<Pod>(&format!(r#"{{"metadata":{{"name":"{}","namespace":"{namespace}"}}}}"#, key.name))
-        };
-        let pods: Vec<Pod> = keys.iter().map(pod).collect();
-        let snapshot = Snapshot::builder().pods(pods[..3].to_vec()).pods(pods[3..].to_vec()).build().expect("valid");
-        let names: Vec<_> = snapshot.pods().iter().map(|pod| pod.key().to_string()).collect();
-        assert_eq!(names, ["a/x", "a/y", "b/a", "b/x", "default/z"]);
-        for key in &keys {
-            assert_eq!(snapshot.pod(key).map(Pod::key).as_ref(), Some(key));
-        }
-        assert_eq!(snapshot.pod(&ObjectKey::new("c", "x")), None);
-    }
-
-    #[test]
-    fn bound_pods_and_expected_daemons_take_room() {
-        let daemonset = |name: &str| {
-            read::<DaemonSet>(&format!(
-                r#"{{"metadata":{{"name":"{name}","uid":"{name}"}},"spec":{{"template":{{"spec":{{"containers":[{{"resources":{{"requests":{{"cpu":"100m"}}}}}}]}}}}}}}}"#
-            ))
-        };
-        let daemon = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"here","uid":"here"}]"#;
-        let snapshot = Snapshot::builder()
-            .node(node(""))
-            .daemonset(daemonset("here"))
-            .daemonset(daemonset("coming"))
-            .pods(vec![bound("a", ""), bound("d", daemon)])
-            .build()
-            .expect("valid");
-        assert_eq!(snapshot.places()[0].free.to_string(), "cpu 5900m, pods 7");
-        assert_eq!(snapshot.pending().len(), 0);
-    }
-
-    #[test]
-    fn pods_of_a_node_that_goes_move_unless_something_holds_them() {
-        let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
-        let budget: PodDisruptionBudget = read(
-            r#"{"metadata":{"name":"b","namespace":"default"},"spec":{"maxUnavailable":"0%","selector":{"matchLabels":{"app":"held"}}}}"#,
-        );
-        let owner = r#""ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet"}]"#;
-        let snapshot = Snapshot::builder()
-            .node(node(gone))
-            .budget(budget)
-            .pods(vec![
-                bound("free", ""),
-                bound("held", r#","labels":{"app":"held"}"#),
-                bound("stays", r#","annotations":{"karpenter.sh/do-not-disrupt":"true"}"#),
-                bound("leaving", gone),
-                bound("set", &format!("{gone},{owner}")),
-            ])
-            .build()
-            .expect("valid");
-        let pending: Vec<_> = snapshot.pending().map(|p| p.metadata.name.as_str()).collect();
-        assert_eq!(pending, ["free", "set"]);
-    }
-
-    #[test]
-    fn a_launched_claim_is_a_place_and_an_unlaunched_one_keeps_its_promises() {
-        let claim: NodeClaim = read(
-            r#"{"metadata":{"name":"c","labels":{"karpenter.sh/nodepool":"p"}},"spec":{"startupTaints":[{"key":"s","effect":"NoSchedule"}],"taints":[{"key":"s","effect":"NoSchedule"},{"key":"t","effect":"NoSchedule"}]},"status":{"providerID":"id","allocatable":{"cpu":"4","pods":"10"}}}"#,
-        );
-        let mut unlaunched = claim.clone();
-        unlaunched.metadata.name = "u".to_owned();
-        unlaunched.status = crate::api::NodeClaimStatus::default();
-        let snapshot = Snapshot::builder()
-            .claims([claim, unlaunched])
-            .pods(Pod::named("a").cpu("1"))
-            .pods(Pod::named("b").cpu("1"))
-            .pods(Pod::named("c").cpu("1"))
-            .nominate(ObjectKey::new("default", "a"), "c")
-            .nominate(ObjectKey::new("default", "b"), "u")
-            .nominate(ObjectKey::new("default", "c"), "nowhere")
-            .build()
-            .expect("valid");
-        let place = &snapshot.places()[0];
-        assert_eq!(
-            (place.name.as_str(), place.pool.as_deref(), place.free.to_string().as_str()),
-            ("c", Some("p"), "cpu 3, pods 9")
-        );
-        assert_eq!(place.taints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["t:NoSchedule"]);
-        assert_eq!(snapshot.places().len(), 1);
-        assert_eq!(snapshot.pending().map(Pod::key).collect::<Vec<_>>(), [ObjectKey::new("default", "c")]);
-    }
-
-    #[test]
-    fn what_the_scheduler_nominates_takes_room_and_is_not_planned() {
-        let nominated = |name: &str, node: &str, more: &str| {
-            read::<Pod>(&format!(
-                r#"{{"metadata":{{"name":"{name}"{more}}},"spec":{{"containers":[{{"resources":{{"requests":{{"cpu":"1"}}}},"ports":[{{"hostPort":80}}]}}]}},"status":{{"nominatedNodeName":"{node}","conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#
-            ))
-        };
-        let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
-        for (of_node, of_pod, on, free, pending) in [
-            ("", "", "n", "cpu 7, pods 9", 0),
-            ("", gone, "n", "cpu 8, pods 10", 0),
-            ("", "", "elsewhere", "cpu 8, pods 10", 0),
-            ("", "", "", "cpu 8, pods 10", 1),
-            (gone, "", "n", "cpu 7, pods 9", 0),
-        ] {
-            let pods = vec![nominated("a", on, of_pod)];
-            let snapshot = Snapshot::builder().node(node(of_node)).pods(pods).build().expect("valid");
-            let place = &snapshot.places()[0];
-            let found = (place.free.to_string(), place.host_ports.len() == place.pods.len(), snapshot.pending().len());
-            assert_eq!(found, (free.to_owned(), true, pending), "{of_node} {of_pod} {on}");
-        }
-    }
-
-    #[test]
-    fn a_namespace_has_a_label_of_its_name() {
-        let namespace =
-            |labels: &str| read::<Namespace>(&format!(r#"{{"metadata":{{"name":"n","labels":{labels}}}}}"#));
-        for (labels, expected) in [
-            ("null", r#"{"n": {"kubernetes.io/metadata.name": "n"}}"#),
-            (r#"{"a":"b"}"#, r#"{"n": {"a": "b", "kubernetes.io/metadata.name": "n"}}"#),
-            (r#"{"kubernetes.io/metadata.name":"n"}"#, r#"{"n": {"kubernetes.io/metadata.name": "n"}}"#),
-        ] {
-            let snapshot = Snapshot::builder().namespaces([namespace(labels)]).build().expect("valid");
-            assert_eq!(format!("{:?}", snapshot.namespaces()), expected);
-        }
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        let build = |builder: SnapshotBuilder| builder.build().map(|_| ()).map_err(|e| e.to_string());
-        let twice = Snapshot::builder().pods(Pod::named("a")).pods(Pod::named("a"));
-        assert_eq!(build(twice), Err("Pod default/a: metadata.name: there is another Pod of this name".to_owned()));
-        assert_eq!(
-            build(Snapshot::builder().pods(Pod::named("a").cpu("1x"))).map_err(|e| e[..60].to_owned()),
-            Err("Pod default/a: spec.containers[0].resources.requests.cpu: in".to_owned())
-        );
-        let claim = |json: &str| read::<PersistentVolumeClaim>(json);
-        let claims =
-            [claim(r#"{"metadata":{"name":"c"}}"#), claim(r#"{"metadata":{"name":"c","namespace":"default"}}"#)];
-        assert_eq!(
-            build(Snapshot::builder().volume_claims(claims)),
-            Err("PersistentVolumeClaim default/c: metadata.name: there is another PersistentVolumeClaim of this name"
-                .to_owned())
-        );
-        let node = || CsiNode { metadata: ObjectMeta::named("n"), ..CsiNode::default() };
-        assert_eq!(
-            build(Snapshot::builder().csi_nodes([node(), node()])),
-            Err("CSINode n: metadata.name: there is another CSINode of this name".to_owned())
-        );
-        assert_eq!(
-            build(Snapshot::builder().namespaces([Namespace::default()])),
-            Err("Namespace: metadata.name: must not be empty".to_owned())
-        );
-        assert_eq!(
-            build(Snapshot::builder().pool(NodePool::named(""))),
-            Err("NodePool: metadata.name: must not be empty".to_owned())
-        );
-    }
-}
+mod tests;

@@ -132,7 +132,7 @@ impl Snapshot {
         for place in &mut places {
             if let Some(pods) = found.get(&place.name) {
                 let place = Arc::make_mut(place);
-                for pod in pods.iter().filter_map(|key| self.pod(key)) {
+                for pod in pods.iter().filter_map(|key| self.shared_pod(key)) {
                     place.add_pod(pod, &self.objects.storage);
                 }
             }

@@ -75,6 +75,11 @@ impl Snapshot {
         self.pod_index(key).map(|i| self.pods[i].as_ref())
     }
 
+    /// The pod of this namespace and name, shared.
+    pub(crate) fn shared_pod(&self, key: &ObjectKey) -> Option<&Arc<Pod>> {
+        self.pod_index(key).map(|i| &self.pods[i])
+    }
+
     /// The index among all pods of the pod of this namespace and name.
     pub(crate) fn pod_index(&self, key: &ObjectKey) -> Option<usize> {
         self.pod_index_of((key.namespace.as_str(), key.name.as_str())).ok()

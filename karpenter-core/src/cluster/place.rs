@@ -58,6 +58,8 @@ pub struct Place {
     pub attached: BTreeSet<Attachment>,
     /// The pods that are there or promised to it.
     pub pods: Vec<ObjectKey>,
+    /// The same pods themselves.
+    pub(crate) residents: Residents,
     /// Pods that go to nodes like this one in a plan: of those that are alike one, and how many. They may bind in any order.
     pub(crate) coming: Vec<(ObjectKey, usize)>,
     /// Whether it is ready for pods, as opposed to on its way.
@@ -70,6 +72,43 @@ pub struct Place {
     pub node: Option<Arc<Node>>,
     /// The claim itself; `None` for nodes that were not made by the engine.
     pub node_claim: Option<Arc<NodeClaim>>,
+}
+
+/// The pods of a place, in the order of [`Place::pods`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Residents {
+    pods: Vec<Arc<Pod>>,
+    /// Whether one of them must not have some pods near.
+    are_repelling: bool,
+}
+
+impl Residents {
+    fn push(&mut self, pod: &Arc<Pod>) {
+        self.are_repelling |= !pod.spec.affinity.pod_anti_affinity.required.is_empty();
+        self.pods.push(pod.clone());
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter()
+    }
+
+    /// Whether one of them must not have some pods near.
+    pub(crate) const fn are_repelling(&self) -> bool {
+        self.are_repelling
+    }
+
+    /// Whether they are these, and are shared.
+    pub(super) fn are_shared_with<'p>(&self, pods: impl ExactSizeIterator<Item = &'p Arc<Pod>>) -> bool {
+        self.pods.len() == pods.len() && self.pods.iter().zip(pods).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+impl PartialEq for Residents {
+    /// What is shared is not compared.
+    fn eq(&self, other: &Self) -> bool {
+        let are_same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b) || a == b;
+        self.pods.len() == other.pods.len() && self.pods.iter().zip(&other.pods).all(are_same)
+    }
 }
 
 impl Place {
@@ -103,6 +142,7 @@ impl Place {
             volume_limits: BTreeMap::new(),
             attached: BTreeSet::new(),
             pods: Vec::new(),
+            residents: Residents::default(),
             coming: Vec::new(),
             is_initialized,
             is_deleting: deletion.deletion_timestamp.is_some(),
@@ -159,11 +199,17 @@ impl Place {
         taints
     }
 
-    pub(super) fn add_pod(&mut self, pod: &Pod, storage: &Storage) {
+    pub(super) fn add_pod(&mut self, pod: &Arc<Pod>, storage: &Storage) {
         self.free.subtract(&pod_requests(pod));
         self.host_ports.extend(HostPort::of_pod(&pod.spec));
         self.attached.extend(storage.attachments_of(pod));
+        self.house(pod);
+    }
+
+    /// Has a pod, without taking room for it.
+    pub(crate) fn house(&mut self, pod: &Arc<Pod>) {
         self.pods.push(pod.key());
+        self.residents.push(pod);
     }
 
     /// Keeps room for the daemons that this place will run and does not run yet.

@@ -34,7 +34,7 @@ impl Balance {
             let Some(name) = place.pool.as_deref() else { continue };
             let Some(totals) = out.get_mut(name) else { continue };
             let price = scene.catalogs.get(name).and_then(|catalog| price_of(place, catalog));
-            let pods = place.pods.iter().filter_map(|pod| scene.snapshot.pod(pod)).filter(|pod| pod.is_reschedulable());
+            let pods = place.residents.iter().map(AsRef::as_ref).filter(|pod| pod.is_reschedulable());
             totals.dollars_per_hour += price.map_or(0.0, Price::dollars_per_hour);
             totals.disruption += rescheduling_cost(pods);
         }

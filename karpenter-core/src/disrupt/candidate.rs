@@ -120,7 +120,7 @@ impl Candidates {
     pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Self {
         let limits = EvictionLimits::of(snapshot);
         let (mut all, mut kept) = (Vec::new(), Vec::new());
-        let survey = Survey { snapshot, catalogs, limits: &limits, now };
+        let survey = Survey::new(snapshot, catalogs, &limits, now);
         for (index, place) in snapshot.places().iter().enumerate() {
             match survey.look_at(index, place) {
                 Ok(candidate) => all.push(candidate),

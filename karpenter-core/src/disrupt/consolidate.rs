@@ -2,43 +2,36 @@
 //!
 //! A node wastes what it costs beyond what its pods are worth, which is what the cheapest nodes charge for their shares. The
 //! nodes that waste most for what it costs to move their pods go together, as many of them as save most; their pods fill the
-//! room that there is, and the planner makes new nodes for the rest. Then nodes are taken from the set and added to it for as
-//! long as that gains something.
+//! room that there is, and the planner makes new nodes for the rest. Where the cluster is not too large, nodes are also sought
+//! from the other end: all go, but those that are better kept. Then nodes are taken from the sets and added to them for as long
+//! as that gains something.
+//!
+//! What a command saves must be worth all its evictions together. Its last evictions are held against what they save on
+//! average: where that is little, they need save a little less than the command as a whole.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::collections::BTreeMap;
 
 use ordered_float::OrderedFloat;
 
 use super::{
     Candidate, Candidates, Command, Method,
     allowance::Allowance,
+    climb::{Climb, Found},
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
-use crate::{Timestamp, api::DisruptionReason, schedule::parallel};
+use crate::{Timestamp, api::DisruptionReason};
 
-/// How many sets of nodes are tried between two of which one is the best so far.
-const REFINEMENTS: usize = 4;
-
-/// How often nodes are left out whose pods find no place, before a set is given up.
-const MAX_LEFT_OUT: usize = 8;
-
-/// The most work in sketches from one start and in whole plans, for one command: a second or two each. A unit is a place that
-/// is looked at or a pod that is placed.
-const MAX_SKETCHED: usize = 120_000;
-const MAX_PLANNED: usize = 250_000;
-
-/// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
-const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
+/// What rounding may add to a gain of some thousands of dollars an hour.
+const ROUNDING: f64 = 1e-9;
 
 /// Among how many sets of nodes that may go together a command is sought: all nodes, if a budget lets a twentieth go.
 const MAX_WINDOWS: usize = 20;
 
-/// Into how many parts a set is divided at first to see which parts are better left out or added.
-const PARTS: usize = 8;
+/// What the last evictions of a command must save, as a share of what its evictions save on average.
+const LAST_SHARE: f64 = 0.26;
+/// The same as a share of the threshold for the whole command: it must be no less.
+const LEAST_SHARE: f64 = 0.75;
 
 /// What savings must be worth.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +47,30 @@ impl Threshold {
     pub(super) fn per_hour(self, evictions: f64, price: f64) -> f64 {
         evictions * self.per_eviction + price * self.share
     }
+
+    /// What is saved beyond what it must be worth, in dollars an hour.
+    fn gain(self, candidates: &[&Candidate], trial: &Trial) -> f64 {
+        let (evictions, price) = evictions_and_price(candidates);
+        trial.savings_per_hour - self.per_hour(evictions, price)
+    }
+
+    /// The same times a factor.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { per_eviction: self.per_eviction * factor, share: self.share * factor }
+    }
+
+    /// What the last nodes of a command must save, if its evictions save so much on average, in dollars an hour.
+    fn for_last(self, per_eviction: f64) -> Self {
+        let least = self.per_eviction * LEAST_SHARE;
+        Self { per_eviction: (per_eviction * LAST_SHARE).clamp(least, self.per_eviction.max(least)), ..self }
+    }
 }
 
-/// Nodes that go together.
-struct Found {
-    /// Their positions in the order of nodes.
-    nodes: BTreeSet<usize>,
-    /// What is saved beyond what it must be worth, in dollars an hour.
-    gain: f64,
-    trial: Trial,
+/// What moving the pods of nodes costs, and what the nodes cost in dollars an hour.
+pub(super) fn evictions_and_price(candidates: &[&Candidate]) -> (f64, f64) {
+    let evictions = candidates.iter().map(|candidate| eviction_cost(candidate)).sum();
+    let price = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+    (evictions, price)
 }
 
 /// A search for the next command.
@@ -71,24 +79,20 @@ pub(super) struct Consolidation<'c, 's> {
     pub(super) candidates: &'c Candidates,
     pub(super) now: Timestamp,
     pub(super) threshold: Threshold,
+    /// By what the most work is multiplied.
+    pub(super) effort: f64,
     pub(super) terms: Terms<'c, 's>,
     /// What each pod is worth, in dollars an hour, by its index.
     pub(super) values: &'c BTreeMap<usize, f64>,
 }
 
-/// The nodes that may go together, and what was tried.
-struct Climb<'k, 'c, 's> {
-    consolidation: &'k Consolidation<'c, 's>,
-    order: &'k [&'k Candidate],
-    /// How many pods they have.
-    pods: usize,
-    /// By what the threshold is multiplied.
-    factor: f64,
-    /// How much was done, in units of work.
-    work: AtomicUsize,
-}
-
 impl Consolidation<'_, '_> {
+    /// Whether there is a node of which the price is worth it to move its pods.
+    pub(super) fn may_gain(&self) -> bool {
+        let mut all = self.candidates.for_reason(DisruptionReason::Underutilized);
+        all.any(|candidate| !candidate.pods.is_empty() && self.most_gained(candidate) > 0.0)
+    }
+
     /// The command that saves most, if any saves enough. It is sought among the nodes that waste most, as many of them as may
     /// go together; if there is none, among the next.
     pub(super) fn best(&self) -> Option<Command> {
@@ -98,7 +102,8 @@ impl Consolidation<'_, '_> {
             if window.is_empty() {
                 break;
             }
-            if let Some(command) = self.best_among(&window) {
+            let can_gain = window.iter().any(|candidate| self.most_gained(candidate) > 0.0);
+            if let Some(command) = can_gain.then(|| self.best_among(&window)).flatten() {
                 return Some(command);
             }
             order = later;
@@ -107,18 +112,17 @@ impl Consolidation<'_, '_> {
     }
 
     fn best_among(&self, order: &[&Candidate]) -> Option<Command> {
-        let pods = order.iter().map(|candidate| candidate.pods.len()).sum();
-        let climb = |factor| Climb { consolidation: self, order, pods, factor, work: AtomicUsize::new(0) };
-        let starts = parallel::map(&FACTORS, |&factor| climb(factor).sketched());
-        let climb = climb(1.0);
-        let starts =
-            starts.into_iter().flatten().filter_map(|Found { nodes, trial, .. }| climb.worthwhile(nodes, trial));
-        let found = starts.reduce(|a, b| if b.gain > a.gain { b } else { a })?;
-        let found = climb.improved(found, 1, Care::Sketch);
-        let Found { nodes, trial, .. } = climb.improved(climb.planned(found), 1, Care::Plan);
-        let candidates = climb.candidates(&nodes);
-        let trial = self.terms.settle(&candidates, trial).filter(|trial| climb.gain(&candidates, trial) > 0.0)?;
-        Some(Scene::command(Method::Consolidation, &candidates, trial))
+        let starts = Climb::starts(self, order);
+        let found = Found::best(starts.iter().cloned()).filter(|found| found.is_worth_it(self.threshold))?;
+        let last = self.threshold.for_last(found.savings_per_eviction());
+        let climb = |found: &Found| Climb::new(self, order, last, found.sketch).bound_by(self.threshold);
+        let found = Climb::followed(&starts, climb)?;
+        let climb = climb(&found);
+        let found = climb.improved(climb.planned(found), 1, Care::Plan);
+        let candidates = climb.candidates(&found.nodes);
+        let trial = self.terms.settle(&candidates, found.trial)?;
+        let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
+        is_worth_it.then(|| Scene::command(Method::Consolidation, &candidates, trial))
     }
 
     /// The nodes that may go, those that waste most for what it costs to move their pods first.
@@ -144,6 +148,13 @@ impl Consolidation<'_, '_> {
         })
     }
 
+    /// The most that taking a node away adds to what is gained, with whichever others it goes: all that it costs, if its pods
+    /// find room for nothing. Nothing if even that is not enough.
+    fn most_gained(&self, candidate: &Candidate) -> f64 {
+        let price = candidate.dollars_per_hour();
+        (price - self.threshold.per_hour(eviction_cost(candidate), price) + ROUNDING).max(0.0)
+    }
+
     /// What a node costs beyond what its pods are worth, in dollars an hour.
     fn waste(&self, candidate: &Candidate) -> f64 {
         let worth: f64 = candidate.pods.iter().filter_map(|pod| self.values.get(pod)).sum();
@@ -151,141 +162,95 @@ impl Consolidation<'_, '_> {
     }
 }
 
-impl Climb<'_, '_, '_> {
-    /// A set that was looked for by sketches.
-    fn sketched(&self) -> Option<Found> {
-        let found = self.best_prefix().or_else(|| self.best_single())?;
-        Some(self.improved(found, (self.order.len() / PARTS).max(1), Care::Sketch))
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        Catalogs, InstanceType, Planner, Price, Quantity, Snapshot,
+        api::{Node, NodeClaim, NodePool, Pod},
+        disrupt::{SpotToSpot, balance::Balance},
+    };
+
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).expect("as the API has it")
     }
 
-    /// The best of the sets of the first nodes.
-    fn best_prefix(&self) -> Option<Found> {
-        let all = self.order.len();
-        let mut sizes: Vec<usize> =
-            std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all).collect();
-        sizes.extend((all > 0).then_some(all));
-        let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
-        for _ in 0..=REFINEMENTS {
-            sizes.retain(|size| !known.contains_key(size));
-            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect(), Care::Sketch));
-            known.extend(sizes.drain(..).zip(found));
-            let Some(best) = best_of(&known) else { break };
-            let below = known.range(..best).next_back().map(|(&size, _)| size.midpoint(best));
-            let above = known.range(best + 1..).next().map(|(&size, _)| size.midpoint(best));
-            sizes.extend(below.into_iter().chain(above));
-        }
-        let best = best_of(&known)?;
-        known.remove(&best).flatten()
-    }
-
-    /// The best of the nodes that may go alone.
-    fn best_single(&self) -> Option<Found> {
-        let most = MAX_SKETCHED / self.work_for(1).max(1);
-        let first: Vec<usize> = (0..self.order.len().min(most)).collect();
-        let found = parallel::map(&first, |&node| self.try_all(BTreeSet::from([node]), Care::Sketch));
-        found.into_iter().flatten().reduce(|a, b| if b.gain > a.gain { b } else { a })
-    }
-
-    /// A set that gains more, as far as one is found by leaving out or adding parts, from parts of this size to single nodes.
-    fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
-        let start = self.work.load(Ordering::Relaxed);
-        let most = if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED };
-        loop {
-            let all: Vec<usize> = (0..self.order.len()).collect();
-            let changes: Vec<Change> = all.chunks(size).flat_map(|part| Change::all(part, &found.nodes)).collect();
-            let done = self.work.load(Ordering::Relaxed) - start;
-            if done + changes.len().saturating_mul(self.work_for(found.nodes.len())) > most {
-                return found;
-            }
-            let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes), care));
-            let tried = changes.into_iter().zip(tried).filter_map(|(change, other)| Some((change, other?)));
-            let mut better: Vec<(Change, Found)> = tried.filter(|(_, other)| other.gain > found.gain).collect();
-            better.sort_by_key(|(_, other)| OrderedFloat(-other.gain));
-            let is_better = !better.is_empty();
-            for (index, (change, alone)) in better.into_iter().enumerate() {
-                let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes), care) };
-                found = other.filter(|other| other.gain > found.gain).unwrap_or(found);
-            }
-            if size == 1 && !is_better {
-                return found;
-            }
-            size = (size / 2).max(1);
-        }
-    }
-
-    /// The same nodes with a better plan, if there is one.
-    fn planned(&self, found: Found) -> Found {
-        let better = self.try_all(found.nodes.clone(), Care::Plan);
-        better.filter(|better| better.gain > found.gain).unwrap_or(found)
-    }
-
-    /// What is gained if all of these go, without those of which a pod would have no place; `None` if it is not enough.
-    fn try_all(&self, mut nodes: BTreeSet<usize>, care: Care) -> Option<Found> {
-        for _ in 0..MAX_LEFT_OUT {
-            if nodes.is_empty() {
-                return None;
-            }
-            let candidates = self.candidates(&nodes);
-            self.work.fetch_add(self.work_for(nodes.len()), Ordering::Relaxed);
-            match self.consolidation.scene.try_without(&candidates, care) {
-                Ok(trial) => return self.worthwhile(nodes, trial),
-                Err(left) => {
-                    let before = nodes.len();
-                    nodes.retain(|&node| !self.order[node].pods.iter().any(|pod| left.contains(pod)));
-                    if nodes.len() == before {
-                        return None;
-                    }
-                }
+    /// Nodes of four prices with one to four pods each, and room for some of them.
+    fn cluster() -> (Snapshot, Catalogs) {
+        let mut pool = NodePool::named("p");
+        pool.spec.disruption = read(json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}));
+        let types = ["0.004", "0.02", "0.05", "0.4"].map(|price| {
+            let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(10))];
+            let offered = InstanceType::named(price, capacity);
+            offered.offering("on-demand", "a", Price::per_hour(price.parse().expect("a number")).expect("a price"))
+        });
+        let catalogs = Catalogs::shared(types.to_vec(), [&pool]).expect("a catalog");
+        let mut builder = Snapshot::builder().pool(pool);
+        let mut pods: Vec<Pod> = Vec::new();
+        for (number, price) in ["0.004", "0.02", "0.05", "0.4"].into_iter().cycle().take(8).enumerate() {
+            let name = format!("n{number}");
+            let labels = json!({
+                "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+                "node.kubernetes.io/instance-type": price, "topology.kubernetes.io/zone": "a",
+                "karpenter.sh/capacity-type": "on-demand",
+            });
+            let (id, room) = (format!("id://{name}"), json!({"cpu": "4", "pods": "10"}));
+            builder = builder
+                .claim(read::<NodeClaim>(json!({
+                    "metadata": {"name": name, "labels": labels}, "spec": {"nodeClassRef": {}, "requirements": []},
+                    "status": {"providerID": id, "nodeName": name},
+                })))
+                .node(read::<Node>(json!({
+                    "metadata": {"name": name, "labels": labels}, "spec": {"providerID": id},
+                    "status": {"capacity": room, "allocatable": room},
+                })));
+            for pod in 0..=number % 4 {
+                pods.push(read(json!({
+                    "metadata": {"name": format!("{name}-{pod}"), "namespace": "default", "ownerReferences":
+                        [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u"}]},
+                    "spec": {"nodeName": name, "containers": [{"name": "c", "resources": {"requests": {"cpu": "900m"}}}]},
+                    "status": {"phase": "Running"},
+                })));
             }
         }
-        None
+        (builder.pods(pods).build().expect("a cluster"), catalogs)
     }
 
-    /// What it takes to try so many nodes with as many pods as the nodes have on average.
-    fn work_for(&self, nodes: usize) -> usize {
-        self.consolidation.scene.snapshot.places().len() + self.pods * nodes / self.order.len().max(1)
+    #[test]
+    fn no_set_of_nodes_gains_more_than_its_nodes_may() {
+        let (snapshot, catalogs) = cluster();
+        let now = Timestamp::from_millis(0);
+        let scene = Scene::new(&snapshot, &catalogs, Planner::default());
+        let candidates = Candidates::of(&scene.snapshot, &catalogs, now);
+        let balance = Balance::of(&scene);
+        let terms = Terms { scene: &scene, spot_to_spot: SpotToSpot::default(), balance: &balance };
+        let threshold = Threshold { per_eviction: 0.01, share: 0.01 };
+        let values = BTreeMap::new();
+        let consolidation = Consolidation {
+            scene: &scene,
+            candidates: &candidates,
+            now,
+            threshold,
+            effort: 1.0,
+            terms,
+            values: &values,
+        };
+        let order: Vec<&Candidate> = candidates.all().iter().collect();
+        assert_eq!(order.len(), 8);
+        let (mut gaining, mut hopeless) = (0, 0);
+        let most_gained: Vec<f64> = order.iter().map(|node| consolidation.most_gained(node)).collect();
+        for mask in 1..1_u32 << order.len() {
+            let nodes: Vec<usize> = (0..order.len()).filter(|node| mask & (1 << node) != 0).collect();
+            let gone: Vec<&Candidate> = nodes.iter().map(|&node| order[node]).collect();
+            let Ok(trial) = scene.try_without(&gone, Care::Sketch) else { continue };
+            let gain = threshold.gain(&gone, &trial);
+            let most: f64 = nodes.iter().map(|&node| most_gained[node]).sum();
+            assert!(gain <= most, "{nodes:?} gain {gain}, which is more than {most}");
+            gaining += u32::from(gain > 0.0);
+            hopeless += u32::from(most <= 0.0);
+        }
+        assert!(gaining > 0 && hopeless > 0, "{gaining} {hopeless}");
     }
-
-    fn worthwhile(&self, nodes: BTreeSet<usize>, trial: Trial) -> Option<Found> {
-        let candidates = self.candidates(&nodes);
-        let gain = self.gain(&candidates, &trial);
-        let is_worth_it = gain > 0.0 && self.consolidation.terms.allow(&candidates, &trial);
-        is_worth_it.then_some(Found { nodes, gain, trial })
-    }
-
-    /// What is saved beyond what it must be worth, in dollars an hour.
-    fn gain(&self, candidates: &[&Candidate], trial: &Trial) -> f64 {
-        let evictions: f64 = candidates.iter().map(|candidate| eviction_cost(candidate)).sum();
-        let before: f64 = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
-        trial.savings_per_hour - self.factor * self.consolidation.threshold.per_hour(evictions, before)
-    }
-
-    fn candidates(&self, nodes: &BTreeSet<usize>) -> Vec<&Candidate> {
-        nodes.iter().map(|&node| self.order[node]).collect()
-    }
-}
-
-/// Nodes that are left out of a set, or added to it.
-struct Change {
-    nodes: BTreeSet<usize>,
-    is_out: bool,
-}
-
-impl Change {
-    /// What can be done with a part of all nodes: leave out those that are in the set, or add the others.
-    fn all(part: &[usize], set: &BTreeSet<usize>) -> impl Iterator<Item = Self> {
-        let (inside, outside): (BTreeSet<usize>, BTreeSet<usize>) = part.iter().partition(|node| set.contains(node));
-        let changes = [Self { nodes: inside, is_out: true }, Self { nodes: outside, is_out: false }];
-        changes.into_iter().filter(|change| !change.nodes.is_empty())
-    }
-
-    fn apply(&self, set: &BTreeSet<usize>) -> BTreeSet<usize> {
-        if self.is_out { set - &self.nodes } else { set | &self.nodes }
-    }
-}
-
-/// The size of the set that gains most; of several the smallest.
-fn best_of(known: &BTreeMap<usize, Option<Found>>) -> Option<usize> {
-    let gains = known.iter().filter_map(|(&size, found)| Some((found.as_ref()?.gain, size)));
-    gains.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, size)| size)
 }

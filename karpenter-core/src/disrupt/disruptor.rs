@@ -23,23 +23,35 @@ use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::Disrupt
 const MAX_COMMANDS: usize = 1000;
 
 /// How nodes are sought, and what savings must be at least.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct DisruptorOptions {
     /// How new nodes are planned.
     pub planner: PlannerOptions,
-    /// What it must save to move a pod of the usual eviction cost, in dollars an hour.
+    /// What it must save to move a pod of the usual eviction cost, in dollars an hour. That is for all pods of a command
+    /// together. The last of them must save 0.26 of what they save on average, but no more than this and no less than three
+    /// quarters of it: where pods are cheap, a command goes on with evictions that would not be worth a command of their own.
     pub min_savings_per_eviction: f64,
     /// What it must save to replace nodes, as a share of what they cost.
     pub min_savings_share: f64,
     /// Whether spot nodes are replaced by spot nodes to save money.
     pub spot_to_spot: SpotToSpot,
+    /// How much is tried for one command, as a share of what is tried by default: 1.0, which takes a second or two where a
+    /// thousand nodes may go. Less finds commands that save less, sooner.
+    pub effort: f64,
 }
 
 impl Default for DisruptorOptions {
     fn default() -> Self {
         let planner = PlannerOptions { slack: 0.0, ..PlannerOptions::default() };
-        Self { planner, min_savings_per_eviction: 0.01, min_savings_share: 0.01, spot_to_spot: SpotToSpot::default() }
+        Self {
+            planner,
+            min_savings_per_eviction: 0.01,
+            min_savings_share: 0.01,
+            spot_to_spot: SpotToSpot::default(),
+            effort: 1.0,
+        }
     }
 }
 
@@ -74,7 +86,9 @@ impl Disruptor {
             scene,
             threshold: self.threshold(),
             spot_to_spot: self.options.spot_to_spot,
+            effort: self.options.effort,
             now,
+            start: None,
             values: None,
             found: 0,
         }
@@ -100,8 +114,11 @@ pub struct Commands<'s> {
     scene: Scene<'s>,
     threshold: Threshold,
     spot_to_spot: SpotToSpot,
+    effort: f64,
     now: Timestamp,
-    /// What each pod is worth at the start, in dollars an hour, by its index; nothing before the first search.
+    /// The cluster at the start without the nodes that may go; nothing before the first search.
+    start: Option<Snapshot>,
+    /// What each pod is worth at the start, in dollars an hour, by its index; nothing before somebody asked.
     values: Option<BTreeMap<usize, f64>>,
     /// How many commands were found.
     found: usize,
@@ -135,18 +152,27 @@ impl Iterator for Commands<'_> {
         if self.found >= MAX_COMMANDS {
             return None;
         }
-        let Self { scene, threshold, now, values: known, .. } = self;
+        let Self { scene, threshold, now, start, values: known, .. } = self;
         let (threshold, now) = (*threshold, *now);
-        let spot_to_spot = self.spot_to_spot;
+        let (spot_to_spot, effort) = (self.spot_to_spot, self.effort);
         let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
-        let values = &*known.get_or_insert_with(|| values(scene, &candidates));
-        let balance = Balance::of(scene);
-        let terms = Terms { scene, spot_to_spot, balance: &balance };
-        let consolidation = Consolidation { scene, candidates: &candidates, threshold, terms, values, now };
+        let start = start.get_or_insert_with(|| emptied(scene, &candidates));
         let command = empty(scene, &candidates, now)
             .or_else(|| static_drifted(scene, &candidates, now))
-            .or_else(|| drifted(scene, &candidates, now))
-            .or_else(|| consolidation.best())?;
+            .or_else(|| drifted(scene, &candidates, now));
+        let command = command.or_else(|| {
+            let balance = Balance::of(scene);
+            let terms = Terms { scene, spot_to_spot, balance: &balance };
+            let (candidates, no_values) = (&candidates, BTreeMap::new());
+            let mut consolidation =
+                Consolidation { scene, candidates, threshold, effort, terms, values: &no_values, now };
+            if !consolidation.may_gain() {
+                return None;
+            }
+            let values = || scene.planner.prepare(start, scene.catalogs).values_of_pods();
+            consolidation.values = known.get_or_insert_with(values);
+            consolidation.best()
+        })?;
         self.scene.carry_out(&command);
         self.found += 1;
         Some(command)
@@ -208,10 +234,9 @@ pub(super) fn is_drifted(place: &Place) -> bool {
     place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
 }
 
-/// What the pods of all nodes that may go are worth, by index.
-fn values(scene: &Scene<'_>, candidates: &Candidates) -> BTreeMap<usize, f64> {
+/// The cluster without the nodes that may go, whose pods want other places.
+fn emptied(scene: &Scene<'_>, candidates: &Candidates) -> Snapshot {
     let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
     let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
-    let snapshot = scene.snapshot.without_places(&all, moving);
-    scene.planner.prepare(&snapshot, scene.catalogs).values_of_pods()
+    scene.snapshot.without_places(&all, moving)
 }

@@ -70,6 +70,10 @@ pub(super) fn join(keys: &[ObjectKey]) -> String {
 /// Counts evictions against the budgets, so that a set of nodes is drained only if each budget allows all of its
 /// evictions at once.
 ///
+/// A node of which a budget lets the pods go in turns only, because it allows fewer evictions now than the node has pods of
+/// it, may be drained if no other node takes of that budget: each pod leaves once the one before it runs elsewhere. Only a
+/// budget that allows nothing keeps a node.
+///
 /// Adding and removing take time by the number of budgets that a demand touches, however many pods it is of, so that a
 /// search can try many sets.
 ///
@@ -118,8 +122,10 @@ impl<'l> Evictions<'l> {
             return Err(EvictionError::Refused { pod: refused.pod.clone(), budgets: refused.budgets.clone() });
         }
         for &(budget, count) in &demand.counts {
-            let (limit, wanted) = (&self.limits.all()[budget], self.taken[budget].saturating_add(count));
-            if wanted > limit.allowed {
+            let (limit, taken) = (&self.limits.all()[budget], self.taken[budget]);
+            let wanted = taken.saturating_add(count);
+            let may_take_turns = taken == 0 && limit.allowed > 0;
+            if wanted > limit.allowed && !may_take_turns {
                 return Err(EvictionError::Exceeded { budget: limit.budget.clone(), allowed: limit.allowed, wanted });
             }
         }

@@ -5,6 +5,7 @@
 
 mod balance;
 mod candidate;
+mod climb;
 mod command;
 mod consolidate;
 mod cost;

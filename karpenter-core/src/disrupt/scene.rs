@@ -24,6 +24,8 @@ pub(super) struct Scene<'s> {
 pub(super) enum Care {
     /// By one search.
     Sketch,
+    /// By one search that weighs pods against the room of each node that stays.
+    WeighedSketch,
     /// As well as can be.
     Plan,
 }
@@ -74,8 +76,9 @@ impl<'s> Scene<'s> {
     ) -> Plan {
         let snapshot = self.snapshot.without_places(gone, moving);
         match care {
-            Care::Sketch => self.planner.sketch(&snapshot, self.catalogs),
-            Care::Plan => self.planner.plan(&snapshot, self.catalogs),
+            Care::Sketch => self.planner.sketch(&snapshot, self.catalogs, false),
+            Care::WeighedSketch => self.planner.sketch(&snapshot, self.catalogs, true),
+            Care::Plan => self.planner.plan_weighing_room(&snapshot, self.catalogs),
         }
     }
 
@@ -146,7 +149,7 @@ impl<'s> Scene<'s> {
         place.pool = Some(claim.node_pool.clone());
         place.taints.clone_from(&pool.spec.template.spec.taints);
         place.capacity = instance_type.capacity.clone();
-        place.pods.clone_from(&claim.pods);
+        claim.pods.iter().filter_map(|pod| self.snapshot.shared_pod(pod)).for_each(|pod| place.house(pod));
         Some(place)
     }
 }

@@ -1,11 +1,15 @@
 //! Looks at one place after the other, and names all that keeps it.
 
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
 use super::{
     Candidate, Demand, EvictionLimits, Guard, NODE_COST, Shield, Toll, disruption_cost, price_of, rescheduling_cost,
 };
 use crate::{
-    Catalog, Catalogs, Snapshot, Timestamp,
-    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey},
+    Catalog, Catalogs, FxBuild, Snapshot, Timestamp,
+    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey, Pod},
     cluster::Place,
     labels,
 };
@@ -16,6 +20,8 @@ pub(super) struct Survey<'s> {
     pub(super) catalogs: &'s Catalogs,
     pub(super) limits: &'s EvictionLimits,
     pub(super) now: Timestamp,
+    /// The indices of the pods by where they lie in memory, which is found sooner than their names are compared.
+    indices: IndexMap<*const Pod, usize, FxBuild>,
 }
 
 /// What a node was made from.
@@ -26,6 +32,16 @@ struct Origin<'s> {
 }
 
 impl<'s> Survey<'s> {
+    pub(super) fn new(
+        snapshot: &'s Snapshot,
+        catalogs: &'s Catalogs,
+        limits: &'s EvictionLimits,
+        now: Timestamp,
+    ) -> Self {
+        let indices = snapshot.pods().iter().map(Arc::as_ptr).zip(0..).collect();
+        Self { snapshot, catalogs, limits, now, indices }
+    }
+
     /// The place as a candidate, or what keeps it from going for any reason.
     pub(super) fn look_at(&self, index: usize, place: &'s Place) -> Result<Candidate, Vec<Guard>> {
         let Some(claim) = place.node_claim.as_deref() else { return Err(vec![Guard::NotManaged]) };
@@ -52,7 +68,7 @@ impl<'s> Survey<'s> {
 
     /// The pods that are bound to a place, by index, and those that its room was promised to.
     fn pods_of(&self, place: &Place) -> (Vec<usize>, Vec<ObjectKey>) {
-        let all = place.pods.iter().filter_map(|key| self.snapshot.pod_index(key));
+        let all = place.residents.iter().filter_map(|pod| self.indices.get(&Arc::as_ptr(pod)).copied());
         let (bound, promised): (Vec<usize>, Vec<usize>) =
             all.partition(|&pod| !self.snapshot.pods()[pod].spec.node_name.is_empty());
         (bound, promised.into_iter().map(|pod| self.snapshot.pods()[pod].key()).collect())

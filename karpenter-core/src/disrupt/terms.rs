@@ -20,7 +20,8 @@ const KARPENTER_SPOT_TYPES: usize = 15;
 /// A provider launches spot nodes not as the cheapest type, but as one of those of which the cloud has most. If a spot node
 /// were replaced whenever there is a cheaper type, it would become one of ever fewer and scarcer types, which the cloud takes
 /// back again and again. Spot nodes whose pods have room elsewhere, or that are replaced by other capacity, are none of this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum SpotToSpot {
     /// Never, as Karpenter does by default.

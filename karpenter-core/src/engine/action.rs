@@ -1,5 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Catalog,
     api::{Node, NodeClaim, NodePool, ObjectKey},
@@ -7,11 +9,11 @@ use crate::{
 };
 
 /// The number of an action, unique in the life of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ActionId(pub u64);
 
 /// An action to carry out, after which an [`Event::Done`](super::Event::Done) tells what came of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Request {
     /// Its number.
     pub id: ActionId,
@@ -21,7 +23,8 @@ pub struct Request {
 
 /// Something to do. Writes to the cluster name the version of the object that they were made from in
 /// `metadata.resourceVersion` and must fail with [`Refusal::Conflict`] if it is another by now.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Action {
     /// Create this claim in the cluster. The API server gives it a uid.
@@ -81,7 +84,7 @@ pub enum Action {
 }
 
 /// What came of an [`Action`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ActionResult {
     /// The API server did it. What the object is like then comes as an event of its own.
@@ -105,7 +108,7 @@ pub enum ActionResult {
 }
 
 /// Why the API server did not do something.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
     /// There is no such object, or another of its name (404, or 409 for a uid).
@@ -129,7 +132,8 @@ pub enum Refusal {
 }
 
 /// Something that people should know of an object, as an event of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Note {
     /// The object.
     pub object: super::ObjectRef,

@@ -171,6 +171,14 @@ impl Engine {
         }
     }
 
+    fn look_at_pools_of(&mut self, class: &str) {
+        let of_class = self.store.pools.values().filter(|pool| pool.spec.template.spec.node_class_ref.name == class);
+        let works: Vec<Work> = of_class.map(|pool| Work::Pool(pool.name().to_owned())).collect();
+        for work in works {
+            self.agenda.add(work);
+        }
+    }
+
     fn agenda_pool_of(&mut self, claim: &NodeClaim) {
         if let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL) {
             self.agenda.add(Work::Pool(pool.clone()));
@@ -234,7 +242,8 @@ impl Engine {
                 ("InsufficientCapacityError", true)
             }
             LaunchReaction::BlockClass(class) => {
-                self.market.block(class, now);
+                self.look_at_pools_of(&class);
+                self.market.block(class, error.to_string(), now);
                 ("NodeClassNotReady", false)
             }
             LaunchReaction::GiveUp => {

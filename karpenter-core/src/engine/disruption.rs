@@ -1,21 +1,23 @@
 //! Nodes that should go: one search after the other, and each command until its nodes are on their way out.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use super::{Engine, ObjectRef};
 use crate::{
-    Snapshot, Timestamp,
+    Catalogs, Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
-    disrupt::{Command, Disruptor, Method},
+    disrupt::{Candidates, Command, Disruptor, Method},
     lifecycle::{self, DISRUPTION_REASON, INITIALIZED, set_condition},
 };
 
 /// What found nothing is looked at again after this long even if nothing has changed: budgets and quiet times depend on
 /// the time alone.
 const FORCED_SEARCH: Duration = Duration::from_mins(5);
+/// How often people are told why nodes may not go.
+const BLOCKED_PERIOD: Duration = Duration::from_mins(5);
 /// The most commands under way. Each holds a node at least, and clusters have at most some thousands of them.
 const MAX_COMMANDS: usize = 1000;
 /// A command may take this long for each one under way: the API server takes some dozen writes a second.
@@ -40,6 +42,8 @@ pub(super) struct Disruption {
     failures: u32,
     /// What the last search that found nothing was made from, and when.
     barren: Option<((u64, u64), Timestamp)>,
+    /// What was told last of each node that may not go, and when next to tell.
+    blocked: (BTreeMap<String, String>, Option<Timestamp>),
 }
 
 /// A command under way.
@@ -118,6 +122,7 @@ impl Engine {
         }
         let Some(found) = disruptor.start(&snapshot, &catalogs, now).next() else {
             self.disruption.barren = Some((versions, now));
+            self.tell_blocked(&snapshot, &catalogs, now);
             return false;
         };
         if matches!(found.method, Method::Drift | Method::StaticDrift) {
@@ -125,6 +130,29 @@ impl Engine {
         }
         self.disruption.probation = Some((found, now + self.options.validation_wait));
         false
+    }
+
+    /// Tells people why nodes may not go, where they were not told so before.
+    fn tell_blocked(&mut self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) {
+        let (told, next) = &self.disruption.blocked;
+        if next.is_some_and(|next| now < next) {
+            return;
+        }
+        let has_claim = |name: &str| self.store.nodes.get(name).is_some_and(|node| self.store.claim_of(node).is_some());
+        let mut kept: BTreeMap<String, String> = BTreeMap::new();
+        for node in Candidates::of(snapshot, catalogs, now).kept().iter().filter(|node| has_claim(&node.name)) {
+            let guards: Vec<String> = node.guards.iter().map(ToString::to_string).collect();
+            kept.insert(node.name.clone(), guards.join("; "));
+        }
+        let news: Vec<(String, String)> = kept
+            .iter()
+            .filter(|(node, why)| told.get(*node) != Some(*why))
+            .map(|(n, w)| (n.clone(), w.clone()))
+            .collect();
+        for (node, why) in news {
+            self.note(ObjectRef::Node(node), false, "DisruptionBlocked", why, now);
+        }
+        self.disruption.blocked = (kept, Some(now + BLOCKED_PERIOD));
     }
 
     /// Begins a command: its nodes get the taint, replacements are made, and their pods are promised where they go. Says

@@ -1,20 +1,28 @@
 //! How claims, nodes and machines end.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{Action, Engine, ObjectRef, Refusal, Target, Work, outbox::Purpose};
 use crate::{
     Timestamp,
     api::{ConditionStatus, Node, NodeClaim, ObjectKey},
     labels,
-    lifecycle::{self, DrainStep, MIN_DRAIN, REGISTERED},
+    lifecycle::{self, DrainStep, MIN_DRAIN, REGISTERED, Stage},
     provider::{Deletion, Instance, ProviderError, ProviderId},
 };
 
-/// How often a machine that was told to go is told again, until it is gone.
+/// How soon a machine that was told to go is told again, until it is gone. Karpenter asks as often.
 const TERMINATE_PERIOD: Duration = Duration::from_secs(5);
-/// The longest wait before a machine is told again to go, after calls that failed.
+/// So often it is told at this pace, which is time enough for most machines to shut down; then each wait is longer by as much.
+const PROMPT_ATTEMPTS: u32 = 8;
+/// The longest wait before a machine is told again to go.
 const MAX_TERMINATE_BACKOFF: Duration = Duration::from_mins(1);
+/// How often it is looked whether volumes are still attached, if nothing is told of them.
+const DETACH_CHECK: Duration = Duration::from_mins(1);
 /// The wait before the second attempt to evict a pod; it doubles with each further one.
 const MIN_EVICT_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest wait before an attempt to evict a pod.
@@ -37,11 +45,28 @@ pub(super) struct Ends {
 #[derive(Clone, Debug, Default)]
 struct End {
     is_flying: bool,
-    /// Whether it was told to go.
-    is_asked: bool,
-    is_gone: bool,
+    fate: Fate,
+    /// Volumes that were attached when no pod was left, or that still were when it was told to go.
+    has_volumes: bool,
+    /// How often it was told to go, and was heard.
+    attempts: u32,
     failed_attempts: u32,
     next: Option<Timestamp>,
+}
+
+/// How far a machine is on its way out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    #[default]
+    Kept,
+    /// It was told to go.
+    Asked,
+    Gone,
+}
+
+/// The wait before a machine is told again to go.
+fn backoff(periods: u32) -> Duration {
+    TERMINATE_PERIOD.saturating_mul(periods).min(MAX_TERMINATE_BACKOFF)
 }
 
 #[derive(Clone, Debug)]
@@ -55,11 +80,20 @@ struct Eviction {
 
 impl Ends {
     fn is_asked(&self, id: &ProviderId) -> bool {
-        self.machines.get(id).is_some_and(|end| end.is_asked)
+        self.machines.get(id).is_some_and(|end| end.fate >= Fate::Asked)
+    }
+
+    fn stage(&self, id: &ProviderId) -> Stage {
+        match self.machines.get(id).map(|end| (end.fate >= Fate::Asked, end.has_volumes)) {
+            Some((true, false)) => Stage::Terminating,
+            Some((true, true)) => Stage::TerminatingWithVolumes,
+            Some((false, true)) => Stage::Detaching,
+            Some((false, false)) | None => Stage::Draining,
+        }
     }
 
     fn is_gone(&self, id: &ProviderId) -> bool {
-        self.machines.get(id).is_some_and(|end| end.is_gone)
+        self.machines.get(id).is_some_and(|end| end.fate == Fate::Gone)
     }
 
     pub(super) fn forget_pod(&mut self, pod: &ObjectKey) {
@@ -87,19 +121,31 @@ impl Engine {
             self.finish_claim(claim, now);
             return;
         };
+        self.warn_of_deadline(claim, now);
         let nodes = self.store.nodes_of(claim);
         for node in &nodes {
             self.delete_node(node, now);
         }
         if claim.status.is_true(REGISTERED) && !nodes.is_empty() {
-            let is_asked = self.ends.is_asked(&id);
-            if let Some(written) = lifecycle::prepare_to_end(claim, is_asked, is_asked, now) {
+            if let Some(written) = lifecycle::prepare_to_end(claim, self.ends.stage(&id), now) {
                 self.write_claim(written, now);
             }
         } else if self.terminate(&id, Some(&Work::Claim(claim.name().to_owned())), now) {
             self.finish_claim(claim, now);
-        } else if let Some(written) = lifecycle::prepare_to_end(claim, true, true, now) {
+        } else if let Some(written) = lifecycle::prepare_to_end(claim, Stage::Terminating, now) {
             self.write_claim(written, now);
+        }
+    }
+
+    /// Tells people when the pods of a claim are deleted at the latest, before that is written down.
+    fn warn_of_deadline(&mut self, claim: &NodeClaim, now: Timestamp) {
+        if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {
+            return;
+        }
+        if let Some(deadline) = lifecycle::deadline(claim) {
+            let message = format!("All pods will be deleted by {deadline}");
+            let object = ObjectRef::NodeClaim(claim.name().to_owned());
+            self.note(object, true, "TerminationGracePeriodExpiring", message, now);
         }
     }
 
@@ -157,6 +203,9 @@ impl Engine {
             self.agenda.at(work, since + MIN_DRAIN);
             return;
         }
+        if !self.ends.is_asked(&id) && !self.is_detached(&node, &id, claim.as_deref(), now) {
+            return;
+        }
         self.terminate(&id, Some(&work), now);
         if let Some(claim) = claim {
             self.agenda.add(Work::Claim(claim.name().to_owned()));
@@ -174,6 +223,33 @@ impl Engine {
             end.is_flying = true;
             self.outbox.send(Action::Get(id.clone()), Some(Purpose::Get(id.clone())), now);
         }
+    }
+
+    /// Whether no volume is attached to a node any more, or its time is up. Volumes of pods that stay are not waited for.
+    fn is_detached(&mut self, node: &Node, id: &ProviderId, claim: Option<&NodeClaim>, now: Timestamp) -> bool {
+        let (name, store) = (&node.metadata.name, &self.store);
+        let stays = store.pods_on(name).filter(|pod| !lifecycle::is_waited_for(pod, now));
+        let kept: BTreeSet<&str> = stays.flat_map(|pod| store.volumes_of(pod)).collect();
+        let attached = store.volumes_at(name).filter(|volume| !kept.contains(volume)).count();
+        let end = self.ends.machines.entry(id.clone()).or_default();
+        let is_news = attached > 0 && !end.has_volumes;
+        end.has_volumes = attached > 0;
+        if attached == 0 {
+            return true;
+        }
+        let deadline = claim.and_then(lifecycle::deadline);
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return true;
+        }
+        self.agenda.at(Work::Node(name.clone()), deadline.unwrap_or(now + DETACH_CHECK).min(now + DETACH_CHECK));
+        if is_news {
+            let message = format!("Awaiting the detachment of {attached} volumes");
+            self.note(ObjectRef::Node(name.clone()), false, "AwaitingVolumeDetachment", message, now);
+            if let Some(claim) = claim {
+                self.agenda.add(Work::Claim(claim.name().to_owned()));
+            }
+        }
+        false
     }
 
     /// Makes pods leave a node, and says whether all that must have.
@@ -235,7 +311,14 @@ impl Engine {
         }
         match refusal {
             // Its deletion, or that it is gone, will be told.
-            None | Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + MAX_EVICT_BACKOFF,
+            Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + MAX_EVICT_BACKOFF,
+            None => {
+                eviction.next = now + MAX_EVICT_BACKOFF;
+                if !eviction.is_forced {
+                    let message = "Evicted because its node is going".to_owned();
+                    self.note(ObjectRef::Pod(key.clone()), false, "Evicted", message, now);
+                }
+            }
             Some(refusal) => {
                 let wait = MIN_EVICT_BACKOFF * 2_u32.pow(eviction.failed_attempts.min(MAX_EVICT_DOUBLINGS));
                 let is_first = eviction.failed_attempts == 0;
@@ -254,14 +337,14 @@ impl Engine {
     /// Tells a machine to go, and says whether it is gone.
     pub(super) fn terminate(&mut self, id: &ProviderId, work: Option<&Work>, now: Timestamp) -> bool {
         let end = self.ends.machines.entry(id.clone()).or_default();
-        if end.is_gone {
+        if end.fate == Fate::Gone {
             return true;
         }
         match end.next.filter(|next| now < *next) {
             _ if end.is_flying => {}
             Some(next) => work.into_iter().for_each(|work| self.agenda.at(work.clone(), next)),
             None => {
-                (end.is_flying, end.is_asked) = (true, true);
+                (end.is_flying, end.fate) = (true, Fate::Asked);
                 self.outbox.send(Action::Terminate(id.clone()), Some(Purpose::Terminate(id.clone())), now);
             }
         }
@@ -278,15 +361,15 @@ impl Engine {
         let end = self.ends.machines.entry(id.clone()).or_default();
         end.is_flying = false;
         match result {
-            Ok(Deletion::Gone) => end.is_gone = true,
+            Ok(Deletion::Gone) => end.fate = Fate::Gone,
             Ok(Deletion::Started) => {
-                end.failed_attempts = 0;
-                end.next = Some(now + TERMINATE_PERIOD);
+                (end.attempts, end.failed_attempts) = (end.attempts.saturating_add(1), 0);
+                let late = end.attempts.saturating_sub(PROMPT_ATTEMPTS);
+                end.next = Some(now + backoff(late.saturating_add(1)));
             }
             Err(_) => {
                 end.failed_attempts = end.failed_attempts.saturating_add(1);
-                let wait = TERMINATE_PERIOD * end.failed_attempts;
-                end.next = Some(now + wait.min(MAX_TERMINATE_BACKOFF));
+                end.next = Some(now + backoff(end.failed_attempts));
             }
         }
         self.look_at_machine(id);
@@ -303,7 +386,7 @@ impl Engine {
         end.is_flying = false;
         end.next = Some(now + TERMINATE_PERIOD);
         if *result == Ok(None) {
-            end.is_gone = true;
+            end.fate = Fate::Gone;
         }
         self.look_at_machine(id);
     }

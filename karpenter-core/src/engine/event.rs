@@ -1,20 +1,25 @@
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{ActionId, ActionResult};
 use crate::api::{
-    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod,
-    PodDisruptionBudget, StorageClass,
+    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
 };
 
 /// Something that became known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Event {
     /// An object is there, or is like this now.
     Applied(Object),
     /// An object is gone.
     Deleted(ObjectRef),
-    /// All objects that are there have been told: what was not is gone, or never was.
+    /// All objects that are there will be told anew, as after a watch that was lost. Until [`Event::Synced`] nothing is known
+    /// to be gone that is not told to be.
+    Relist,
+    /// All objects that are there have been told: what was not, since the last [`Event::Relist`], is gone or never was.
     Synced,
     /// What came of an action.
     Done {
@@ -26,7 +31,7 @@ pub enum Event {
 }
 
 /// An object of the cluster that decisions depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants are named after what they hold")]
 pub enum Object {
@@ -41,10 +46,11 @@ pub enum Object {
     PersistentVolume(Arc<PersistentVolume>),
     StorageClass(Arc<StorageClass>),
     CsiNode(Arc<CsiNode>),
+    VolumeAttachment(Arc<VolumeAttachment>),
 }
 
 /// Names an object of the cluster; those without a namespace have only a name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants are named after the kinds of objects")]
 pub enum ObjectRef {
@@ -59,4 +65,29 @@ pub enum ObjectRef {
     PersistentVolume(String),
     StorageClass(String),
     CsiNode(String),
+    VolumeAttachment(String),
+}
+
+impl Object {
+    /// Names it.
+    pub fn reference(&self) -> ObjectRef {
+        let key = |meta: &ObjectMeta| {
+            let namespace = if meta.namespace.is_empty() { "default" } else { &meta.namespace };
+            ObjectKey::new(namespace, &meta.name)
+        };
+        match self {
+            Self::NodePool(pool) => ObjectRef::NodePool(pool.metadata.name.clone()),
+            Self::NodeClaim(claim) => ObjectRef::NodeClaim(claim.metadata.name.clone()),
+            Self::Node(node) => ObjectRef::Node(node.metadata.name.clone()),
+            Self::Pod(pod) => ObjectRef::Pod(pod.key()),
+            Self::DaemonSet(set) => ObjectRef::DaemonSet(key(&set.metadata)),
+            Self::PodDisruptionBudget(budget) => ObjectRef::PodDisruptionBudget(key(&budget.metadata)),
+            Self::Namespace(namespace) => ObjectRef::Namespace(namespace.metadata.name.clone()),
+            Self::PersistentVolumeClaim(claim) => ObjectRef::PersistentVolumeClaim(claim.key()),
+            Self::PersistentVolume(volume) => ObjectRef::PersistentVolume(volume.metadata.name.clone()),
+            Self::StorageClass(class) => ObjectRef::StorageClass(class.metadata.name.clone()),
+            Self::CsiNode(node) => ObjectRef::CsiNode(node.metadata.name.clone()),
+            Self::VolumeAttachment(attachment) => ObjectRef::VolumeAttachment(attachment.metadata.name.clone()),
+        }
+    }
 }

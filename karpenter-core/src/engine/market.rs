@@ -26,8 +26,8 @@ pub(super) struct Market {
     stalls: BTreeMap<String, Stall>,
     /// Offerings without capacity, and until when they are avoided. At most one entry for each offering there is.
     avoided: BTreeMap<OfferingKey, Timestamp>,
-    /// Node classes that cannot be used, and until when nobody tries.
-    blocked: BTreeMap<String, Timestamp>,
+    /// Node classes that cannot be used, until when nobody tries, and why.
+    blocked: BTreeMap<String, (Timestamp, String)>,
     /// The least that nodes of a pool and an instance type had.
     observed: BTreeMap<(String, String), ResourceList>,
     /// Counts what changes the catalogs.
@@ -68,20 +68,21 @@ impl Market {
         out
     }
 
-    /// Takes in an answer. An error leaves the catalog that is known, and is followed by another attempt soon.
+    /// Takes in an answer, and says whether the catalog has changed. An error leaves the catalog that is known, and is followed by
+    /// another attempt soon.
     pub(super) fn answer(
         &mut self,
         pool: &str,
         answer: Result<Arc<Catalog>, ProviderError>,
         period: Duration,
         now: Timestamp,
-    ) {
-        let Some(stall) = self.stalls.get_mut(pool) else { return };
+    ) -> bool {
+        let Some(stall) = self.stalls.get_mut(pool) else { return false };
         (stall.is_asked, stall.is_answered) = (false, true);
         let Ok(catalog) = answer else {
             stall.failed_attempts = stall.failed_attempts.saturating_add(1);
             stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
-            return;
+            return false;
         };
         (stall.failed_attempts, stall.next) = (0, Some(now + period));
         let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
@@ -90,6 +91,7 @@ impl Market {
             stall.catalog = Some(catalog);
             self.version += 1;
         }
+        !is_known
     }
 
     /// Asks for the catalog of a pool again soon, because the pool has changed.
@@ -107,7 +109,7 @@ impl Market {
     /// When to ask for a catalog, or when something that was avoided is tried again.
     pub(super) fn wake(&self) -> Option<Timestamp> {
         let asks = self.stalls.values().filter(|stall| !stall.is_asked).filter_map(|stall| stall.next);
-        asks.chain(self.avoided.values().copied()).chain(self.blocked.values().copied()).min()
+        asks.chain(self.avoided.values().copied()).chain(self.blocked.values().map(|(until, _)| *until)).min()
     }
 
     /// Avoids offerings until then.
@@ -117,9 +119,15 @@ impl Market {
     }
 
     /// Makes no claim of a node class for a while.
-    pub(super) fn block(&mut self, class: String, now: Timestamp) {
-        self.blocked.insert(class, now + BLOCK_CLASS_FOR);
+    pub(super) fn block(&mut self, class: String, why: String, now: Timestamp) {
+        self.blocked.insert(class, (now + BLOCK_CLASS_FOR, why));
         self.version += 1;
+    }
+
+    /// Until when nobody tries a node class that was not ready, and why.
+    pub(super) fn blocked(&self, class: &str, now: Timestamp) -> Option<(Timestamp, &str)> {
+        let (until, why) = self.blocked.get(class)?;
+        (now < *until).then_some((*until, why))
     }
 
     /// Takes in what a node that is ready really has. Of a type whose nodes have less than the catalog says, the planner expects
@@ -150,7 +158,7 @@ impl Market {
     pub(super) fn version(&mut self, now: Timestamp) -> u64 {
         let before = self.avoided.len() + self.blocked.len();
         self.avoided.retain(|_, until| now < *until);
-        self.blocked.retain(|_, until| now < *until);
+        self.blocked.retain(|_, (until, _)| now < *until);
         self.version += u64::from(self.avoided.len() + self.blocked.len() != before);
         self.version
     }

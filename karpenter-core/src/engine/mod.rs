@@ -42,7 +42,7 @@ use store::{Change, Store, waits};
 use upkeep::Upkeep;
 
 use crate::{
-    Timestamp,
+    Snapshot, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
 };
 
@@ -78,6 +78,8 @@ pub struct Engine {
     disruption: Disruption,
     upkeep: Upkeep,
     is_synced: bool,
+    /// What the next one shares as far as nothing has changed.
+    last_snapshot: Option<Snapshot>,
     /// The last time that was told.
     now: Timestamp,
 }
@@ -98,6 +100,7 @@ impl Engine {
             disruption: Disruption::default(),
             upkeep: Upkeep::default(),
             is_synced: false,
+            last_snapshot: None,
             now: Timestamp::default(),
         }
     }
@@ -114,9 +117,25 @@ impl Engine {
                 let change = self.store.remove(object);
                 self.react(change, now);
             }
-            Event::Synced => self.is_synced = true,
+            Event::Relist => self.store.begin_list(),
+            Event::Synced => self.sync(now),
             Event::Done { id, result } => self.finish(id, result, now),
         }
+    }
+
+    /// All objects were told: what was not is gone.
+    fn sync(&mut self, now: Timestamp) {
+        for object in self.store.end_list() {
+            let change = self.store.remove(object);
+            self.react(change, now);
+        }
+        // Claims that were made and went while nobody told of it.
+        let is_lost = |name: &&String| !self.outbox.is_creating(name);
+        let lost: Vec<String> = self.provisioner.creating.keys().filter(is_lost).cloned().collect();
+        for name in lost {
+            self.drop_claim(&name, now);
+        }
+        self.is_synced = true;
     }
 
     /// What is to be done now. Each request is given once; until its result is told the engine waits for it.
@@ -171,6 +190,11 @@ impl Engine {
             }
             Change::Claim { name, before } => self.react_to_claim(name, before.as_deref(), now),
             Change::Node { before, name } => self.react_to_node(&name, before.as_deref()),
+            Change::Attachment { node } => {
+                if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
+                    self.agenda.add(Work::Node(node));
+                }
+            }
             Change::Pod { key, before } => self.react_to_pod(&key, before.as_deref(), now),
             Change::Other => {}
         }

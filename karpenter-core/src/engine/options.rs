@@ -1,9 +1,12 @@
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{PlannerOptions, disrupt::DisruptorOptions, provider::RepairPolicy};
 
 /// How an [`Engine`](super::Engine) works. The defaults are those of Karpenter where it has the same knob.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct EngineOptions {
     /// How nodes are planned for pods.

@@ -85,6 +85,11 @@ impl Outbox {
         (is_flying || busy.version == version && now < until).then_some(until)
     }
 
+    /// Whether it is not known yet whether a claim was made.
+    pub(super) fn is_creating(&self, name: &str) -> bool {
+        self.flying.values().any(|(purpose, _)| matches!(purpose, Purpose::Create { claim } if claim == name))
+    }
+
     /// What an action was for, which is over now.
     pub(super) fn done(&mut self, id: ActionId, was_written: bool) -> Option<Purpose> {
         let (purpose, _) = self.flying.remove(&id)?;

@@ -17,6 +17,8 @@ const HOLD: Duration = Duration::from_secs(1);
 const MAX_HOLD: Duration = Duration::from_mins(1);
 /// How soon pods without a place are planned again after something changed that may help them.
 const RETRY: Duration = Duration::from_secs(10);
+/// Of so many pods of a plan people are told where they should go: Karpenter's burst of such events.
+const MAX_NOMINATED: usize = 10;
 /// The most claims that are made at once; the pods of others are planned again in the next tick. So many are launched by
 /// clouds in a minute.
 const MAX_NEW_CLAIMS: usize = 1000;
@@ -79,6 +81,7 @@ impl Engine {
                 self.provisioner.promise(pod, place, is_ready.then_some(until));
             }
         }
+        self.tell_nominated(plan, now);
         for (pod, reason) in plan.unplaced() {
             let reason = reason.to_string();
             if self.store.is_waiting(pod) && self.provisioner.told.get(pod) != Some(&reason) {
@@ -89,6 +92,18 @@ impl Engine {
         if !plan.unplaced().is_empty() {
             let versions = (self.store.supply, self.market.version(now));
             self.provisioner.left_over = Some((versions, Some(now + RETRY)));
+        }
+    }
+
+    /// Tells people where the first pods of a plan should go.
+    fn tell_nominated(&mut self, plan: &Plan, now: Timestamp) {
+        let new = plan.claims().iter().flat_map(|claim| claim.pods.iter());
+        let existing = plan.existing().values().flatten();
+        for pod in new.chain(existing).take(MAX_NOMINATED) {
+            if let Some(place) = self.provisioner.promises.get(pod).map(|promise| promise.place.clone()) {
+                let message = format!("Pod should schedule on {place}");
+                self.note(ObjectRef::Pod(pod.clone()), false, "Nominated", message, now);
+            }
         }
     }
 

@@ -30,8 +30,9 @@ impl Engine {
             (Purpose::Get(id), ActionResult::Found(result)) => self.finish_get(&id, &result, now),
             (Purpose::List, ActionResult::Listed(result)) => self.finish_list(result.ok(), now),
             (Purpose::Catalog { pool }, ActionResult::Catalog(result)) => {
-                self.market.answer(&pool, result, self.options.catalog_period, now);
-                self.learn_all();
+                if self.market.answer(&pool, result, self.options.catalog_period, now) {
+                    self.learn_all();
+                }
                 self.agenda.add(Work::Pool(pool));
             }
             (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, drift_answer(result)),

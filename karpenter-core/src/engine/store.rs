@@ -9,7 +9,7 @@ use super::{Object, ObjectRef};
 use crate::{
     api::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
-        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     cluster::is_provisionable,
 };
@@ -28,10 +28,14 @@ pub(super) struct Store {
     pub(super) volumes: BTreeMap<String, Arc<PersistentVolume>>,
     pub(super) storage_classes: BTreeMap<String, Arc<StorageClass>>,
     pub(super) csi_nodes: BTreeMap<String, Arc<CsiNode>>,
+    pub(super) attachments: BTreeMap<String, Arc<VolumeAttachment>>,
     /// The names of nodes by the provider id of their machine.
     nodes_by_id: BTreeMap<String, BTreeSet<String>>,
     claims_by_id: BTreeMap<String, String>,
     pods_by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
+    attachments_by_node: BTreeMap<String, BTreeSet<String>>,
+    /// What was told since all objects are being told anew.
+    listed: Option<BTreeSet<ObjectRef>>,
     /// Counts the changes that bear on where pods can go, save those of pods.
     pub(super) supply: u64,
     /// Counts all changes that bear on which nodes are needed.
@@ -41,15 +45,57 @@ pub(super) struct Store {
 /// What an object is like and was like.
 pub(super) enum Change {
     Pool(String),
-    Claim { name: String, before: Option<Arc<NodeClaim>> },
-    Node { before: Option<Arc<Node>>, name: String },
-    Pod { key: ObjectKey, before: Option<Arc<Pod>> },
+    Claim {
+        name: String,
+        before: Option<Arc<NodeClaim>>,
+    },
+    Node {
+        before: Option<Arc<Node>>,
+        name: String,
+    },
+    Pod {
+        key: ObjectKey,
+        before: Option<Arc<Pod>>,
+    },
+    /// A volume is attached to a node, or is not any more.
+    Attachment {
+        node: String,
+    },
     Other,
 }
 
 impl Store {
+    /// All objects will be told anew.
+    pub(super) fn begin_list(&mut self) {
+        self.listed = Some(BTreeSet::new());
+    }
+
+    /// All objects were told: names those that were not, which are gone.
+    pub(super) fn end_list(&mut self) -> Vec<ObjectRef> {
+        let Some(listed) = self.listed.take() else { return Vec::new() };
+        self.references().filter(|object| !listed.contains(object)).collect()
+    }
+
+    fn references(&self) -> impl Iterator<Item = ObjectRef> {
+        let all = self.pools.keys().cloned().map(ObjectRef::NodePool);
+        let all = all.chain(self.claims.keys().cloned().map(ObjectRef::NodeClaim));
+        let all = all.chain(self.nodes.keys().cloned().map(ObjectRef::Node));
+        let all = all.chain(self.pods.keys().cloned().map(ObjectRef::Pod));
+        let all = all.chain(self.daemonsets.keys().cloned().map(ObjectRef::DaemonSet));
+        let all = all.chain(self.budgets.keys().cloned().map(ObjectRef::PodDisruptionBudget));
+        let all = all.chain(self.namespaces.keys().cloned().map(ObjectRef::Namespace));
+        let all = all.chain(self.volume_claims.keys().cloned().map(ObjectRef::PersistentVolumeClaim));
+        let all = all.chain(self.volumes.keys().cloned().map(ObjectRef::PersistentVolume));
+        let all = all.chain(self.storage_classes.keys().cloned().map(ObjectRef::StorageClass));
+        let all = all.chain(self.csi_nodes.keys().cloned().map(ObjectRef::CsiNode));
+        all.chain(self.attachments.keys().cloned().map(ObjectRef::VolumeAttachment))
+    }
+
     /// Takes in what an object is like.
     pub(super) fn apply(&mut self, object: Object) -> Change {
+        if let Some(listed) = &mut self.listed {
+            listed.insert(object.reference());
+        }
         self.changes += 1;
         self.supply += u64::from(!matches!(object, Object::Pod(_)));
         match object {
@@ -72,6 +118,9 @@ impl Store {
                 drop(self.storage_classes.insert(class.metadata.name.clone(), class));
             }
             Object::CsiNode(node) => drop(self.csi_nodes.insert(node.metadata.name.clone(), node)),
+            Object::VolumeAttachment(attachment) => {
+                return self.put_attachment(attachment.metadata.name.clone(), Some(attachment));
+            }
         }
         Change::Other
     }
@@ -95,6 +144,7 @@ impl Store {
             ObjectRef::PersistentVolume(name) => drop(self.volumes.remove(&name)),
             ObjectRef::StorageClass(name) => drop(self.storage_classes.remove(&name)),
             ObjectRef::CsiNode(name) => drop(self.csi_nodes.remove(&name)),
+            ObjectRef::VolumeAttachment(name) => return self.put_attachment(name, None),
         }
         Change::Other
     }
@@ -128,6 +178,31 @@ impl Store {
         unlink(&mut self.pods_by_node, before.as_ref().and_then(node), &key);
         link(&mut self.pods_by_node, new_node, &key);
         Change::Pod { key, before }
+    }
+
+    /// Which volume is attached to which node does not change; attachments come and go.
+    fn put_attachment(&mut self, name: String, attachment: Option<Arc<VolumeAttachment>>) -> Change {
+        let node = |attachment: &Arc<VolumeAttachment>| attachment.spec.node_name.clone();
+        let new_node = attachment.as_ref().map(node);
+        let old_node = self.attachments.get(&name).map(node);
+        unlink(&mut self.attachments_by_node, old_node.clone(), &name);
+        link(&mut self.attachments_by_node, new_node.clone(), &name);
+        replace(&mut self.attachments, name, attachment);
+        Change::Attachment { node: new_node.or(old_node).unwrap_or_default() }
+    }
+
+    /// The names of the volumes that are attached to a node.
+    pub(super) fn volumes_at(&self, node: &str) -> impl Iterator<Item = &str> {
+        let names = self.attachments_by_node.get(node).into_iter().flatten();
+        let all = names.filter_map(|name| self.attachments.get(name));
+        all.map(|attachment| attachment.spec.source.persistent_volume_name.as_str())
+    }
+
+    /// The names of the volumes that a pod mounts, as far as its claims are bound.
+    pub(super) fn volumes_of(&self, pod: &Pod) -> impl Iterator<Item = &str> {
+        let claims = pod.volume_claim_names().map(|name| ObjectKey::new(pod.namespace(), &name)).collect::<Vec<_>>();
+        let bound = claims.into_iter().filter_map(|key| self.volume_claims.get(&key));
+        bound.map(|claim| claim.spec.volume_name.as_str()).filter(|volume| !volume.is_empty())
     }
 
     /// The claim of the machine that a node runs on.

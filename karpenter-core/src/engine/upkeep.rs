@@ -10,11 +10,11 @@ use crate::{
     Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
-    lifecycle::{Census, set_condition},
+    lifecycle::{Census, condition, set_condition},
     provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
 };
 
-/// The status of a pool is written at most this often.
+/// The status of a pool is worked out at most this often.
 const COUNT_PERIOD: Duration = Duration::from_secs(5);
 /// How many launches of a pool are remembered; two failures among them make it unhealthy.
 const RING_SIZE: usize = 4;
@@ -25,6 +25,10 @@ const UNHEALTHY_FAILURES: usize = 2;
 const SUFFIX_LENGTH: usize = 8;
 /// The condition of pools whose launches come to nodes.
 const HEALTHY: &str = "NodeRegistrationHealthy";
+/// The condition of pools whose node class can be used.
+const NODE_CLASS_READY: &str = "NodeClassReady";
+/// Why it cannot, if a launch has told.
+const CLASS_NOT_READY: &str = "NodeClassNotReady";
 /// Resources that the status of a pool always names.
 const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods", "nodes"];
 
@@ -81,17 +85,20 @@ impl Upkeep {
         }
     }
 
-    /// Whether the last launches of a pool came to nodes; `None` if there was none since the pool was changed.
-    fn health(&mut self, pool: &NodePool) -> Option<bool> {
+    /// Whether the last launches of a pool came to nodes: unknown if the pool was changed since, `None` if nothing is remembered.
+    fn health(&mut self, pool: &NodePool) -> Option<ConditionStatus> {
         let generation = pool.metadata.generation;
         let (seen, ring) = self.rings.entry(pool.name().to_owned()).or_default();
         // What is remembered of the pool as it was before says nothing of it as it is.
-        if *seen != generation && seen.is_some() {
+        if seen.is_some() && *seen != generation {
             ring.clear();
+            *seen = generation;
+            return Some(ConditionStatus::Unknown);
         }
         *seen = generation;
         let failures = ring.iter().filter(|is_success| !**is_success).count();
-        (!ring.is_empty()).then_some(failures < UNHEALTHY_FAILURES)
+        let is_healthy = failures < UNHEALTHY_FAILURES;
+        (!ring.is_empty()).then_some(if is_healthy { ConditionStatus::True } else { ConditionStatus::False })
     }
 
     /// The end of a name, which is another one each time.
@@ -209,8 +216,8 @@ impl Engine {
         out.metadata.annotations.extend(pool.hash_annotations());
         self.count(&mut out);
         self.judge(&mut out, now);
+        self.upkeep.counted.insert(name.to_owned(), now);
         if out != *pool {
-            self.upkeep.counted.insert(name.to_owned(), now);
             self.write_pool(out, now);
         }
     }
@@ -264,7 +271,15 @@ impl Engine {
     fn judge(&mut self, pool: &mut NodePool, now: Timestamp) {
         let verdict = pool.validate();
         let health = self.upkeep.health(pool);
+        let class = pool.spec.template.spec.node_class_ref.name.clone();
+        let blocked = self.market.blocked(&class, now).map(|(until, why)| (until, why.to_owned()));
+        if let Some((until, _)) = &blocked {
+            self.agenda.at(Work::Pool(pool.name().to_owned()), *until);
+        }
         let conditions = &mut pool.status.conditions;
+        // What somebody else says of the class stands.
+        let is_own = condition(conditions, NODE_CLASS_READY)
+            .is_none_or(|c| c.status == ConditionStatus::Unknown || c.reason == CLASS_NOT_READY);
         let mut set = |of_type: &str, status, reason: &str, message: &str| {
             set_condition(conditions, of_type, status, reason, message, now);
         };
@@ -274,13 +289,21 @@ impl Engine {
                 set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
             }
         }
+        match &blocked {
+            None if is_own => set(NODE_CLASS_READY, ConditionStatus::True, NODE_CLASS_READY, ""),
+            None => {}
+            Some((_, why)) => set(NODE_CLASS_READY, ConditionStatus::False, CLASS_NOT_READY, why),
+        }
         match health {
-            Some(true) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),
-            Some(false) => set(HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register"),
+            Some(ConditionStatus::True) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),
+            Some(ConditionStatus::False) => {
+                set(HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register");
+            }
+            Some(ConditionStatus::Unknown) => set(HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", ""),
             None => {}
         }
         let is_false = |c: &&Condition| {
-            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | "NodeClassReady")
+            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | NODE_CLASS_READY)
         };
         let fault = conditions.iter().find(is_false).map(|condition| format!("{} is False", condition.r#type));
         let (status, reason) = match fault {

@@ -14,20 +14,26 @@ impl Engine {
     /// The cluster with what was promised: claims that were asked for are there, nodes that are being replaced are on their way
     /// out, and their pods are where they will be. `None` if the objects are no cluster, which people are told of by nobody but
     /// the API server: it lets no such objects in.
-    pub(super) fn snapshot(&self, now: Timestamp) -> Option<Snapshot> {
+    pub(super) fn snapshot(&mut self, now: Timestamp) -> Option<Snapshot> {
+        let snapshot = self.built_snapshot(now)?;
+        self.last_snapshot = Some(snapshot.clone());
+        Some(snapshot)
+    }
+
+    fn built_snapshot(&self, now: Timestamp) -> Option<Snapshot> {
         let store = &self.store;
         let leaving = self.disruption.leaving();
         let claims = store.claims.values().map(|claim| {
-            let mut claim: NodeClaim = (**claim).clone();
-            if leaving.contains(claim.name()) && claim.metadata.deletion_timestamp.is_none() {
-                claim.metadata.deletion_timestamp = Some(now);
+            let mut claim = claim.clone();
+            if claim.metadata.deletion_timestamp.is_none() && leaving.contains(claim.name()) {
+                Arc::make_mut(&mut claim).metadata.deletion_timestamp = Some(now);
             }
             self.freshen(&mut claim);
             claim
         });
         let mut builder = Snapshot::builder()
             .pools(store.pools.values().map(|pool| (**pool).clone()))
-            .nodes(store.nodes.values().map(|node| (**node).clone()))
+            .nodes(store.nodes.values().cloned())
             .claims(claims)
             .claims(self.provisioner.creating.values().cloned())
             .pods(self.pods(&leaving))
@@ -45,19 +51,23 @@ impl Engine {
         for (pod, promise) in &self.provisioner.promises {
             builder = builder.nominate(pod.clone(), promise.place.clone());
         }
+        if let Some(last) = &self.last_snapshot {
+            builder = builder.sharing_with(last);
+        }
         builder.build().ok()
     }
 
     /// What is known of a claim and not written yet.
-    fn freshen(&self, claim: &mut NodeClaim) {
+    fn freshen(&self, claim: &mut Arc<NodeClaim>) {
         if let Some(machine) = self.lives.get(claim.name(), &claim.metadata.uid).and_then(|life| life.machine())
             && claim.status.provider_id.is_empty()
         {
-            machine.hydrate(claim);
+            machine.hydrate(Arc::make_mut(claim));
         }
         if let Some(event) = self.lives.last_pod_event(&claim.status.node_name)
             && claim.status.last_pod_event_time.is_none_or(|written| written < event)
         {
+            let claim = Arc::make_mut(claim);
             claim.status.last_pod_event_time = Some(event);
             let consolidate_after = |pool: &Arc<NodePool>| pool.spec.disruption.consolidate_after.duration();
             let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));

@@ -94,8 +94,8 @@ pub fn drain<'p>(pods: impl IntoIterator<Item = &'p Pod>, deadline: Option<Times
 /// A pod that should have been gone for longer than this keeps no drain from its end.
 const STUCK_AFTER: Duration = Duration::from_millis(60_001);
 
-/// Whether the drain is not over while this pod is there.
-fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
+/// Whether the drain of its node is not over while this pod is there.
+pub fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
     let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
     let stays = tolerates_all(&pod.spec.tolerations, &disrupted, false).is_ok();
     !pod.is_finished() && !pod.is_mirror() && !pod.is_stuck_terminating(now) && !stays

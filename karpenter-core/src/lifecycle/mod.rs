@@ -19,14 +19,14 @@ mod termination;
 pub use collection::{Census, Lost};
 pub use condition::{condition, set_condition};
 pub use consistency::shortfall;
-pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain};
+pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
 pub use initialization::initialize;
 pub use launch::{LaunchReaction, launch_backoff, launched, react_to_launch_error};
 pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, live};
 pub use registration::register;
 pub use repair::{Ailment, ailment, may_repair};
 pub use termination::{
-    MIN_DRAIN, deadline, mark_disrupted, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer,
+    MIN_DRAIN, Stage, deadline, mark_disrupted, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer,
 };
 
 /// The condition of a claim that has a machine.
@@ -41,6 +41,8 @@ pub const READY: &str = "Ready";
 pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// The condition of a claim of which no pod is left that must leave first.
 pub const DRAINED: &str = "Drained";
+/// The condition of a claim whose node has no volumes attached any more that must be detached first.
+pub const VOLUMES_DETACHED: &str = "VolumesDetached";
 /// The condition of a claim whose node was chosen to go.
 pub const DISRUPTION_REASON: &str = "DisruptionReason";
 /// The condition of a claim whose node pods have left alone for as long as its pool asks for.

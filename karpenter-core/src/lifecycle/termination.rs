@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{DISRUPTION_REASON, DRAINED, INSTANCE_TERMINATING, set_condition};
+use super::{DISRUPTION_REASON, DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, set_condition};
 use crate::{
     Timestamp,
     api::{ConditionStatus, Node, NodeClaim, ObjectMeta, Taint, TaintEffect},
@@ -25,9 +25,23 @@ pub fn deadline(claim: &NodeClaim) -> Option<Timestamp> {
     })
 }
 
+/// How far the end of a claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Pods must leave.
+    Draining,
+    /// No pod is left that must leave, but volumes are attached.
+    Detaching,
+    /// The machine was told to go.
+    Terminating,
+    /// It was told to go with volumes attached, because the time was up.
+    TerminatingWithVolumes,
+}
+
 /// The claim as it must become while its machine is there and it is on its way out: the deadline is written down, and
 /// conditions tell how far it is. `None` if it is so already.
-pub fn prepare_to_end(claim: &NodeClaim, is_drained: bool, is_terminating: bool, now: Timestamp) -> Option<NodeClaim> {
+pub fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option<NodeClaim> {
     let mut out = claim.clone();
     if let Some(deadline) = deadline(claim) {
         let annotations = &mut out.metadata.annotations;
@@ -38,13 +52,26 @@ pub fn prepare_to_end(claim: &NodeClaim, is_drained: bool, is_terminating: bool,
         }
     }
     let conditions = &mut out.status.conditions;
-    if is_drained {
-        set_condition(conditions, DRAINED, ConditionStatus::True, DRAINED, "", now);
+    let (yes, not_yet, no) = (ConditionStatus::True, ConditionStatus::Unknown, ConditionStatus::False);
+    if stage == Stage::Draining {
+        set_condition(conditions, DRAINED, not_yet, "Draining", "", now);
     } else {
-        set_condition(conditions, DRAINED, ConditionStatus::Unknown, "Draining", "", now);
+        set_condition(conditions, DRAINED, yes, DRAINED, "", now);
     }
-    if is_terminating {
-        set_condition(conditions, INSTANCE_TERMINATING, ConditionStatus::True, INSTANCE_TERMINATING, "", now);
+    match stage {
+        Stage::Draining => {}
+        Stage::Detaching => {
+            set_condition(conditions, VOLUMES_DETACHED, not_yet, "AwaitingVolumeDetachment", "", now);
+        }
+        Stage::Terminating => {
+            set_condition(conditions, VOLUMES_DETACHED, yes, VOLUMES_DETACHED, "", now);
+        }
+        Stage::TerminatingWithVolumes => {
+            set_condition(conditions, VOLUMES_DETACHED, no, "TerminationGracePeriodElapsed", "", now);
+        }
+    }
+    if stage >= Stage::Terminating {
+        set_condition(conditions, INSTANCE_TERMINATING, yes, INSTANCE_TERMINATING, "", now);
     }
     (out != *claim).then_some(out)
 }
@@ -109,9 +136,9 @@ mod tests {
         claim.metadata.deletion_timestamp = Some(at(100));
         assert_eq!(deadline(&claim), None);
         claim.spec.termination_grace_period = Some(NillableDuration::from_secs(60));
-        let written = prepare_to_end(&claim, false, false, at(101)).expect("nothing is written yet");
+        let written = prepare_to_end(&claim, Stage::Draining, at(101)).expect("nothing is written yet");
         assert_eq!(written.metadata.annotations[labels::TERMINATION_TIMESTAMP], "1970-01-01T00:02:40Z");
-        assert_eq!(prepare_to_end(&written, false, false, at(102)), None);
+        assert_eq!(prepare_to_end(&written, Stage::Draining, at(102)), None);
         let mut sick = written;
         sick.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), at(90).to_string());
         assert_eq!(deadline(&sick), Some(at(90)));

@@ -30,6 +30,13 @@ pub(super) struct Braced<'p, 'a> {
     pub(super) bill: f64,
 }
 
+impl Braced<'_, '_> {
+    /// The cheaper of two; the first of equals.
+    pub(super) fn better(self, other: Self) -> Self {
+        if other.bill < self.bill { other } else { self }
+    }
+}
+
 impl<'p, 'a> Search<'p, 'a> {
     /// Whether the model of binding tells anything, in the time that it may take.
     pub(super) fn can_land(&self) -> bool {

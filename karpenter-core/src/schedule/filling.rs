@@ -78,7 +78,7 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
             if count > 0
                 && let Some(seats) = self.allowed(guest, guest.seats(index, count))
             {
-                self.seat(seats, requests, problem.values[guest.shape]);
+                self.seat(seats, requests, self.search.worths[guest.shape]);
                 self.choice.add(asked);
             } else if count == wanted {
                 continue;

@@ -11,9 +11,7 @@ use super::{
     amounts::{Amounts, fits, take},
     candidate::Candidate,
     flexibility::SpotChoice,
-    lot::Lot,
     occupancy::Occupancy,
-    pool::Pool,
     problem::{Problem, Tolerance},
     search::{Search, Seats},
 };
@@ -40,9 +38,12 @@ struct Draft<'p, 'a> {
 impl Problem<'_> {
     /// Whether the plan is worth its time.
     pub(super) fn has_first_fit(&self) -> bool {
-        let units: usize = self.lots.list.iter().map(Lot::units).sum();
-        let has_min_values = self.base.pools.iter().any(Pool::has_min_values);
-        !has_min_values && units.saturating_mul(self.candidates.len()) <= MAX_PAIRS
+        !self.base.has_min_values() && self.is_small()
+    }
+
+    /// Whether there is time to look at each pair of units and candidates.
+    pub(super) fn is_small(&self) -> bool {
+        self.lots.units().saturating_mul(self.candidates.len()) <= MAX_PAIRS
     }
 }
 

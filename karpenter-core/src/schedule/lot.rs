@@ -8,6 +8,7 @@ use super::{
     amounts::Amounts,
     class::Constraint,
     problem::{Base, Tolerance},
+    search::number,
     topology::{Allotment, Counted, Lessons, Manners, Member, Portion},
     volumes::Volumes,
 };
@@ -82,6 +83,8 @@ pub(super) struct Lots {
     pub(super) shapes: Vec<Shape>,
     /// The lots of each shape, in their order.
     pub(super) of_shapes: Vec<Vec<usize>>,
+    /// The most nodes that rules ask for that let a node have only a few of some pods.
+    pub(super) nodes_for_loners: usize,
     pub(super) constraints: Vec<Constraint>,
     /// Pods that were given no domain, with the lot without pods that tells what they ask for.
     pub(super) blocked: Vec<(usize, Vec<usize>, Option<TopologyObstacle>)>,
@@ -142,15 +145,22 @@ impl Lots {
         }
         let lot = |(kind, (pods, origins)): (Kind, _)| kind.lot(base, pods, origins, &allotment.portions);
         let mut list: Vec<Lot> = kinds.into_iter().map(lot).collect();
-        let (shapes, of_shapes) = shapes(&mut list);
+        let needs = NodeNeeds::new(&list);
+        let (shapes, of_shapes) = shapes(&mut list, &needs);
         Self {
             list,
             shapes,
             of_shapes,
+            nodes_for_loners: needs.most(),
             constraints: constraints.into_iter().collect(),
             blocked,
             portions: allotment.portions,
         }
+    }
+
+    /// How many units there are.
+    pub(super) fn units(&self) -> usize {
+        self.list.iter().map(Lot::units).sum()
     }
 
     /// The portions of a lot, with how many units of it are theirs.
@@ -209,8 +219,7 @@ impl Lots {
 }
 
 /// Finds the shapes of lots, and the lots of each.
-fn shapes(lots: &mut [Lot]) -> (Vec<Shape>, Vec<Vec<usize>>) {
-    let needs = NodeNeeds::new(lots);
+fn shapes(lots: &mut [Lot], needs: &NodeNeeds) -> (Vec<Shape>, Vec<Vec<usize>>) {
     let mut shapes: IndexMap<Shape, Vec<usize>, FxBuild> = IndexMap::default();
     for (index, lot) in lots.iter_mut().enumerate() {
         let entry = shapes.entry(lot.shape(needs.of(lot)));
@@ -241,6 +250,10 @@ impl NodeNeeds {
     fn of(&self, lot: &Lot) -> u32 {
         let needs = lot.manners.own_limits().map(|(whom, ..)| self.0[&whom].max(1).ilog2() + 1);
         needs.max().unwrap_or(0)
+    }
+
+    fn most(&self) -> usize {
+        self.0.values().max().map_or(0, |&most| number(most))
     }
 }
 

@@ -28,6 +28,7 @@ mod pool_types;
 mod problem;
 mod replan;
 mod reservation;
+mod room;
 mod screen;
 mod search;
 mod solve;
@@ -46,7 +47,9 @@ pub use stop::StopFlag;
 
 use std::sync::Arc;
 
-use problem::{Base, Course};
+use serde::{Deserialize, Serialize};
+
+use problem::{Base, Course, Order};
 use topology::Lessons;
 
 use crate::{Catalogs, Snapshot};
@@ -75,7 +78,8 @@ const PREFERENCE_PRICE: f64 = 0.01;
 /// How to plan.
 ///
 /// Amounts that are below zero or not finite count as 0.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct PlannerOptions {
     /// The most instance types that a claim names; the cheapest are kept. 600 by default.
@@ -119,7 +123,7 @@ pub struct PlannerOptions {
 }
 
 /// What becomes of pods that could use a reservation of which nothing is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ReservationPolicy {
     /// They may use other capacity.
@@ -130,7 +134,7 @@ pub enum ReservationPolicy {
 }
 
 /// What becomes of pods for which a pool cannot keep as many values of a label as its `minValues` asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum MinValuesPolicy {
     /// They find no place in the pool.
@@ -141,7 +145,7 @@ pub enum MinValuesPolicy {
 }
 
 /// What becomes of what pods only prefer: nodes, neighbours, and spreads that may be broken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PreferencePolicy {
     /// A preference is a requirement as long as some node meets it; then it is given up, one at a time.
@@ -228,14 +232,25 @@ impl Planner {
         self.problem(snapshot, catalogs, false)
     }
 
-    /// A valid plan that is found quickly, by one search where [`Planner::plan`] compares several.
-    pub(crate) fn sketch(&self, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
-        self.problem(snapshot, catalogs, true).solve()
+    /// A plan that fills the room that there is in one more way: pods are weighed against the room of each place.
+    pub(crate) fn plan_weighing_room(&self, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
+        self.course(snapshot, catalogs, Course { weighs_room: true, ..Course::default() }).solve()
+    }
+
+    /// A valid plan that is found quickly, by one search where [`Planner::plan`] compares several. The pods that are worth most get
+    /// the room that there is, or those that are worth most for what they take of it.
+    pub(crate) fn sketch(&self, snapshot: &Snapshot, catalogs: &Catalogs, weighs_room: bool) -> Plan {
+        let order = if weighs_room { Order::Worth } else { Order::Need };
+        self.course(snapshot, catalogs, Course { is_sketch: true, order, ..Course::default() }).solve()
     }
 
     fn problem<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, is_sketch: bool) -> Problem<'a> {
+        self.course(snapshot, catalogs, Course { is_sketch, ..Course::default() })
+    }
+
+    fn course<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, course: Course) -> Problem<'a> {
         let base = Base::new(&self.options, snapshot, catalogs);
-        let course = Course { stop: self.stop.clone(), is_sketch, ..Course::default() };
+        let course = Course { stop: self.stop.clone(), ..course };
         Problem::new(Arc::new(base), &Lessons::default(), course)
     }
 }

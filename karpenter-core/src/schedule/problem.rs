@@ -1,12 +1,9 @@
 //! Everything that the search needs, worked out once.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-use ordered_float::OrderedFloat;
 
 use super::{
     PlannerOptions, PreferencePolicy, StopFlag, Warning,
@@ -79,6 +76,8 @@ pub(super) struct Course {
     pub(super) first: BTreeSet<usize>,
     /// Whether the first plan that is found will do.
     pub(super) is_sketch: bool,
+    /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
+    pub(super) weighs_room: bool,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.
@@ -93,6 +92,9 @@ pub(super) enum Order {
     Need,
     /// The largest, CPU before all else: the plain order that Karpenter follows.
     Size,
+    /// Those that can go nowhere else, then for each place those that are worth most for what they take of its room. As
+    /// [`Order::Need`] where there is too much to weigh.
+    Worth,
 }
 
 /// What a search goes for.
@@ -207,6 +209,11 @@ impl<'a> Base<'a> {
             has_leftovers: has_leftovers(snapshot),
             warnings,
         }
+    }
+
+    /// Whether some pool asks for distinct values of a label.
+    pub(super) fn has_min_values(&self) -> bool {
+        self.pools.iter().any(Pool::has_min_values)
     }
 
     /// Whether some taint only asks to be avoided.
@@ -363,24 +370,6 @@ impl<'a> Problem<'a> {
         let (_, alternatives) =
             self.meets[pool][constraint].as_ref().expect("a guest tolerates the taints of its pool");
         alternatives
-    }
-
-    /// The order in which lots get the room that there is.
-    ///
-    /// First come units that no new node takes: of these, those that can give up a wish come last, and those on which
-    /// most others depend first. Then come units of which a node takes only a few, because they need many nodes; then
-    /// the most valuable, and of equals the large, which are harder to place.
-    pub(super) fn rank_for_places(&self, lot: usize) -> impl Ord {
-        let (value, lot) = (OrderedFloat(self.value(lot)), self.lot(lot));
-        let is_first = lot.classes.iter().any(|class| self.course.first.contains(class));
-        let need = (self.course.order == Order::Need).then(|| {
-            let has_no_other = value.is_infinite();
-            let stake = has_no_other.then_some((lot.is_wish, Reverse(lot.followers)));
-            let is_few_a_node = !has_no_other && lot.manners.is_limited();
-            (!has_no_other, stake, !has_no_other && !is_few_a_node, Reverse(value))
-        });
-        let small_first = (self.course.aim == Aim::Pods).then_some(&lot.requests);
-        (!is_first, need, small_first, Reverse(&lot.requests))
     }
 
     /// How willingly pods with a constraint go to a place, or `None` if they cannot.

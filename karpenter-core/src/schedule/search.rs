@@ -5,6 +5,7 @@
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError},
 };
@@ -12,7 +13,7 @@ use std::{
 use indexmap::IndexMap;
 
 use super::{
-    amounts::{Amounts, fit_count, take},
+    amounts::{Amounts, take},
     candidate::Candidate,
     claim::{self, Choice, TypeLists},
     explain::Explainer,
@@ -51,6 +52,8 @@ impl Stranding {
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     pub(super) stranding: Stranding,
+    /// What a unit of each shape is worth where it fills a node.
+    pub(super) worths: Cow<'p, [f64]>,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
     /// Whether pods with such requests and constraints leave a claim enough values of the labels with `minValues`.
@@ -119,6 +122,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Self {
             problem,
             stranding,
+            worths: Cow::Borrowed(&problem.values),
             enough_values: Arc::default(),
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
             open: problem.lots.of_shapes.clone(),
@@ -129,6 +133,25 @@ impl<'p, 'a> Search<'p, 'a> {
             on_places: vec![Vec::new(); base.places.len()],
             batches: Vec::new(),
         }
+    }
+
+    /// The same search, in which the units that need the most nodes, because they may not share one with their like, are worth
+    /// the cheapest node that takes one. These nodes come first then, and others use what is left of them.
+    pub(super) fn for_loners(mut self) -> Self {
+        let lots = &self.problem.lots;
+        let most = lots.shapes.iter().map(|shape| shape.spread_class).max().unwrap_or(0);
+        let mut cheapest = vec![f64::INFINITY; lots.shapes.len()];
+        for candidate in self.problem.candidates.iter().filter(|candidate| candidate.reservation.is_none()) {
+            for guest in &candidate.guests {
+                cheapest[guest.shape] = cheapest[guest.shape].min(candidate.price);
+            }
+        }
+        for ((worth, price), shape) in self.worths.to_mut().iter_mut().zip(cheapest).zip(&lots.shapes) {
+            if shape.spread_class == most && most > 0 && price.is_finite() {
+                *worth = price;
+            }
+        }
+        self
     }
 
     /// Plans what can be planned.
@@ -264,36 +287,6 @@ impl<'p, 'a> Search<'p, 'a> {
         self.left[lot]
     }
 
-    /// Fills the room that there is, with those first that nothing else takes, then with the most valuable.
-    fn use_places(&mut self, tolerance: Tolerance) {
-        let problem = self.problem;
-        let mut order: Vec<usize> = (0..self.left.len()).collect();
-        order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
-        for (index, place) in problem.base.places.iter().enumerate().take_while(|_| !problem.is_stopped()) {
-            let mut tolerances = vec![None; problem.lots.constraints.len()];
-            for &index_of_lot in &order {
-                let lot = problem.lot(index_of_lot);
-                let by_room = fit_count(&lot.requests, &self.place_room[index]).min(self.remaining(index_of_lot));
-                if by_room == 0 {
-                    continue;
-                }
-                let count = by_room.min(self.occupancies[index].most(lot));
-                if count == 0 {
-                    continue;
-                }
-                let known = &mut tolerances[lot.constraint];
-                let found = *known.get_or_insert_with(|| problem.place_tolerance(lot.constraint, place.source));
-                if found.is_none_or(|found| found > tolerance || !problem.shape(lot).bears(found)) {
-                    continue;
-                }
-                take(&mut self.place_room[index], &lot.requests, count);
-                self.occupancies[index].add(lot, count);
-                self.use_up(index_of_lot, count);
-                self.on_places[index].push((index_of_lot, count));
-            }
-        }
-    }
-
     /// The candidates of each weight, the heaviest first.
     pub(super) fn tiers(&self) -> Vec<Vec<&'p Candidate>> {
         let mut tiers: Vec<(u32, Vec<&Candidate>)> = Vec::new();
@@ -317,7 +310,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Makes units of a lot planned units.
-    fn use_up(&mut self, lot: usize, count: i64) {
+    pub(super) fn use_up(&mut self, lot: usize, count: i64) {
         self.left[lot] -= count;
         if self.left[lot] == 0 {
             let open = &mut self.open[self.problem.lot(lot).shape];

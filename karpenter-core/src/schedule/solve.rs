@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Plan, StopFlag, parallel,
+    Plan, StopFlag,
+    brace::Braced,
+    parallel,
     problem::{Aim, Course, Order, Problem},
     search::{Search, Stranding},
     topology::Lessons,
@@ -19,10 +21,18 @@ const MAX_DIVISIONS: usize = 12;
 /// pods are left.
 const SMALL: usize = 100_000;
 
+/// Nodes for pods that may not share one with their like come first in a search if there are no more than so many units
+/// for each of them.
+const UNITS_FOR_EACH_LONER: usize = 8;
+
 /// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart.
 const LARGER_NODES: Stranding = Stranding { share: 0.6, forced: 1.0 };
 /// What a mixture is made with where it cannot: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
+
+/// How much of the bill of the plain order a plan may spend; less than all of it, because types that Karpenter chooses cost
+/// a little less than those that this order does.
+const MOST_OF_PLAIN: f64 = 0.95;
 
 /// A plan, and what tells whether it is better than another.
 pub(super) struct Found {
@@ -57,7 +67,7 @@ impl Found {
     }
 }
 
-impl Problem<'_> {
+impl<'a> Problem<'a> {
     /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
     /// fewest, in which no class of pods fares worse than in the plain order of size.
     pub fn solve(&self) -> Plan {
@@ -85,7 +95,9 @@ impl Problem<'_> {
                 return fair;
             }
         }
-        let others = for_pods.into_iter().chain(by_size);
+        let by_worth = self.course.weighs_room && self.has_two_orders(&best.plan);
+        let by_worth = by_worth.then(|| self.with(Course { order: Order::Worth, ..course() }));
+        let others = for_pods.into_iter().chain(by_size).chain(by_worth);
         others.fold(best, Found::better)
     }
 
@@ -93,6 +105,16 @@ impl Problem<'_> {
     fn has_two_orders(&self, plan: &Plan) -> bool {
         let is_small = self.lots.list.len() * self.candidates.len() <= SMALL;
         !self.base.places.is_empty() && (is_small || !plan.unplaced.is_empty())
+    }
+
+    fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
+        let search = Search::new(self, Stranding::USUAL);
+        if is_for_loners { search.for_loners() } else { search }
+    }
+
+    /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
+    fn is_for_loners(&self) -> bool {
+        self.lots.nodes_for_loners.saturating_mul(UNITS_FOR_EACH_LONER) >= self.lots.units()
     }
 
     /// Whether the search has to end with what there is.
@@ -118,7 +140,7 @@ impl Problem<'_> {
 
     /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
     fn divide_and_search(&self) -> Found {
-        let search = Search::new(self, Stranding::USUAL).run();
+        let search = self.usual(self.is_for_loners()).run();
         let mut lessons = Lessons::default();
         let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
         if self.is_stopped() {
@@ -133,7 +155,7 @@ impl Problem<'_> {
             }
             lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
-            let search = Search::new(&divided, Stranding::USUAL).run();
+            let search = divided.usual(divided.is_for_loners()).run();
             let Some(next) = divided.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
             learned = next;
             let is_stopped = self.is_stopped();
@@ -150,7 +172,7 @@ impl Problem<'_> {
 impl Found {
     /// The best of a search, of one that makes larger nodes or of a mixture, and of the plain order, as far as the bill goes
     /// once the pods are bound.
-    fn best(search: Search<'_, '_>) -> Self {
+    fn best<'p, 'a>(search: Search<'p, 'a>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         if problem.course.is_sketch || problem.is_stopped() {
             return Self::of(search);
@@ -162,22 +184,34 @@ impl Found {
             () if has_model => Some(Search::new(problem, LARGER_NODES).run()),
             () => Search::new(problem, TIGHT).run_mixture(),
         };
+        let turned = || problem.is_small().then(|| problem.usual(!problem.is_for_loners()).run());
         let plain = || problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
-        let (other, plain) = parallel::both(|| other().filter(is_equal).filter(is_known), || plain().filter(is_equal));
-        // Pods that were left by an earlier plan are not to wait once more.
-        let ceiling = plain.as_ref().filter(|_| !problem.base.has_leftovers).map(Search::bill);
-        let (mut best, other) = parallel::both(|| search.brace(ceiling), || other.map(|other| other.brace(ceiling)));
-        if let Some(other) = other.filter(|other| other.bill < best.bill) {
-            best = other;
-        }
+        let (other, (turned, plain)) =
+            parallel::both(|| other().filter(is_equal), || (turned().filter(is_equal), plain().filter(is_equal)));
+        let ceiling = search.ceiling(plain.as_ref());
+        let is_fit = |other: &Search<'_, '_>| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
+        let brace = |other: Option<Search<'p, 'a>>| other.filter(is_fit).map(|other| other.brace(ceiling));
+        let (best, (other, turned)) = parallel::both(|| search.brace(ceiling), || (brace(other), brace(turned)));
+        let best = other.into_iter().chain(turned).fold(best, Braced::better);
         // What is added makes no plan cheaper.
-        if let Some(plain) =
-            plain.filter(is_known).filter(|plain| plain.bill() < best.bill).map(|plain| plain.brace(ceiling))
-            && plain.bill < best.bill
-        {
-            best = plain;
-        }
+        let plain = plain.filter(|plain| plain.bill() < best.bill);
+        let best = brace(plain).into_iter().fold(best, Braced::better);
         Self::of(best.search)
+    }
+}
+
+impl Search<'_, '_> {
+    /// What a plan may cost for the sake of what happens when its pods are bound, so that it is not dearer than the plain
+    /// order. That order knows nothing of `minValues`: beside pools that have some, nothing is spent. Pods that were left by
+    /// an earlier plan are not to wait once more, whatever it costs.
+    fn ceiling(&self, plain: Option<&Self>) -> Option<f64> {
+        let base = &self.problem.base;
+        let most = match plain {
+            Some(plain) => plain.bill() * MOST_OF_PLAIN,
+            None if base.has_min_values() => 0.0,
+            None => f64::INFINITY,
+        };
+        (!base.has_leftovers).then(|| most.max(self.bill()))
     }
 }
 

@@ -41,7 +41,7 @@ impl<'s> Workloads<'s> {
         }
         for place in snapshot.places() {
             let mut here = BTreeMap::new();
-            let staying = place.pods.iter().filter_map(|key| snapshot.pod(key)).filter(|pod| !pod.is_terminating());
+            let staying = place.residents.iter().filter(|pod| !pod.is_terminating());
             for pod in staying {
                 if let Some(workload) = out.of_pod(pod) {
                     out.sizes[workload] += 1;

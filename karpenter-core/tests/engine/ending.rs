@@ -44,7 +44,7 @@ fn a_deleted_claim_is_drained_and_its_pods_run_elsewhere() {
     world.run_until(120, |world| !world.claims.contains_key(&name));
     world.run_until(120, |world| world.unbound() == 0);
     assert_eq!((world.claims.len(), world.nodes.len(), world.machines.len()), (1, 1, 1), "{:#?}", world.log);
-    assert_eq!((world.count("create"), world.count("Evict")), (1, 8), "{:#?}", world.log);
+    assert_eq!((world.count("create"), world.count(" Evict {")), (1, 8), "{:#?}", world.log);
 }
 
 #[test]

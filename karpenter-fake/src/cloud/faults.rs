@@ -11,7 +11,7 @@ use karpenter_core::{
     provider::{EventCursor, ProviderErrorKind, ProviderEvent, ProviderEvents, ProviderId},
 };
 
-use super::{FakeCloud, Machine};
+use super::{Bill, FakeCloud, Machine};
 
 /// The most events that are kept. Who comes later has missed the older ones, as in a real queue.
 const MAX_EVENTS: usize = 10_000;
@@ -132,10 +132,14 @@ impl FakeCloud {
         }
         state.catalog = Arc::new(Catalog::new(types).expect("another price makes no other catalog"));
         let state = &mut *state;
+        let now = state.now;
+        let mut bill = Bill::default();
         for machine in state.machines.values_mut().filter(|m| m.offering == *offering) {
-            state.meter.reprice(state.now, machine.price, price);
-            machine.price = price;
+            state.meter.reprice(now, machine.price, price);
+            bill += Bill::of(machine.price, now.since(machine.priced_since));
+            (machine.price, machine.priced_since) = (price, now);
         }
+        *state.charged.entry(offering.clone()).or_default() += bill;
     }
 
     /// Warns that a machine will be taken back, and takes it back after `notice`. A large cloud warns of the end of spot

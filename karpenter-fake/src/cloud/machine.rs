@@ -15,6 +15,8 @@ pub(super) struct Machine {
     pub(super) claim_uid: String,
     pub(super) offering: OfferingKey,
     pub(super) price: Price,
+    /// Since when it costs that.
+    pub(super) priced_since: Timestamp,
     /// The labels that the node registers with.
     pub(super) labels: BTreeMap<String, String>,
     pub(super) taints: Vec<Taint>,

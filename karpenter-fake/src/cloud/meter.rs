@@ -1,6 +1,6 @@
 //! What machines cost, to the millisecond and without rounding.
 
-use std::fmt;
+use std::{fmt, iter::Sum, ops::AddAssign, time::Duration};
 
 use karpenter_core::{Price, Timestamp};
 
@@ -35,6 +35,30 @@ impl Bill {
     /// For how many seconds there were machines, all added up, rounded down.
     pub fn machine_seconds(&self) -> i64 {
         i64::try_from(self.machine_millis / 1000).unwrap_or(i64::MAX)
+    }
+}
+
+impl Bill {
+    /// What one machine came to in this time at one price.
+    pub(super) fn of(price: Price, time: Duration) -> Self {
+        let millis = i128::try_from(time.as_millis()).unwrap_or(i128::MAX);
+        Self { exact: nano_dollars(price) * millis, machine_millis: millis }
+    }
+}
+
+impl AddAssign for Bill {
+    fn add_assign(&mut self, other: Self) {
+        self.exact += other.exact;
+        self.machine_millis += other.machine_millis;
+    }
+}
+
+impl Sum for Bill {
+    fn sum<I: Iterator<Item = Self>>(bills: I) -> Self {
+        bills.fold(Self::default(), |mut sum, bill| {
+            sum += bill;
+            sum
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use karpenter_core::{
 };
 use std::{future::Future, time::Duration};
 
-use super::{FakeCloud, offerings_of};
+use super::{Bill, FakeCloud, offerings_of};
 use crate::generated_catalog;
 
 /// Runs a future that waits for nothing.
@@ -120,7 +120,7 @@ fn an_outage_fails_every_call() {
     let id = run(cloud.create(&claim("1", &[S4]))).expect("for sale").instance.id;
     cloud.set_outage(Some(ProviderErrorKind::Throttled));
     let error = run(cloud.list()).expect_err("outage");
-    assert_eq!((error.operation, error.kind), ("list", ProviderErrorKind::Throttled));
+    assert_eq!((error.operation.as_ref(), error.kind), ("list", ProviderErrorKind::Throttled));
     assert!(run(cloud.catalog(&NodePool::named("p"))).is_err());
     assert!(run(cloud.create(&claim("2", &[S4]))).is_err());
     assert!(run(cloud.get(&id)).is_err() && run(cloud.delete(&id)).is_err());
@@ -196,4 +196,31 @@ fn a_machine_that_has_less_memory_says_so_only_as_a_node() {
     let node = cloud.ready_nodes().remove(0);
     let promised = launched.allocatable.get("memory").expect("promised").units_floor();
     assert_eq!(node.status.allocatable.get("memory").map(Quantity::units_floor), Some(promised - (1 << 30)));
+}
+
+#[tokio::test]
+async fn the_invoice_is_the_bill_through_interruptions_and_changes_of_price() {
+    let cloud = FakeCloud::new(generated_catalog()).termination_delay(Duration::from_secs(30));
+    let mut machines = Vec::new();
+    for number in 0..4_i64 {
+        cloud.set_now(Timestamp::from_millis(number * 100_001));
+        let mut claim = NodeClaim::named(format!("claim-{number}"));
+        claim.metadata.uid = number.to_string();
+        machines.push(cloud.create(&claim).await.expect("sold without end").instance);
+    }
+    let labels = &machines[0].labels;
+    let offering = OfferingKey {
+        instance_type: labels[labels::INSTANCE_TYPE].clone(),
+        zone: labels[labels::ZONE].clone(),
+        capacity_type: labels[labels::CAPACITY_TYPE].clone(),
+    };
+    cloud.interrupt(&machines[1].id, Duration::from_mins(2));
+    cloud.set_price(&offering, Price::per_hour(3.7).expect("a price"));
+    cloud.set_now(Timestamp::from_millis(1_000_007));
+    cloud.delete(&machines[2].id).await.expect("it is there");
+    cloud.set_price(&offering, Price::per_hour(0.013).expect("a price"));
+    cloud.set_now(Timestamp::from_millis(7_000_003));
+    let invoice = cloud.invoice();
+    assert!(invoice[&offering].micro_dollars() > 0);
+    assert_eq!(invoice.into_values().sum::<Bill>(), cloud.bill());
 }

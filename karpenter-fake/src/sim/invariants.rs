@@ -7,9 +7,13 @@ use std::{
 
 use karpenter_core::{
     Timestamp,
-    api::{NillableDuration, Node, NodeClaim, ObjectKey, Pod, PodDisruptionBudget},
+    api::{
+        Condition, ConditionStatus, NillableDuration, Node, NodeClaim, ObjectKey, PersistentVolumeClaim, Pod,
+        PodDisruptionBudget, VolumeAttachment,
+    },
     disrupt::Shield,
     engine::Object,
+    labels::TERMINATION_TIMESTAMP,
     provider::ProviderId,
 };
 
@@ -82,6 +86,14 @@ pub enum Breach {
     Disturbed {
         /// The pod.
         pod: ObjectKey,
+    },
+    /// A machine was told to go with volumes attached that no pod on it mounts any more, though it still had time.
+    #[error("{node} was told to go with {volume} attached")]
+    StillAttached {
+        /// The name of the node.
+        node: String,
+        /// The name of the volume.
+        volume: String,
     },
     /// A pod was deleted past its budgets, though its node still had time.
     #[error("{pod} was deleted past all budgets, though {node} still had time")]
@@ -177,6 +189,31 @@ impl Invariants {
         }
     }
 
+    /// A machine is told to go: its volumes must be detached, or its time must be up.
+    pub(crate) fn termination(&mut self, machine: &ProviderId, api: &ApiServer, now: Timestamp) {
+        let is_of = |id: &str| id == machine.as_str();
+        let Some(node) = api.list::<Node>().find(|node| is_of(&node.spec.provider_id)) else { return };
+        let claim = api.list::<NodeClaim>().find(|claim| is_of(&claim.status.provider_id));
+        let is_due = claim.and_then(|claim| deadline_of(claim)).is_some_and(|deadline| deadline <= now);
+        let is_ready = |c: &Condition| c.r#type == "Ready" && c.status == ConditionStatus::True;
+        if is_due || !node.status.conditions.iter().any(is_ready) {
+            return;
+        }
+        let name = &node.metadata.name;
+        let at_node = api.list::<VolumeAttachment>().filter(|attachment| attachment.spec.node_name == *name);
+        for attachment in at_node {
+            let volume = &attachment.spec.source.persistent_volume_name;
+            let mounts = |pod: &Pod| {
+                let claims = pod.volume_claim_names().map(|claim| ObjectKey::new(pod.namespace(), &claim));
+                let mut bound = claims.filter_map(|key| api.get::<PersistentVolumeClaim>(&key));
+                bound.any(|claim| claim.spec.volume_name == *volume)
+            };
+            if !api.list::<Pod>().any(|pod| pod.spec.node_name == *name && mounts(pod)) {
+                self.breaches.push(Breach::StillAttached { node: name.clone(), volume: volume.clone() });
+            }
+        }
+    }
+
     /// Looks for machines without claims and for claims with two machines.
     pub(crate) fn audit(&mut self, now: Timestamp, cloud: &FakeCloud) {
         let machines = cloud.machines();
@@ -225,8 +262,7 @@ impl Invariants {
         let Some(pod) = api.get::<Pod>(key).filter(|pod| pod.is_active()) else { return };
         let node = pod.spec.node_name.clone();
         let is_due = |claim: &NodeClaim| {
-            let grace = claim.spec.termination_grace_period.as_ref().and_then(NillableDuration::duration);
-            let deadline = claim.metadata.deletion_timestamp.zip(grace).map(|(asked, grace)| asked + grace);
+            let deadline = deadline_of(claim);
             deadline.is_some_and(|deadline| deadline <= now + grace_period.max(super::api_server::grace_period_of(pod)))
         };
         let is_protected = Shield::of_pod(pod, now).is_some() || !api.budgets_of(pod).is_empty();
@@ -236,6 +272,15 @@ impl Invariants {
             self.breaches.push(Breach::Hurried { pod: key.clone(), node });
         }
     }
+}
+
+/// When the time of a claim's node is up.
+fn deadline_of(claim: &NodeClaim) -> Option<Timestamp> {
+    let grace = claim.spec.termination_grace_period.as_ref().and_then(NillableDuration::duration);
+    let asked = claim.metadata.deletion_timestamp;
+    // Node repair writes an earlier time.
+    let written = claim.metadata.annotations.get(TERMINATION_TIMESTAMP).and_then(|text| text.parse().ok());
+    asked.and(written).or(asked.zip(grace).map(|(asked, grace)| asked + grace))
 }
 
 /// What is broken once one more pod of a budget is gone.

@@ -50,7 +50,7 @@ impl Workload {
     /// # Errors
     /// A mistake in how the pod was written.
     pub fn deployment(name: &str, replicas: u32, pod: PodBuilder) -> Result<Self, FieldError> {
-        Self::new(name, WorkloadKind::Deployment, replicas, pod)
+        Self::of_pod(name, WorkloadKind::Deployment, replicas, pod)
     }
 
     /// A StatefulSet of so many pods.
@@ -58,7 +58,7 @@ impl Workload {
     /// # Errors
     /// A mistake in how the pod was written.
     pub fn stateful_set(name: &str, replicas: u32, pod: PodBuilder) -> Result<Self, FieldError> {
-        Self::new(name, WorkloadKind::StatefulSet, replicas, pod)
+        Self::of_pod(name, WorkloadKind::StatefulSet, replicas, pod)
     }
 
     /// A Job that so many pods do at the same time, each in `duration`.
@@ -66,10 +66,14 @@ impl Workload {
     /// # Errors
     /// A mistake in how the pod was written.
     pub fn job(name: &str, pods: u32, duration: Duration, pod: PodBuilder) -> Result<Self, FieldError> {
-        Self::new(name, WorkloadKind::Job(duration), pods, pod)
+        Self::of_pod(name, WorkloadKind::Job(duration), pods, pod)
     }
 
-    fn new(name: &str, kind: WorkloadKind, replicas: u32, pod: PodBuilder) -> Result<Self, FieldError> {
+    /// A workload of any kind, in the namespace of its pod.
+    ///
+    /// # Errors
+    /// A mistake in how the pod was written.
+    pub fn of_pod(name: &str, kind: WorkloadKind, replicas: u32, pod: PodBuilder) -> Result<Self, FieldError> {
         let mut pods = Pods::from(pod).into_pods()?;
         let first = if pods.is_empty() { karpenter_core::api::Pod::default() } else { pods.swap_remove(0) };
         let key = ObjectKey::new(first.namespace(), name);
@@ -77,7 +81,12 @@ impl Workload {
         template.metadata.labels = first.metadata.labels;
         template.metadata.annotations = first.metadata.annotations;
         template.spec = first.spec;
-        Ok(Self { key, kind, replicas, template })
+        Ok(Self::new(key, kind, replicas, template))
+    }
+
+    /// A workload whose pods are like a template.
+    pub const fn new(key: ObjectKey, kind: WorkloadKind, replicas: u32, template: PodTemplate) -> Self {
+        Self { key, kind, replicas, template }
     }
 
     /// Who owns its pods.

@@ -306,7 +306,7 @@ fn attachments_are_named_by_the_driver_of_the_volume() {
 
 #[test]
 fn a_place_knows_what_its_drivers_can_attach_and_have_attached() {
-    let node = |name: &str| object(name, "", &format!(r#""spec":{{"providerID":"{name}"}}"#));
+    let node = |name: &str| object::<crate::api::Node>(name, "", &format!(r#""spec":{{"providerID":"{name}"}}"#));
     let on = |name: &str, node: &str, claims: &[&str]| {
         let mut pod = pod(claims);
         (pod.metadata.name, pod.spec.node_name) = (name.to_owned(), node.to_owned());

@@ -54,6 +54,11 @@ pub(in crate::schedule) struct Selectors<'s> {
 }
 
 impl<'s> Selectors<'s> {
+    /// Whether no rule is about pods.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// The pods that a term of a pod's affinity is about.
     ///
     /// Without namespaces these are in the pod's own; a namespace selector adds to those that are named.

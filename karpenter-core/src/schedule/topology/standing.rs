@@ -44,7 +44,8 @@ impl Standing {
         let mut places = Vec::with_capacity(snapshot.places().len());
         for place in snapshot.places() {
             let mut standers = Standers::default();
-            for pod in staying(snapshot, place).chain(coming(snapshot, place).map(|(pod, _)| pod)) {
+            let repelling = place.residents.are_repelling().then(|| staying(place)).into_iter().flatten();
+            for pod in repelling.chain(coming(snapshot, place).map(|(pod, _)| pod)) {
                 for term in &pod.spec.affinity.pod_anti_affinity.required {
                     let selector = selectors.of_term(pod, term, namespaces);
                     let term = Term { selector, key: Arc::from(labels::normalized(&term.topology_key)) };
@@ -60,8 +61,11 @@ impl Standing {
 
     /// Counts the running pods by who selects them.
     pub(in crate::schedule) fn count<'s>(&mut self, snapshot: &'s Snapshot, selectors: &mut Selectors<'s>) {
+        if selectors.is_empty() {
+            return;
+        }
         for (standers, place) in self.places.iter_mut().zip(snapshot.places()) {
-            for pod in staying(snapshot, place) {
+            for pod in staying(place) {
                 *standers.selected.entry(selectors.selecting(pod)).or_default() += 1;
             }
             for (pod, count) in coming(snapshot, place) {
@@ -122,6 +126,6 @@ fn coming<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = 
 }
 
 /// The pods of a place that nobody has asked to go.
-fn staying<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = &'s Pod> {
-    place.pods.iter().filter_map(|key| snapshot.pod(key)).filter(|pod| !pod.is_terminating())
+fn staying(place: &Place) -> impl Iterator<Item = &Pod> {
+    place.residents.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating())
 }

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use karpenter_core::{
     api::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
-        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     engine::{Object, ObjectRef},
 };
@@ -25,6 +25,7 @@ pub struct Stores {
     volumes: Store<PersistentVolume>,
     storage_classes: Store<StorageClass>,
     csi_nodes: Store<CsiNode>,
+    attachments: Store<VolumeAttachment>,
 }
 
 /// A kind of object that the simulated API server keeps.
@@ -106,6 +107,7 @@ kinds! {
     PersistentVolume, volumes, false, name_of, |a, b| a.spec == b.spec;
     StorageClass, storage_classes, false, name_of, |a, b| a.provisioner == b.provisioner;
     CsiNode, csi_nodes, false, name_of, |a, b| a.spec == b.spec;
+    VolumeAttachment, attachments, false, name_of, |a, b| a.spec == b.spec;
 }
 
 impl Stores {
@@ -117,7 +119,8 @@ impl Stores {
         let policy =
             all(&self.namespaces).chain(all(&self.pools)).chain(all(&self.daemonsets)).chain(all(&self.budgets));
         let storage = all(&self.storage_classes).chain(all(&self.volumes)).chain(all(&self.volume_claims));
-        let machines = all(&self.claims).chain(all(&self.nodes)).chain(all(&self.csi_nodes));
+        let machines =
+            all(&self.claims).chain(all(&self.nodes)).chain(all(&self.csi_nodes)).chain(all(&self.attachments));
         policy.chain(storage).chain(machines).chain(all(&self.pods))
     }
 }

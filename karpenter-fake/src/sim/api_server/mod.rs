@@ -217,8 +217,8 @@ impl ApiServer {
         let stores = &self.stores;
         let mut builder = Snapshot::builder()
             .pools(all(stores))
-            .nodes(all(stores))
-            .claims(all(stores))
+            .nodes(self.list::<Node>().cloned())
+            .claims(self.list::<NodeClaim>().cloned())
             .namespaces(all(stores))
             .volume_claims(all(stores))
             .volumes(all(stores))
@@ -234,7 +234,8 @@ impl ApiServer {
         builder.build()
     }
 
-    /// Starts the watch anew: what comes is everything that there is, [`Event::Synced`], and then every change.
+    /// Starts the watch anew: what comes is [`Event::Relist`], everything that there is, [`Event::Synced`], and then every
+    /// change.
     pub fn connect(&mut self) {
         self.watch.start(self.stores.objects());
     }

@@ -161,12 +161,13 @@ fn a_watch_tells_everything_in_order_and_starts_anew_when_it_was_lost() {
     api.create(claim(&[])).expect("new");
     api.delete::<NodeClaim>(&cluster_key("one"), "").expect("there");
     let told: Vec<String> = api.take_events().iter().map(word).collect();
-    assert_eq!(told, ["applied before", "synced", "applied one", "deleted one"]);
+    assert_eq!(told, ["relist", "applied before", "synced", "applied one", "deleted one"]);
     api.disconnect();
     api.create(NodePool::named("after")).expect("new");
     assert!(api.take_events().is_empty());
     api.connect();
-    assert_eq!(api.take_events().iter().map(word).collect::<Vec<_>>(), ["applied after", "applied before", "synced"]);
+    let told: Vec<String> = api.take_events().iter().map(word).collect();
+    assert_eq!(told, ["relist", "applied after", "applied before", "synced"]);
 }
 
 fn word(event: &Event) -> String {
@@ -174,6 +175,7 @@ fn word(event: &Event) -> String {
         Event::Applied(Object::NodePool(pool)) => format!("applied {}", pool.name()),
         Event::Applied(Object::NodeClaim(claim)) => format!("applied {}", claim.name()),
         Event::Deleted(ObjectRef::NodeClaim(name)) => format!("deleted {name}"),
+        Event::Relist => "relist".to_owned(),
         Event::Synced => "synced".to_owned(),
         other => format!("{other:?}"),
     }

@@ -14,7 +14,8 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn start(&mut self, objects: impl Iterator<Item = Object>) {
-        self.events = Some(objects.map(Event::Applied).chain([Event::Synced]).collect());
+        let told = objects.map(Event::Applied);
+        self.events = Some([Event::Relist].into_iter().chain(told).chain([Event::Synced]).collect());
         self.is_overrun = false;
     }
 

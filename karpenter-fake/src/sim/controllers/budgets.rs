@@ -41,6 +41,7 @@ impl Budgets {
     /// Takes in a change of an object.
     pub(crate) fn observe(&mut self, change: &Change, api: &ApiServer) {
         match (&change.before, &change.after) {
+            (Some(Object::Pod(old)), Some(Object::Pod(pod))) if counts_the_same(old, pod) => {}
             (_, Some(Object::Pod(pod))) => self.observe_pod(pod, !pod.is_finished()),
             (Some(Object::Pod(pod)), None) => self.observe_pod(pod, false),
             (before, Some(Object::PodDisruptionBudget(budget))) => {
@@ -97,6 +98,13 @@ impl Budgets {
             });
         }
     }
+}
+
+/// Whether no budget sees a difference between a pod as it was and as it is.
+fn counts_the_same(old: &Pod, pod: &Pod) -> bool {
+    old.metadata.labels == pod.metadata.labels
+        && old.is_finished() == pod.is_finished()
+        && Counted::of(old) == Counted::of(pod)
 }
 
 impl Counted {

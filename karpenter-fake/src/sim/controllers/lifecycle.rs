@@ -30,6 +30,9 @@ const TOLERATION: Duration = Duration::from_mins(5);
 /// How often the cloud node controller looks for nodes without machines (`nodeStatusUpdateFrequency`).
 const CLOUD_CHECK: Duration = Duration::from_secs(5);
 
+/// How often startup taints are taken away until a node is registered.
+const STARTUP_CHECK: Duration = Duration::from_secs(10);
+
 /// Nodes and their machines.
 #[derive(Clone, Debug)]
 pub(crate) struct Lifecycle {
@@ -116,12 +119,22 @@ impl Lifecycle {
         });
     }
 
-    /// Whoever waits on a node for its start has done so, and takes the startup taints away.
-    pub(crate) fn finish_startup(&mut self, name: &str, api: &mut ApiServer) {
+    /// Whoever waits on a node for its start has done so, and takes the startup taints away, also those that are put on
+    /// anew when the node is registered.
+    pub(crate) fn finish_startup(
+        &mut self,
+        name: &str,
+        now: Timestamp,
+        api: &mut ApiServer,
+        timeline: &mut Timeline<Happening>,
+    ) {
         let Some(hidden) = self.hidden.get(name) else { return };
-        api.modify::<Node>(&cluster_key(name), |node| {
+        let node = api.modify::<Node>(&cluster_key(name), |node| {
             node.spec.taints.retain(|taint| !hidden.startup_taints.contains(taint));
         });
+        if node.is_some_and(|node| !node.metadata.labels.contains_key(labels::REGISTERED)) {
+            timeline.plan(now + STARTUP_CHECK, Happening::StartupDone(name.to_owned()));
+        }
     }
 
     /// A machine is gone: its kubelet says nothing any more, which is noticed after a while.

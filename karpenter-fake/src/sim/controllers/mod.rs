@@ -6,10 +6,12 @@ mod budgets;
 mod daemons;
 mod kubelet;
 mod lifecycle;
+mod volumes;
 mod workloads;
 
 pub(super) use budgets::Budgets;
 pub(super) use daemons::Daemons;
 pub(super) use kubelet::{Kubelets, set_condition};
 pub(super) use lifecycle::Lifecycle;
+pub(super) use volumes::Attacher;
 pub(super) use workloads::Workloads;

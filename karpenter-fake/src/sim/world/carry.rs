@@ -8,10 +8,10 @@ use std::{
 use karpenter_core::{
     CloudProvider,
     api::{Node, NodeClaim, NodePool},
-    engine::{Action, ActionId, ActionResult, Refusal, Request},
+    engine::{Action, ActionResult, Refusal, Request},
 };
 
-use super::{Happening, Invariants, World};
+use super::{Caller, Happening, Invariants, World};
 use crate::sim::api_server::{ApiObject, cluster_key};
 
 impl World {
@@ -26,30 +26,29 @@ impl World {
             action if is_cloud_call(action) => self.rng.duration(&self.options.cloud_latency),
             _ => self.rng.duration(&self.options.api_latency),
         };
-        self.timeline.plan(self.now + latency, Happening::Execute(Box::new(request)));
+        self.timeline.plan(self.now + latency, Happening::Execute(self.caller, Box::new(request)));
     }
 
-    pub(super) fn carry_out(&mut self, request: Request) {
+    pub(super) fn carry_out(&mut self, caller: Caller, request: Request) {
         let Request { id, action } = request;
         let is_lost = is_cloud_call(&action) && self.rng.chance(self.options.lost_calls_ppm);
         self.cloud.lose_answers(u32::from(is_lost));
         let result = self.result_of(action);
         if is_lost {
             let at = self.now + self.options.slow_latency;
-            self.timeline.plan(at, Happening::Answer(id, Box::new(result)));
+            self.timeline.plan(at, Happening::Answer(caller, id, Box::new(result)));
         } else {
-            self.answer(id, result);
+            self.tell(caller, id, result);
         }
-    }
-
-    fn answer(&mut self, id: ActionId, result: ActionResult) {
-        self.tell(id, result);
     }
 
     fn result_of(&mut self, action: Action) -> ActionResult {
         match action {
             Action::Launch(claim) => self.launch(&claim),
-            Action::Terminate(machine) => ActionResult::Terminated(at_once(self.cloud.delete(&machine))),
+            Action::Terminate(machine) => {
+                self.invariants.termination(&machine, &self.api, self.now);
+                ActionResult::Terminated(at_once(self.cloud.delete(&machine)))
+            }
             Action::Get(machine) => ActionResult::Found(at_once(self.cloud.get(&machine))),
             Action::List => ActionResult::Listed(at_once(self.cloud.list())),
             Action::Catalog(pool) => ActionResult::Catalog(at_once(self.cloud.catalog(&pool))),

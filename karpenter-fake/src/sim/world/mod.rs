@@ -13,7 +13,7 @@ use karpenter_core::{
 
 use super::{
     ApiServer, Breach, Rng, Workload, WorldOptions,
-    controllers::{Budgets, Daemons, Kubelets, Lifecycle, Workloads},
+    controllers::{Attacher, Budgets, Daemons, Kubelets, Lifecycle, Workloads},
     invariants::Invariants,
     scheduler::{Decision, Scheduler},
     timeline::Timeline,
@@ -61,10 +61,16 @@ pub struct World {
     budgets: Budgets,
     kubelets: Kubelets,
     lifecycle: Lifecycle,
+    attacher: Attacher,
     invariants: Invariants,
+    /// Who listens now.
+    caller: Caller,
     /// What was not taken yet.
     events: Vec<Event>,
 }
+
+/// The engine that asks for something, by how many there were before: answers to one that was stopped reach nobody.
+type Caller = u32;
 
 /// Names one very pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +101,9 @@ pub(crate) enum Happening {
     NodeForgotten(String),
     TaintEvicts(String),
     OwnerGone(String),
-    Execute(Box<Request>),
-    Answer(ActionId, Box<ActionResult>),
+    VolumeFree { volume: String, node: String },
+    Execute(Caller, Box<Request>),
+    Answer(Caller, ActionId, Box<ActionResult>),
     WatchReturns,
     Audit,
 }
@@ -134,7 +141,9 @@ impl World {
             budgets: Budgets::default(),
             kubelets: Kubelets::new(rng.fork(3)),
             lifecycle: Lifecycle::new(rng.fork(4)),
+            attacher: Attacher::new(rng.fork(6)),
             invariants: Invariants::default(),
+            caller: 0,
             events: Vec::new(),
             rng: rng.fork(5),
         }
@@ -220,9 +229,10 @@ impl World {
         self.timeline.plan(self.now + duration, Happening::WatchReturns);
     }
 
-    /// Forgets what was not taken and starts the watch anew, as for an engine that has crashed and starts again. What
-    /// comes of actions of before is still told.
+    /// Forgets what was not taken and starts the watch anew, as for an engine that has crashed and starts again. Actions
+    /// of before are still carried out, but what comes of them is not told.
     pub fn restart_watch(&mut self) {
+        self.caller += 1;
         self.events.clear();
         self.api.connect();
     }
@@ -306,6 +316,7 @@ impl World {
                 self.budgets.observe(change, &self.api);
                 self.kubelets.observe(change, self.now, &mut self.timeline, &self.options);
                 Lifecycle::observe(change, self.now, &mut self.timeline, &self.options);
+                self.attacher.observe(change, self.now, &mut self.api, &mut self.timeline, &self.options);
                 self.invariants.observe(change);
             }
             if changes.is_empty() && !self.bind_next() {
@@ -349,7 +360,7 @@ impl World {
             Happening::NodeJoins(id) => self.lifecycle.join(&id, now, (&self.cloud, api), timeline, options),
             Happening::NodeReady(node) => self.lifecycle.ready(&node, now, api, timeline, options),
             Happening::DevicesReady(node) => self.lifecycle.show_devices(&node, api),
-            Happening::StartupDone(node) => self.lifecycle.finish_startup(&node, api),
+            Happening::StartupDone(node) => self.lifecycle.finish_startup(&node, now, api, timeline),
             Happening::LeaseLost(node) => Lifecycle::lose(&node, now, api, &self.kubelets, timeline),
             Happening::MachineMissed(node) => {
                 // The node may be gone already, which is as well.
@@ -357,9 +368,10 @@ impl World {
             }
             Happening::NodeForgotten(node) => Lifecycle::forget_pods(&node, api, &self.kubelets),
             Happening::TaintEvicts(node) => Lifecycle::evict_untolerant(&node, api, &self.kubelets),
+            Happening::VolumeFree { volume, node } => Attacher::detach(&volume, &node, api, &self.kubelets),
             Happening::OwnerGone(uid) => Lifecycle::delete_owned(&uid, api),
-            Happening::Execute(request) => self.carry_out(*request),
-            Happening::Answer(id, result) => self.tell(id, *result),
+            Happening::Execute(caller, request) => self.carry_out(caller, *request),
+            Happening::Answer(caller, id, result) => self.tell(caller, id, *result),
             Happening::WatchReturns => api.connect(),
             Happening::Audit => {
                 self.invariants.audit(now, &self.cloud);
@@ -368,7 +380,10 @@ impl World {
         }
     }
 
-    fn tell(&mut self, id: ActionId, result: ActionResult) {
+    fn tell(&mut self, caller: Caller, id: ActionId, result: ActionResult) {
+        if caller != self.caller {
+            return;
+        }
         self.gather();
         self.events.push(Event::Done { id, result });
     }

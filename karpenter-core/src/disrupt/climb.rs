@@ -1,0 +1,341 @@
+//! The search for the nodes that should go together.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use ordered_float::OrderedFloat;
+
+use super::{
+    Candidate,
+    consolidate::{Consolidation, Threshold, evictions_and_price},
+    scene::{Care, Trial},
+};
+use crate::schedule::parallel;
+
+/// How many sets of nodes are tried between two of which one is the best so far.
+const REFINEMENTS: usize = 4;
+
+/// How often nodes are left out whose pods find no place, before a set is given up.
+const MAX_LEFT_OUT: usize = 8;
+
+/// The most work in sketches each time that a set is improved, and in whole plans, for one command: a second or two each. A
+/// unit is a place that is looked at or a pod that is placed.
+const MAX_SKETCHED: usize = 120_000;
+const MAX_PLANNED: usize = 250_000;
+
+/// In a cluster in which it takes no more work to leave out or add each node in turn, more is tried: more starts, of which more
+/// are followed to the end.
+const SMALL: usize = 30_000;
+
+/// How many of the sets that are found from the starts are followed to the end in a small cluster.
+const FOLLOWED: usize = 3;
+
+/// By what the threshold is multiplied in searches that are begun. Which nodes should go is seen better from both sides.
+const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
+
+/// Into how many parts a set is divided at first to see which parts are better left out or added.
+const PARTS: usize = 8;
+
+/// Of how many changes that lose least each two are tried together, and how often.
+const SWAPPED: usize = 12;
+const MAX_SWAPS: usize = 6;
+
+/// Nodes that go together.
+#[derive(Clone)]
+pub(super) struct Found {
+    /// Their positions in the order of nodes.
+    pub(super) nodes: BTreeSet<usize>,
+    pub(super) trial: Trial,
+    /// How sketches of it are made.
+    pub(super) sketch: Care,
+    /// What is saved beyond what it must be worth, in dollars an hour.
+    gain: f64,
+    /// What moving the pods costs, and what the nodes cost in dollars an hour.
+    evictions: f64,
+    price: f64,
+    /// Whether the command may be carried out.
+    is_allowed: bool,
+}
+
+impl Found {
+    /// The higher the better.
+    fn rank(&self) -> (bool, OrderedFloat<f64>) {
+        (self.is_allowed, OrderedFloat(self.gain))
+    }
+
+    /// The first of the best.
+    pub(super) fn best(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        all.into_iter().reduce(|best, other| if other.rank() > best.rank() { other } else { best })
+    }
+
+    pub(super) fn is_worth_it(&self, threshold: Threshold) -> bool {
+        self.is_allowed && self.trial.savings_per_hour > threshold.per_hour(self.evictions, self.price)
+    }
+
+    /// What is saved for a unit of eviction cost, in dollars an hour.
+    pub(super) fn savings_per_eviction(&self) -> f64 {
+        if self.evictions > 0.0 { self.trial.savings_per_hour / self.evictions } else { f64::INFINITY }
+    }
+}
+
+/// The nodes that may go together, and what was tried.
+pub(super) struct Climb<'k, 'c, 's> {
+    consolidation: &'k Consolidation<'c, 's>,
+    order: &'k [&'k Candidate],
+    /// How many pods they have.
+    pods: usize,
+    threshold: Threshold,
+    /// What all nodes of a set must be worth together.
+    bound: Option<Threshold>,
+    /// How sketches are made.
+    sketch: Care,
+    /// How much was done, in units of work.
+    work: AtomicUsize,
+}
+
+/// From where a search begins.
+#[derive(Clone, Copy)]
+enum Start {
+    /// From the nodes that waste most, with the threshold times a factor.
+    Wasteful(f64),
+    /// From all nodes.
+    All,
+}
+
+impl<'k, 'c, 's> Climb<'k, 'c, 's> {
+    pub(super) fn new(
+        consolidation: &'k Consolidation<'c, 's>,
+        order: &'k [&'k Candidate],
+        threshold: Threshold,
+        sketch: Care,
+    ) -> Self {
+        let pods = order.iter().map(|candidate| candidate.pods.len()).sum();
+        Self { consolidation, order, pods, threshold, bound: None, sketch, work: AtomicUsize::new(0) }
+    }
+
+    /// The same with something that all nodes of a set must be worth together.
+    pub(super) fn bound_by(self, threshold: Threshold) -> Self {
+        Self { bound: Some(threshold), ..self }
+    }
+
+    /// What is found from several starts, by sketches.
+    pub(super) fn starts(consolidation: &'k Consolidation<'c, 's>, order: &'k [&'k Candidate]) -> Vec<Found> {
+        let climb = |factor, sketch| Self::new(consolidation, order, consolidation.threshold.times(factor), sketch);
+        let mut starts: Vec<(Start, Care)> = FACTORS.map(|factor| (Start::Wasteful(factor), Care::Sketch)).to_vec();
+        if climb(1.0, Care::Sketch).is_small() {
+            let (plain, low) = (Start::Wasteful(FACTORS[0]), Start::Wasteful(FACTORS[1]));
+            starts.extend([plain, low, Start::All].map(|start| (start, Care::WeighedSketch)));
+            starts.push((Start::All, Care::Sketch));
+        }
+        let found = parallel::map(&starts, |&(start, sketch)| {
+            let factor = if let Start::Wasteful(factor) = start { factor } else { 1.0 };
+            Some(climb(1.0, sketch).resumed(&climb(factor, sketch).from(start)?))
+        });
+        found.into_iter().flatten().collect()
+    }
+
+    /// Whether there is time for more starts, and for two changes at a time.
+    fn is_small(&self) -> bool {
+        self.order.len().saturating_mul(self.work_for(self.order.len() / 2)) <= SMALL
+    }
+
+    /// The set that a search from there ends with.
+    fn from(&self, start: Start) -> Option<Found> {
+        let found = match start {
+            Start::Wasteful(_) => self.best_prefix().or_else(|| self.best_single())?,
+            Start::All => self.try_all((0..self.order.len()).collect(), self.sketch)?,
+        };
+        Some(self.improved(found, (self.order.len() / PARTS).max(1), self.sketch))
+    }
+
+    /// A set that another search found, as this one sees it; improved in a small cluster.
+    fn resumed(&self, found: &Found) -> Found {
+        let found = self.appraised(found.nodes.clone(), found.trial.clone());
+        if self.is_small() { self.improved(found, 1, self.sketch) } else { found }
+    }
+
+    /// The best set that comes of those from all starts, with the same threshold or a lower one.
+    pub(super) fn followed(starts: &[Found], climb: impl Fn(&Found) -> Self + Send + Sync) -> Option<Found> {
+        let mut all = parallel::map(starts, |found| climb(found).resumed(found));
+        all.sort_by_key(|found| Reverse(found.rank()));
+        all.dedup_by(|other, found| other.nodes == found.nodes && other.sketch == found.sketch);
+        all.truncate(if climb(all.first()?).is_small() { FOLLOWED } else { 1 });
+        Found::best(parallel::map(&all, |found| climb(found).swapped(found.clone())))
+    }
+
+    /// The best of the sets of the first nodes, if any gains something.
+    fn best_prefix(&self) -> Option<Found> {
+        let all = self.order.len();
+        let mut sizes: Vec<usize> =
+            std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all).collect();
+        sizes.extend((all > 0).then_some(all));
+        let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
+        for _ in 0..=REFINEMENTS {
+            sizes.retain(|size| !known.contains_key(size));
+            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect(), self.sketch));
+            let found = found.into_iter().map(|found| found.filter(|found| found.is_allowed && found.gain > 0.0));
+            known.extend(sizes.drain(..).zip(found));
+            let Some(best) = best_of(&known) else { break };
+            let below = known.range(..best).next_back().map(|(&size, _)| size.midpoint(best));
+            let above = known.range(best + 1..).next().map(|(&size, _)| size.midpoint(best));
+            sizes.extend(below.into_iter().chain(above));
+        }
+        let best = best_of(&known)?;
+        known.remove(&best).flatten()
+    }
+
+    /// The best of the nodes that may go alone.
+    fn best_single(&self) -> Option<Found> {
+        let most = self.most(MAX_SKETCHED) / self.work_for(1).max(1);
+        let first: Vec<usize> = (0..self.order.len().min(most)).collect();
+        let found = parallel::map(&first, |&node| self.try_all(BTreeSet::from([node]), self.sketch));
+        Found::best(found.into_iter().flatten())
+    }
+
+    /// A set that gains more, as far as one is found by leaving out or adding parts, from parts of this size to single nodes.
+    pub(super) fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
+        let start = self.work.load(Ordering::Relaxed);
+        let most = self.most(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
+        loop {
+            let changes = self.changes(&found, size);
+            let done = self.work.load(Ordering::Relaxed) - start;
+            if done + changes.len().saturating_mul(self.work_for(found.nodes.len())) > most {
+                return found;
+            }
+            let (best, others) = self.changed(found, changes, care);
+            found = best;
+            if size == 1 && others.is_some() {
+                return found;
+            }
+            size = (size / 2).max(1);
+        }
+    }
+
+    /// What can be left out of a set, or added to it, in parts of this size.
+    fn changes(&self, found: &Found, size: usize) -> Vec<Change> {
+        let all: Vec<usize> = (0..self.order.len()).collect();
+        all.chunks(size).flat_map(|part| Change::all(part, &found.nodes)).collect()
+    }
+
+    /// The set with those changes that gain something. If there are none, the changes too, those that lose least first.
+    fn changed(&self, mut found: Found, changes: Vec<Change>, care: Care) -> (Found, Option<Vec<Change>>) {
+        let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes), care));
+        let tried = changes.into_iter().zip(tried).filter_map(|(change, other)| Some((change, other?)));
+        let mut tried: Vec<(Change, Found)> = tried.collect();
+        tried.sort_by_key(|(_, other)| Reverse(other.rank()));
+        if tried.first().is_none_or(|(_, other)| other.rank() <= found.rank()) {
+            return (found, Some(tried.into_iter().map(|(change, _)| change).collect()));
+        }
+        let before = found.rank();
+        for (index, (change, alone)) in tried.into_iter().take_while(|(_, other)| other.rank() > before).enumerate() {
+            let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes), care) };
+            found = other.filter(|other| other.rank() > found.rank()).unwrap_or(found);
+        }
+        (found, None)
+    }
+
+    /// A set that gains more, in a small cluster by two changes at a time too, of which each alone loses little.
+    fn swapped(&self, mut found: Found) -> Found {
+        if !self.is_small() {
+            return self.improved(found, 1, self.sketch);
+        }
+        for _ in 0..MAX_SWAPS {
+            let changes = self.changes(&found, 1);
+            let (best, near) = self.changed(found, changes, self.sketch);
+            found = best;
+            let Some(mut near) = near else { continue };
+            near.truncate(SWAPPED);
+            let pairs: Vec<(&Change, &Change)> =
+                near.iter().enumerate().flat_map(|(index, a)| near[..index].iter().map(move |b| (a, b))).collect();
+            let both = |&(a, b): &(&Change, &Change)| self.try_all(a.apply(&b.apply(&found.nodes)), self.sketch);
+            let best = Found::best(parallel::map(&pairs, both).into_iter().flatten());
+            let Some(best) = best.filter(|best| best.rank() > found.rank()) else { break };
+            found = self.improved(best, 1, self.sketch);
+        }
+        found
+    }
+
+    /// The same nodes with a better plan, if there is one.
+    pub(super) fn planned(&self, found: Found) -> Found {
+        let better = self.try_all(found.nodes.clone(), Care::Plan);
+        better.filter(|better| better.rank() > found.rank()).unwrap_or(found)
+    }
+
+    /// What is gained if all of these go, without those of which a pod would have no place; `None` if none is left.
+    fn try_all(&self, mut nodes: BTreeSet<usize>, care: Care) -> Option<Found> {
+        for _ in 0..MAX_LEFT_OUT {
+            if nodes.is_empty() {
+                return None;
+            }
+            let candidates = self.candidates(&nodes);
+            self.work.fetch_add(self.work_for(nodes.len()), Ordering::Relaxed);
+            match self.consolidation.scene.try_without(&candidates, care) {
+                Ok(trial) => return Some(self.appraised(nodes, trial)),
+                Err(left) => {
+                    let before = nodes.len();
+                    nodes.retain(|&node| !self.order[node].pods.iter().any(|pod| left.contains(pod)));
+                    if nodes.len() == before {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// So much work, as much of it as is worth the effort.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what is too much is the most there is"
+    )]
+    fn most(&self, work: usize) -> usize {
+        (work as f64 * self.consolidation.effort) as usize
+    }
+
+    /// What it takes to try so many nodes with as many pods as the nodes have on average.
+    fn work_for(&self, nodes: usize) -> usize {
+        self.consolidation.scene.snapshot.places().len() + self.pods * nodes / self.order.len().max(1)
+    }
+
+    fn appraised(&self, nodes: BTreeSet<usize>, trial: Trial) -> Found {
+        let candidates = self.candidates(&nodes);
+        let (evictions, price) = evictions_and_price(&candidates);
+        let gain = trial.savings_per_hour - self.threshold.per_hour(evictions, price);
+        let is_allowed = self.bound.is_none_or(|bound| trial.savings_per_hour > bound.per_hour(evictions, price))
+            && self.consolidation.terms.allow(&candidates, &trial);
+        Found { nodes, trial, sketch: self.sketch, gain, evictions, price, is_allowed }
+    }
+
+    pub(super) fn candidates(&self, nodes: &BTreeSet<usize>) -> Vec<&'k Candidate> {
+        nodes.iter().map(|&node| self.order[node]).collect()
+    }
+}
+
+/// Nodes that are left out of a set, or added to it.
+struct Change {
+    nodes: BTreeSet<usize>,
+    is_out: bool,
+}
+
+impl Change {
+    /// What can be done with a part of all nodes: leave out those that are in the set, or add the others.
+    fn all(part: &[usize], set: &BTreeSet<usize>) -> impl Iterator<Item = Self> {
+        let (inside, outside): (BTreeSet<usize>, BTreeSet<usize>) = part.iter().partition(|node| set.contains(node));
+        let changes = [Self { nodes: inside, is_out: true }, Self { nodes: outside, is_out: false }];
+        changes.into_iter().filter(|change| !change.nodes.is_empty())
+    }
+
+    fn apply(&self, set: &BTreeSet<usize>) -> BTreeSet<usize> {
+        if self.is_out { set - &self.nodes } else { set | &self.nodes }
+    }
+}
+
+/// The size of the set that gains most; of several the smallest.
+fn best_of(known: &BTreeMap<usize, Option<Found>>) -> Option<usize> {
+    let gains = known.iter().filter_map(|(&size, found)| Some((found.as_ref()?.gain, size)));
+    gains.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, size)| size)
+}

@@ -1,0 +1,139 @@
+//! Pods in the room that there is.
+
+use std::{cell::OnceCell, cmp::Reverse};
+
+use ordered_float::OrderedFloat;
+
+use super::{
+    amounts::{Amounts, fit_count, take},
+    lot::Lot,
+    problem::{Aim, Order, Problem, Tolerance},
+    search::Search,
+};
+
+/// Into how many parts the room of a place is divided: after each part it is asked anew whose turn it is.
+const PARTS: i64 = 4;
+
+/// Pods are weighed against the room of each place in problems with no more than so many pairs of lots and places.
+const MAX_WEIGHED: usize = 100_000;
+
+impl Search<'_, '_> {
+    /// Fills the room that there is, with those first that nothing else takes.
+    pub(super) fn use_places(&mut self, tolerance: Tolerance) {
+        let problem = self.problem;
+        let mut order: Vec<usize> = (0..self.problem.lots.list.len()).collect();
+        order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
+        let is_weighed = problem.course.order == Order::Worth && order.len() * problem.base.places.len() <= MAX_WEIGHED;
+        for place in 0..problem.base.places.len() {
+            if problem.is_stopped() {
+                break;
+            }
+            if is_weighed {
+                self.use_place_by_worth(place, tolerance, &order);
+            } else {
+                self.use_place(place, tolerance, &order);
+            }
+        }
+    }
+
+    /// Fills a place with lots in this order.
+    fn use_place(&mut self, place: usize, tolerance: Tolerance, order: &[usize]) {
+        let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
+        for &lot in order {
+            let count = self.most_at(place, lot);
+            if count > 0 && self.is_welcome(place, lot, tolerance, &tolerances) {
+                self.seat_at(place, lot, count);
+            }
+        }
+    }
+
+    /// Fills a place part by part with the lot that is worth most for the share that it takes of what is left of it. So pods
+    /// that ask for much of one resource meet others that ask for much of another.
+    fn use_place_by_worth(&mut self, place: usize, tolerance: Tolerance, order: &[usize]) {
+        let problem = self.problem;
+        let tolerances = vec![OnceCell::new(); problem.lots.constraints.len()];
+        let mut open: Vec<usize> = order.iter().copied().filter(|&lot| self.most_at(place, lot) > 0).collect();
+        open.retain(|&lot| self.is_welcome(place, lot, tolerance, &tolerances));
+        loop {
+            let room = &self.place_room[place];
+            let rank =
+                |&lot: &usize| (problem.need_for_places(lot), Reverse(OrderedFloat(problem.worth_for(lot, room))));
+            let Some(lot) = open.iter().copied().min_by_key(rank) else { break };
+            let by_room = fit_count(&problem.lot(lot).requests, room);
+            let count = self.most_at(place, lot).min((by_room / PARTS).max(1));
+            self.seat_at(place, lot, count);
+            open.retain(|&lot| self.most_at(place, lot) > 0);
+        }
+    }
+
+    /// How many units of a lot a place has room for.
+    fn most_at(&self, place: usize, index: usize) -> i64 {
+        let lot = self.problem.lot(index);
+        let by_room = fit_count(&lot.requests, &self.place_room[place]).min(self.remaining(index));
+        if by_room > 0 { by_room.min(self.occupancies[place].most(lot)) } else { 0 }
+    }
+
+    /// Whether a lot goes to a place so willingly. What is known of constraints is kept.
+    fn is_welcome(
+        &self,
+        place: usize,
+        lot: usize,
+        tolerance: Tolerance,
+        known: &[OnceCell<Option<Tolerance>>],
+    ) -> bool {
+        let problem = self.problem;
+        let lot = problem.lot(lot);
+        let source = problem.base.places[place].source;
+        let found = *known[lot.constraint].get_or_init(|| problem.place_tolerance(lot.constraint, source));
+        found.is_some_and(|found| found <= tolerance && problem.shape(lot).bears(found))
+    }
+
+    fn seat_at(&mut self, place: usize, index: usize, count: i64) {
+        let lot = self.problem.lot(index);
+        take(&mut self.place_room[place], &lot.requests, count);
+        self.occupancies[place].add(lot, count);
+        self.use_up(index, count);
+        let here = &mut self.on_places[place];
+        match here.iter_mut().find(|(other, _)| *other == index) {
+            Some((_, before)) => *before += count,
+            None => here.push((index, count)),
+        }
+    }
+}
+
+impl Problem<'_> {
+    /// The order in which lots get the room that there is.
+    ///
+    /// First come units that no new node takes: of these, those that can give up a wish come last, and those on which
+    /// most others depend first. Then come units of which a node takes only a few, because they need many nodes; then
+    /// the most valuable, and of equals the large, which are harder to place.
+    fn rank_for_places(&self, index: usize) -> impl Ord + use<> {
+        let (value, lot) = (OrderedFloat(self.value(index)), self.lot(index));
+        let need = (self.course.order != Order::Size).then(|| (self.need_of(lot), Reverse(value)));
+        let small_first = (self.course.aim == Aim::Pods).then(|| lot.requests.clone());
+        (!self.is_first(lot), need, small_first, Reverse(lot.requests.clone()))
+    }
+
+    /// How much a lot needs the room that there is, whatever it is worth.
+    fn need_for_places(&self, index: usize) -> impl Ord + use<> {
+        let lot = self.lot(index);
+        (!self.is_first(lot), self.need_of(lot))
+    }
+
+    fn is_first(&self, lot: &Lot) -> bool {
+        lot.classes.iter().any(|class| self.course.first.contains(class))
+    }
+
+    fn need_of(&self, lot: &Lot) -> impl Ord + use<> {
+        let has_no_other = self.values[lot.shape].is_infinite();
+        let stake = has_no_other.then_some((lot.is_wish, Reverse(lot.followers)));
+        (!has_no_other, stake, !has_no_other && !lot.manners.is_limited())
+    }
+
+    /// What a unit of a lot is worth for the largest share that it takes of some room.
+    fn worth_for(&self, index: usize, room: &Amounts) -> f64 {
+        let shares = self.lot(index).requests.iter().zip(room).filter(|(request, _)| **request > 0);
+        let share = shares.map(|(&request, &room)| request as f64 / room.max(1) as f64).fold(0.0, f64::max);
+        self.value(index) / share
+    }
+}

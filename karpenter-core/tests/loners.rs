@@ -1,0 +1,54 @@
+//! Pods that may not share a node with their like leave room for others, who use it before more is bought.
+
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
+    api::{NodePool, Pod},
+};
+use serde_json::json;
+
+fn machine(name: &str, cores: i64, dollars: f64) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(cores)), ("pods", Quantity::from_units(110))];
+    InstanceType::named(name, capacity).offering("on-demand", "a", Price::per_hour(dollars).expect("a price"))
+}
+
+/// A pod that no other of its app may share a node with.
+fn loner(number: u32) -> Pod {
+    let term = json!({"labelSelector": {"matchLabels": {"app": "loner"}}, "topologyKey": "kubernetes.io/hostname"});
+    let pod = json!({
+        "metadata": {"name": format!("loner-{number}"), "namespace": "default", "labels": {"app": "loner"}},
+        "spec": {
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}],
+        },
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+    });
+    serde_json::from_value(pod).expect("as the API has it")
+}
+
+fn plan(loners: u32, others: u32) -> Plan {
+    let mut builder = Snapshot::builder().pool(NodePool::named("general"));
+    builder = builder.pods((0..loners).map(loner).collect::<Vec<_>>());
+    builder = builder.pods(Pod::named("other").cpu("1").replicas(others));
+    let snapshot = builder.build().expect("a cluster");
+    let types = vec![machine("host", 2, 0.1), machine("farm", 40, 1.2)];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
+    Planner::default().plan(&snapshot, &catalogs)
+}
+
+fn dollars(plan: &Plan) -> f64 {
+    assert!(plan.unplaced().is_empty());
+    plan.hourly_cost().dollars_per_hour()
+}
+
+/// A core costs less on the large machine, but on the nodes that are needed anyway it costs nothing.
+#[test]
+fn others_go_to_the_nodes_of_loners() {
+    let plan = plan(20, 20);
+    assert_eq!(plan.claims().len(), 20);
+    assert!((dollars(&plan) - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn without_loners_the_cheapest_core_counts() {
+    assert!((dollars(&plan(0, 39)) - 1.2).abs() < 1e-9);
+}

@@ -1,0 +1,210 @@
+//! A month of a cluster of some 500 nodes and 10,000 pods, second by second: 300,000 pods come and go, one node in a hundred is
+//! interrupted each day, the engine decides as it would anywhere, with consolidation, and every step is checked.
+//!
+//!     cargo run --release -p karpenter-fake --features sim --example month [DAYS]
+//!
+//! Prints a line for each day, and in the end what there was and how long it took.
+
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "an example talks to people and reads the clock")]
+
+use std::{
+    collections::BTreeSet,
+    env,
+    error::Error,
+    f64::consts::TAU,
+    time::{Duration, Instant},
+};
+
+use karpenter_core::{
+    Timestamp,
+    api::{
+        DaemonSet, FieldError, IntOrPercent, LabelSelector, NillableDuration, Node, NodePool, NodeSelectorRequirement,
+        ObjectKey, ObjectMeta, Operator, Pod, PodDisruptionBudget,
+    },
+    engine::{EngineOptions, Event, Object},
+    labels,
+    provider::ProviderId,
+};
+use karpenter_fake::{
+    catalog::INSTANCE_CPU,
+    generated_catalog,
+    sim::{Exchange, Live, Rng, Workload},
+};
+use serde_json::json;
+
+const DAYS: u32 = 30;
+/// How often services are scaled and a job starts.
+const PERIOD: Duration = Duration::from_mins(5);
+const PERIODS_A_DAY: u32 = 288;
+const SERVICES: u32 = 150;
+/// How many pods a service has on average.
+const REPLICAS: f64 = 56.0;
+/// By which share services are larger in the afternoon and smaller at night.
+const SWING: f64 = 0.3;
+const JOB_PODS: u32 = 20;
+/// How many nodes in a million are interrupted in a period: one in a hundred each day.
+const INTERRUPTED_PPM: u32 = 10_000 / PERIODS_A_DAY;
+/// How long before it goes an interrupted machine says so.
+const NOTICE: Duration = Duration::from_mins(2);
+/// How long pods must have left a node alone before it is consolidated, and how often that is looked for.
+const CONSOLIDATE_AFTER_SECS: u64 = 900;
+const DISRUPTION_PERIOD: Duration = Duration::from_mins(15);
+/// How much is tried for one command, as a share of the usual.
+const EFFORT: f64 = 0.1;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let days = env::args().nth(1).map_or(Ok(DAYS), |days| days.parse())?;
+    let clock = Instant::now();
+    let mut month = Month::new()?;
+    for period in 0..days * PERIODS_A_DAY {
+        month.live_until(Timestamp::default() + PERIOD * period);
+        if period % PERIODS_A_DAY == 0 {
+            month.say(clock);
+        }
+        month.change_load(period)?;
+    }
+    month.live_until(Timestamp::default() + PERIOD * (days * PERIODS_A_DAY));
+    month.say(clock);
+    Ok(())
+}
+
+struct Month {
+    live: Live,
+    rng: Rng,
+    jobs: u32,
+    tally: Tally,
+}
+
+/// What happened so far.
+#[derive(Default)]
+struct Tally {
+    /// The uids of the pods that are there, those of daemonsets left out.
+    pods: BTreeSet<ObjectKey>,
+    arrivals: u64,
+    departures: u64,
+    interruptions: u64,
+    breaches: u64,
+}
+
+impl Month {
+    fn new() -> Result<Self, Box<dyn Error>> {
+        let mut options = EngineOptions::default();
+        options.disruption_period = Some(DISRUPTION_PERIOD);
+        options.disruptor.effort = EFFORT;
+        let mut live = Live::new(1, generated_catalog(), options);
+        let api = live.world_mut().api_mut();
+        api.create(pool())?;
+        api.create(daemonset("logs", "100m")?)?;
+        api.create(daemonset("metrics", "50m")?)?;
+        for number in 0..SERVICES {
+            live.world_mut().api_mut().create(budget(number))?;
+            live.world_mut().apply(service(number)?);
+        }
+        Ok(Self { live, rng: Rng::new(2), jobs: 0, tally: Tally::default() })
+    }
+
+    /// Scales the services, starts a job, and interrupts some nodes.
+    fn change_load(&mut self, period: u32) -> Result<(), Box<dyn Error>> {
+        let world = self.live.world_mut();
+        for number in 0..SERVICES {
+            world.scale(&ObjectKey::new("default", service_name(number)), replicas(number, period));
+        }
+        self.jobs += 1;
+        let name = format!("job-{}", self.jobs);
+        let duration = Duration::from_mins(60 + self.rng.below(600));
+        let cpu = ["500m", "1", "2"][self.rng.index(3)];
+        let pod = Pod::named(&name).label("job", &name).cpu(cpu).memory("2Gi");
+        world.apply(Workload::job(&name, JOB_PODS, duration, pod)?);
+        let machines: Vec<String> = world.api().list::<Node>().map(|node| node.spec.provider_id.clone()).collect();
+        for machine in machines {
+            if self.rng.chance(INTERRUPTED_PPM) {
+                self.tally.interruptions += 1;
+                world.cloud().interrupt(&ProviderId::new(machine), NOTICE);
+            }
+        }
+        Ok(())
+    }
+
+    fn live_until(&mut self, until: Timestamp) {
+        let tally = &mut self.tally;
+        self.live.watch_until(until, &mut |_, exchange| {
+            if let Exchange::Told(event) = exchange {
+                tally.observe(event);
+            }
+        });
+        for breach in self.live.take_breaches() {
+            self.tally.breaches += 1;
+            println!("{until}: {breach}");
+        }
+    }
+
+    fn say(&self, clock: Instant) {
+        let Tally { arrivals, departures, interruptions, breaches, .. } = self.tally;
+        println!(
+            "{}; {arrivals} pods came and {departures} went, {interruptions} interruptions, {breaches} broken rules; {:.1} s",
+            self.live.account(),
+            clock.elapsed().as_secs_f64()
+        );
+    }
+}
+
+impl Tally {
+    fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Applied(Object::Pod(pod)) if !pod.is_daemon() => {
+                self.arrivals += u64::from(self.pods.insert(pod.key()));
+            }
+            Event::Deleted(karpenter_core::engine::ObjectRef::Pod(key)) => {
+                self.departures += u64::from(self.pods.remove(key));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Machines of 4 to 16 CPUs, spot and on demand.
+fn pool() -> NodePool {
+    let mut pool = NodePool::named("general");
+    let cpus = NodeSelectorRequirement::new(INSTANCE_CPU, Operator::In, ["4", "8", "12", "16"]);
+    let amd64 = NodeSelectorRequirement::new(labels::ARCH, Operator::In, ["amd64"]);
+    pool.spec.template.spec.requirements = vec![cpus, amd64];
+    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(CONSOLIDATE_AFTER_SECS);
+    pool
+}
+
+fn daemonset(name: &str, cpu: &str) -> Result<DaemonSet, serde_json::Error> {
+    let container = json!({"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "100Mi"}}});
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}},
+    }))
+}
+
+fn service_name(number: u32) -> String {
+    format!("service-{number}")
+}
+
+fn service(number: u32) -> Result<Workload, FieldError> {
+    let name = service_name(number);
+    let cpu = ["250m", "500m", "750m", "1", "1500m"][number as usize % 5];
+    let memory = ["512Mi", "1Gi", "2Gi", "4Gi"][number as usize % 4];
+    Workload::deployment(&name, replicas(number, 0), Pod::named(&name).label("app", &name).cpu(cpu).memory(memory))
+}
+
+/// Four fifths of a service must be there.
+fn budget(number: u32) -> PodDisruptionBudget {
+    let mut budget = PodDisruptionBudget::default();
+    budget.metadata = ObjectMeta::named(service_name(number));
+    "default".clone_into(&mut budget.metadata.namespace);
+    budget.spec.max_unavailable = Some(IntOrPercent::Percent(20));
+    budget.spec.selector = Some(LabelSelector::of_labels([("app".to_owned(), service_name(number))]));
+    budget
+}
+
+/// How many pods a service has: more in the afternoon, fewer at night, each at its own hour.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 10 and 150")]
+fn replicas(number: u32, period: u32) -> u32 {
+    let hour = f64::from(period % PERIODS_A_DAY) / 12.0 + f64::from(number % 12) * 0.25;
+    let size = REPLICAS * (0.5 + f64::from(number % 11) / 10.0);
+    (size * (1.0 + SWING * ((hour - 9.0) / 24.0 * TAU).sin())).round() as u32
+}

@@ -1,0 +1,218 @@
+//! What must hold, whatever happens.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karpenter_core::{
+    Catalogs, Planner, PlannerOptions, Price, Timestamp,
+    api::{Node, NodeClaim, NodePool, ObjectKey, Operator, Pod},
+    engine::{Action, ActionId, ActionResult, Event},
+    labels,
+    provider::ProviderId,
+};
+use karpenter_fake::sim::Exchange;
+
+use crate::{setting::Setting, words};
+
+/// How often rules are looked at that cost more.
+const LOOK_EVERY: Duration = Duration::from_mins(5);
+/// A life that breaks rules is told of in so many sentences.
+const MAX_FAULTS: usize = 5;
+/// A pod finds its place in so long, though a call is lost now and then.
+const PATIENCE: Duration = Duration::from_mins(8);
+/// An engine that asks for more than this in an hour is not gentle. The largest clusters here have some fifty nodes.
+const MAX_ASKS_PER_HOUR: usize = 20_000;
+
+/// What was broken, and what must be known to tell.
+#[derive(Default)]
+pub(crate) struct Rules {
+    faults: Vec<String>,
+    /// The calls that buy machines, and for which claims.
+    launches: BTreeMap<ActionId, Box<NodeClaim>>,
+    /// The most that the machine of a claim may cost, by the claim's uid.
+    plans: BTreeMap<String, Price>,
+    /// The claims of machines that were bought.
+    bought: BTreeMap<ProviderId, String>,
+    asks: usize,
+    since: Option<Timestamp>,
+    is_aloud: bool,
+}
+
+impl Rules {
+    /// Tells what happens.
+    pub(crate) fn aloud() -> Self {
+        Self { is_aloud: true, ..Self::default() }
+    }
+
+    #[expect(clippy::print_stderr, reason = "it is for people")]
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.is_aloud {
+            eprintln!("{}", what());
+        }
+    }
+
+    pub(crate) fn verdict(self) -> Result<(), String> {
+        if self.faults.is_empty() { Ok(()) } else { Err(self.faults.join("; ")) }
+    }
+
+    fn fault(&mut self, fault: String) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Lets time pass until then, and looks at the rules on the way.
+    pub(crate) fn run(&mut self, setting: &mut Setting, until: Timestamp) {
+        while setting.live.now() < until {
+            let next = (setting.live.now() + LOOK_EVERY).min(until);
+            setting.live.watch_until(next, &mut |now, exchange| self.see(now, exchange));
+            for breach in setting.live.take_breaches() {
+                self.fault(format!("{next}: {breach}"));
+            }
+            self.the_bill_is_no_more_than_was_planned(setting);
+            self.limits_are_kept(setting);
+            self.it_is_gentle(setting);
+        }
+    }
+
+    fn see(&mut self, now: Timestamp, exchange: Exchange<'_>) {
+        match exchange {
+            Exchange::Asked(requests) => {
+                self.asks += requests.len();
+                for request in requests {
+                    if let Some(words) = words::of_action(&request.action).filter(|_| self.is_aloud) {
+                        self.tell(|| format!("{now}   {words}"));
+                    }
+                    if let Action::Launch(claim) = &request.action {
+                        self.launches.insert(request.id, claim.clone());
+                    }
+                }
+            }
+            Exchange::Told(event) => self.hear(now, event),
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, now: Timestamp, event: &Event) {
+        if let Some(words) = words::of_event(event).filter(|_| self.is_aloud) {
+            self.tell(|| format!("{now} {words}"));
+        }
+        let Event::Done { id, result: ActionResult::Launched(result) } = event else { return };
+        if let (Some(claim), Ok(launched)) = (self.launches.remove(id), result) {
+            self.bought.insert(launched.instance.id.clone(), claim.metadata.uid.clone());
+        }
+    }
+
+    fn it_is_gentle(&mut self, setting: &Setting) {
+        let now = setting.live.now();
+        let since = *self.since.get_or_insert(now);
+        if now.since(since) >= Duration::from_hours(1) {
+            if self.asks > MAX_ASKS_PER_HOUR {
+                self.fault(format!("{now}: {} requests in an hour", self.asks));
+            }
+            (self.asks, self.since) = (0, Some(now));
+        }
+    }
+
+    /// Each machine belongs to one claim, and costs no more than the dearest offering that the claim allows.
+    fn the_bill_is_no_more_than_was_planned(&mut self, setting: &Setting) {
+        let (world, now) = (setting.live.world(), setting.live.now());
+        let catalog = current(setting);
+        let claims: Vec<_> = world.api().list::<NodeClaim>().cloned().collect();
+        for claim in &claims {
+            let dearest = dearest(claim, &catalog);
+            let most = self.plans.entry(claim.metadata.uid.clone()).or_default();
+            *most = (*most).max(dearest);
+        }
+        let machines = setting.live.account().machines;
+        let cost = world.cloud().hourly_cost();
+        let planned: Price = self.plans.values().copied().sum();
+        if cost > planned {
+            self.fault(format!("{now}: {machines} machines cost {cost} an hour, but only {planned} was planned"));
+        }
+        // Claims that are gone have no machine; those of lost calls are found and ended in a few minutes.
+        let is_there = |uid: &String| claims.iter().any(|claim| claim.metadata.uid == *uid);
+        if machines <= claims.len() {
+            self.plans.retain(|uid, _| is_there(uid));
+        }
+    }
+
+    /// The nodes of a pool that are not being replaced have no more than its limits.
+    fn limits_are_kept(&mut self, setting: &Setting) {
+        let (api, now) = (setting.live.world().api(), setting.live.now());
+        for pool in api.list::<NodePool>() {
+            let Some(limit) = pool.spec.limits.get("cpu") else { continue };
+            let of_pool = api.list::<NodeClaim>().filter(|claim| {
+                claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name())
+                    && claim.metadata.deletion_timestamp.is_none()
+                    && !claim.status.is_true("DisruptionReason")
+            });
+            let taken = of_pool
+                .filter_map(|claim| claim.status.capacity.get("cpu"))
+                .fold(karpenter_core::Quantity::ZERO, karpenter_core::Quantity::saturating_add);
+            if taken > limit {
+                self.fault(format!("{now}: {} has {taken} of {limit} cpu", pool.name()));
+            }
+        }
+    }
+
+    /// No pod waits for which the planner finds a place in the cluster as it is.
+    pub(crate) fn nobody_waits(&mut self, setting: &Setting) {
+        let world = setting.live.world();
+        let now = setting.live.now();
+        let waiting = |pod: &&std::sync::Arc<Pod>| {
+            let is_old = pod.metadata.creation_timestamp.is_some_and(|made| made + PATIENCE < now);
+            is_old && pod.spec.node_name.is_empty() && pod.is_active() && !pod.is_daemon()
+        };
+        let waiting: Vec<ObjectKey> = world.api().list::<Pod>().filter(waiting).map(|pod| pod.key()).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let snapshot = world.snapshot().expect("the objects are a cluster");
+        let pools: Vec<NodePool> = world.api().list::<NodePool>().map(|pool| NodePool::clone(pool)).collect();
+        // Machines that have less than is said of them may be of no use.
+        let is_honest = |own: &&karpenter_core::InstanceType| !setting.liars.contains(&own.name);
+        let types = current(setting).types().iter().filter(is_honest).cloned().collect();
+        let catalogs = Catalogs::shared(types, &pools).expect("a part of a catalog");
+        let plan = Planner::new(PlannerOptions::default()).plan(&snapshot, &catalogs);
+        let placed: Vec<&ObjectKey> = waiting.iter().filter(|pod| !plan.unplaced().contains_key(*pod)).collect();
+        if let Some(first) = placed.first() {
+            self.fault(format!("{now}: {} pods wait though they have a place, such as {first}", placed.len()));
+        }
+    }
+
+    /// Without pods there is nothing.
+    pub(crate) fn nothing_is_left(&mut self, setting: &Setting) {
+        let (account, api) = (setting.live.account(), setting.live.world().api());
+        let claims: Vec<&str> = api.list::<NodeClaim>().map(|claim| claim.name()).collect();
+        let nodes: Vec<&str> = api.list::<Node>().map(|node| node.metadata.name.as_str()).collect();
+        if account.machines + claims.len() + nodes.len() > 0 {
+            let machines = account.machines;
+            self.fault(format!("{machines} machines, the claims {claims:?} and the nodes {nodes:?} are left"));
+        }
+    }
+}
+
+/// What the cloud sells now, at the prices of now.
+fn current(setting: &Setting) -> std::sync::Arc<karpenter_core::Catalog> {
+    setting.live.world().cloud().offers()
+}
+
+/// The price of the dearest offering that a claim allows.
+fn dearest(claim: &NodeClaim, catalog: &karpenter_core::Catalog) -> Price {
+    let allows = |key: &str, value: &str| {
+        let of_key = claim.spec.requirements.iter().filter(|requirement| requirement.key == key);
+        of_key.into_iter().all(|requirement| {
+            let is_named = requirement.values.iter().any(|own| own == value);
+            match requirement.operator {
+                Operator::In => is_named,
+                Operator::NotIn => !is_named,
+                _ => true,
+            }
+        })
+    };
+    let types = catalog.types().iter().filter(|own| allows(labels::INSTANCE_TYPE, &own.name));
+    let offerings = types
+        .flat_map(|own| &own.offerings)
+        .filter(|offering| [labels::ZONE, labels::CAPACITY_TYPE].iter().all(|key| allows(key, offering.label(key))));
+    offerings.map(|offering| offering.price).max().unwrap_or_default()
+}
