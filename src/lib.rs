@@ -5,3 +5,6 @@ pub use karpenter_core::*;
 /// The cloud and the cluster in memory, the checker of plans and the conformance kit for providers.
 #[cfg(feature = "fake")]
 pub use karpenter_fake as fake;
+/// The controller of a real cluster.
+#[cfg(feature = "kube")]
+pub use karpenter_kube as kube;

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use crate::run::RunArgs;
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
     PlannerOptions, Timestamp,
@@ -39,6 +40,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Make the decisions of a recording again, and say whether they are the same bytes
     Replay(ReplayArgs),
+    /// Keep a cluster in the nodes that its pods need
+    Run(RunArgs),
 }
 
 /// What `karpenter simulate` takes.

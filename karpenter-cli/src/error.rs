@@ -119,6 +119,14 @@ pub enum Error {
         /// All that is wrong with it.
         findings: Vec<Finding>,
     },
+    /// The controller cannot work, or not go on.
+    #[error("{what}: {message}")]
+    Run {
+        /// What is in the way.
+        what: &'static str,
+        /// Why.
+        message: String,
+    },
     /// A scenario is not what it should be.
     #[error(transparent)]
     Scenario(#[from] Box<ScenarioError>),

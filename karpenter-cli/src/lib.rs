@@ -13,6 +13,7 @@ pub mod pool_outlook;
 pub mod recording;
 pub mod replay;
 pub mod report;
+pub mod run;
 pub mod simulate;
 pub mod whatif;
 

@@ -9,7 +9,7 @@ use clap::Parser as _;
 use karpenter_cli::{
     Error,
     args::{Args, ChangeArgs, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
-    consolidate, explain, outlook, output, plan, pool_outlook, replay, simulate,
+    consolidate, explain, outlook, output, plan, pool_outlook, replay, run, simulate,
 };
 
 /// Dumps of clusters are many small objects, which this allocator makes and drops in half the time of the system's.
@@ -42,12 +42,15 @@ fn check(command: &Command) -> Result<(), clap::Error> {
         Command::Plan(PlanArgs { input, policies, changes, .. })
         | Command::Consolidate(ConsolidateArgs { input, policies, changes, .. }) => (input, policies, changes),
         Command::Explain(ExplainArgs { input, policies, .. }) => (input, policies, &no_changes),
-        Command::Simulate(_) | Command::Replay(_) => return Ok(()),
+        Command::Simulate(_) | Command::Replay(_) | Command::Run(_) => return Ok(()),
     };
     input.check(changes).and_then(|()| policies.check())
 }
 
 fn carry_out(command: &Command) -> Result<(), Error> {
+    if let Command::Run(args) = command {
+        return run::run(args);
+    }
     if let Command::Simulate(args) = command {
         let done = simulate::run(args)?;
         print(&done.transcript)?;
@@ -67,6 +70,7 @@ fn answer(command: &Command) -> Result<String, Error> {
         Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
         Command::Simulate(args) => Ok(simulate::run(args)?.transcript),
         Command::Replay(args) => replay::run(args),
+        Command::Run(args) => run::run(args).map(|()| String::new()),
     }
 }
 

@@ -184,10 +184,7 @@ impl Engine {
 
     fn react(&mut self, change: Change, now: Timestamp) {
         match change {
-            Change::Pool(name) => {
-                self.market.renew(&name);
-                self.agenda.add(Work::Pool(name));
-            }
+            Change::Pool { name, before } => self.react_to_pool(name, before.as_deref()),
             Change::Claim { name, before } => self.react_to_claim(name, before.as_deref(), now),
             Change::Node { before, name } => self.react_to_node(&name, before.as_deref()),
             Change::Attachment { node } => {
@@ -198,6 +195,25 @@ impl Engine {
             Change::Pod { key, before } => self.react_to_pod(&key, before.as_deref(), now),
             Change::Other => {}
         }
+    }
+
+    /// What a pool asks for, and the hash that says so, bear on all its claims.
+    fn react_to_pool(&mut self, name: String, before: Option<&NodePool>) {
+        self.market.renew(&name);
+        let pool = self.store.pools.get(&name);
+        if before.map(|pool| (&pool.spec, &pool.metadata.annotations))
+            != pool.map(|pool| (&pool.spec, &pool.metadata.annotations))
+        {
+            let is_of = |claim: &&Arc<NodeClaim>| {
+                claim.metadata.labels.get(crate::labels::NODE_POOL).is_some_and(|pool| *pool == name)
+            };
+            let claims: Vec<String> =
+                self.store.claims.values().filter(is_of).map(|claim| claim.name().to_owned()).collect();
+            for claim in claims {
+                self.agenda.add(Work::Claim(claim));
+            }
+        }
+        self.agenda.add(Work::Pool(name));
     }
 
     fn react_to_claim(&mut self, name: String, before: Option<&NodeClaim>, now: Timestamp) {

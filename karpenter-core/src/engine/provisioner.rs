@@ -227,8 +227,8 @@ impl Provisioner {
         }
         let fresh = Suspect { strikes: 0, last_strike: Timestamp::from_millis(i64::MIN), paused_until: None };
         let suspect = self.suspects.entry(workload_of(pod)).or_insert(fresh);
-        // Many pods of a workload at once are one mistake.
-        if suspect.last_strike == now {
+        // Many pods of a workload at about the same time are one mistake: the nodes of a plan do not become ready together.
+        if now < suspect.last_strike + MIN_PROMISE {
             return;
         }
         suspect.last_strike = now;
@@ -263,4 +263,49 @@ fn workload_of(pod: &Pod) -> String {
     let controller = pod.metadata.owner_references.iter().find(|owner| owner.controller == Some(true));
     let uid = controller.map_or(&pod.metadata.uid, |owner| &owner.uid);
     if uid.is_empty() { pod.key().to_string() } else { uid.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{api::OwnerReference, engine::Object};
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    /// Pods of one workload that wait.
+    fn waiting(count: usize) -> (Store, Vec<Pod>) {
+        let (mut store, mut pods) = (Store::default(), Vec::new());
+        for number in 0..count {
+            let mut pod = Pod::default();
+            pod.metadata.name = format!("web-{number}");
+            pod.metadata.namespace = "default".to_owned();
+            let mut owner = OwnerReference::default();
+            (owner.uid, owner.controller) = ("web".to_owned(), Some(true));
+            pod.metadata.owner_references.push(owner);
+            store.apply(Object::Pod(Arc::new(pod.clone())));
+            pods.push(pod);
+        }
+        (store, pods)
+    }
+
+    #[test]
+    fn only_rounds_in_vain_make_a_workload_wait() {
+        let (store, pods) = waiting(9);
+        let mut provisioner = Provisioner::new(PlannerOptions::default());
+        let mut round = |start: i64| {
+            for (number, pod) in pods.iter().enumerate() {
+                // The nodes of a plan become ready one after the other.
+                let until = at(start + i64::try_from(number).expect("a small number") * 10);
+                provisioner.set_waiting(&pod.key(), true, at(start));
+                provisioner.promise(&pod.key(), "node", Some(until));
+                provisioner.lapse(&store, until);
+            }
+            provisioner.is_paused(&pods[0])
+        };
+        assert_eq!([round(20_000), round(40_000), round(60_000)], [false, false, true]);
+    }
 }

@@ -44,7 +44,10 @@ pub(super) struct Store {
 
 /// What an object is like and was like.
 pub(super) enum Change {
-    Pool(String),
+    Pool {
+        name: String,
+        before: Option<Arc<NodePool>>,
+    },
     Claim {
         name: String,
         before: Option<Arc<NodeClaim>>,
@@ -101,8 +104,8 @@ impl Store {
         match object {
             Object::NodePool(pool) => {
                 let name = pool.name().to_owned();
-                self.pools.insert(name.clone(), pool);
-                return Change::Pool(name);
+                let before = self.pools.insert(name.clone(), pool);
+                return Change::Pool { name, before };
             }
             Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(claim)),
             Object::Node(node) => return self.put_node(node.metadata.name.clone(), Some(node)),
@@ -131,8 +134,8 @@ impl Store {
         self.supply += u64::from(!matches!(object, ObjectRef::Pod(_)));
         match object {
             ObjectRef::NodePool(name) => {
-                self.pools.remove(&name);
-                return Change::Pool(name);
+                let before = self.pools.remove(&name);
+                return Change::Pool { name, before };
             }
             ObjectRef::NodeClaim(name) => return self.put_claim(name, None),
             ObjectRef::Node(name) => return self.put_node(name, None),

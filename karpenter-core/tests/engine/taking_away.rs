@@ -42,6 +42,22 @@ fn an_empty_node_goes_after_it_was_looked_at_twice() {
 }
 
 #[test]
+fn drift_from_a_pool_is_seen_as_soon_as_the_pool_has_changed() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.add_pods("web", 1, "900m");
+    world.run(45);
+    let mut pool = world.pools["general"].clone();
+    pool.spec.template.metadata.labels.insert("team".to_owned(), "shop".to_owned());
+    world.put_pool(pool);
+    let has_drifted = |world: &World| world.claims.values().any(|claim| claim.status.is_true("Drifted"));
+    assert!(!has_drifted(&world));
+    world.run(15);
+    assert!(has_drifted(&world), "{:#?}", world.log);
+}
+
+#[test]
 fn a_node_that_is_too_large_is_replaced_before_it_goes() {
     let mut world = half_empty();
     let old = world.nodes.keys().next().expect("a node").clone();

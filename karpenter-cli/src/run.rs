@@ -1,0 +1,332 @@
+//! `karpenter run`: the controller of a real cluster.
+
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::{ArgAction, ValueEnum};
+use karpenter_core::{
+    Catalog, CloudProvider as _,
+    disrupt::SpotToSpot,
+    engine::EngineOptions,
+    schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
+};
+use karpenter_kube::{Controller, ControllerOptions, KwokCloud, LeaseOptions, serve_metrics, serve_probes};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::net::TcpListener;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::{
+    Error, load,
+    plan::{name_of, read_text},
+};
+
+/// More calls at once than any API server bears.
+const MAX_AT_ONCE: usize = 10_000;
+
+/// What `karpenter run` takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Where machines come from
+    #[arg(long, env = "CLOUD_PROVIDER", value_enum, default_value_t = Provider::Kwok)]
+    pub provider: Provider,
+
+    /// What the kwok provider sells, a list in JSON or YAML; the catalog of the fake provider unless said otherwise
+    #[arg(long, env = "KWOK_CATALOG", value_name = "FILE")]
+    pub catalog: Option<PathBuf>,
+
+    /// How to reach the cluster; unless said otherwise what the pod's service account allows, or $KUBECONFIG, or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Which context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// After the last of several pods so long is waited for another one
+    #[arg(long, env = "BATCH_IDLE_DURATION", value_parser = duration, default_value = "1s", value_name = "DURATION")]
+    pub batch_idle_duration: Duration,
+
+    /// The first of several pods waits no longer than this
+    #[arg(long, env = "BATCH_MAX_DURATION", value_parser = duration, default_value = "10s", value_name = "DURATION")]
+    pub batch_max_duration: Duration,
+
+    /// What becomes of what pods only prefer
+    #[arg(long, env = "PREFERENCE_POLICY", value_enum, default_value_t = Preferences::Respect, ignore_case = true)]
+    pub preference_policy: Preferences,
+
+    /// What becomes of pods for which a pool cannot keep its minValues
+    #[arg(long, env = "MIN_VALUES_POLICY", value_enum, default_value_t = MinValues::Strict, ignore_case = true)]
+    pub min_values_policy: MinValues,
+
+    /// How many writes a second the API server is asked for
+    #[arg(long, env = "KUBE_CLIENT_QPS", default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub kube_client_qps: u32,
+
+    /// How many of them at once
+    #[arg(long, env = "KUBE_CLIENT_BURST", default_value_t = 300, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub kube_client_burst: u32,
+
+    /// What is switched on or off, such as `NodeRepair=true,SpotToSpotConsolidation=true`
+    #[arg(long, env = "FEATURE_GATES", value_parser = gates, default_value = "", value_name = "GATES")]
+    pub feature_gates: Gates,
+
+    /// Act at once: there must be no other replica
+    #[arg(long, env = "DISABLE_LEADER_ELECTION", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    pub disable_leader_election: bool,
+
+    /// The lease that a replica must hold to act
+    #[arg(long, env = "LEADER_ELECTION_NAME", default_value = "karpenter-leader-election", value_name = "NAME")]
+    pub leader_election_name: String,
+
+    /// Its namespace; that of the pod, or of the context, unless said otherwise
+    #[arg(long, env = "LEADER_ELECTION_NAMESPACE", value_name = "NAMESPACE")]
+    pub leader_election_namespace: Option<String>,
+
+    /// Who this replica is: a name that no other has
+    #[arg(long, env = "HOSTNAME", default_value = "karpenter", hide_env_values = true, value_name = "NAME")]
+    pub identity: String,
+
+    /// The port of `/metrics`; 0 for none
+    #[arg(long, env = "METRICS_PORT", default_value_t = 8080, value_name = "PORT")]
+    pub metrics_port: u16,
+
+    /// The port of `/healthz` and `/readyz`; 0 for none
+    #[arg(long, env = "HEALTH_PROBE_PORT", default_value_t = 8081, value_name = "PORT")]
+    pub health_probe_port: u16,
+
+    /// How much is logged
+    #[arg(long, env = "LOG_LEVEL", value_enum, default_value_t = LogLevel::Info, ignore_case = true)]
+    pub log_level: LogLevel,
+}
+
+/// Where machines come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Provider {
+    /// Nodes that kwok plays
+    Kwok,
+}
+
+/// What becomes of what pods only prefer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preferences {
+    /// It is required as long as some node meets it, then given up, one preference at a time
+    Respect,
+    /// It is not looked at
+    Ignore,
+}
+
+/// What becomes of pods for which a pool cannot keep its `minValues`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MinValues {
+    /// They find no place in the pool
+    Strict,
+    /// The claim keeps as many values as it can
+    #[value(name = "BestEffort")]
+    BestEffort,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// All that may help to find a mistake
+    Debug,
+    /// What happens
+    Info,
+    /// What goes wrong
+    Error,
+}
+
+/// What is switched on or off; the defaults are Karpenter's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    /// Nodes that are sick are replaced.
+    pub node_repair: bool,
+    /// Reservations are used.
+    pub reserved_capacity: bool,
+    /// Spot nodes are replaced by cheaper ones.
+    pub spot_to_spot: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { node_repair: false, reserved_capacity: true, spot_to_spot: false }
+    }
+}
+
+/// Reads feature gates. Those that mean nothing here must not be switched on: what would not happen is not promised.
+fn gates(text: &str) -> Result<Gates, String> {
+    let mut gates = Gates::default();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| format!("{part}: NAME=true or NAME=false is expected"))?;
+        let value: bool = value.trim().parse().map_err(|_| format!("{part}: true or false is expected"))?;
+        match name.trim() {
+            "NodeRepair" => gates.node_repair = value,
+            "ReservedCapacity" => gates.reserved_capacity = value,
+            "SpotToSpotConsolidation" => gates.spot_to_spot = value,
+            // Static pools work whether or not somebody asks for them.
+            "StaticCapacity" => {}
+            _ if !value => {}
+            other => return Err(format!("{other}: there is no such feature")),
+        }
+    }
+    Ok(gates)
+}
+
+/// Reads a duration as Go writes it, such as `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: karpenter_core::api::NillableDuration = text.parse().map_err(|error| format!("{error}"))?;
+    parsed.duration().ok_or_else(|| "a duration such as 10s is expected".to_owned())
+}
+
+/// Works until the process is asked to end.
+///
+/// # Errors
+/// Files, clusters and ports that cannot be used, and a lease that was lost.
+pub fn run(args: &RunArgs) -> Result<(), Error> {
+    let level = match args.log_level {
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Error => LevelFilter::ERROR,
+    };
+    tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level).with_writer(std::io::stderr).init();
+    let catalog = catalog(args.catalog.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime
+        .map_err(|source| Error::Run { what: "the runtime", message: source.to_string() })?
+        .block_on(work(args, catalog))
+}
+
+/// What the kwok provider sells.
+fn catalog(file: Option<&Path>) -> Result<Arc<Catalog>, Error> {
+    let Some(file) = file else { return Ok(karpenter_fake::generated_catalog()) };
+    let name = name_of(file);
+    let types = load::catalog(&read_text(file)?, &name)?;
+    Catalog::new(types).map(Arc::new).map_err(|source| Error::Catalog { file: name, source })
+}
+
+async fn work(args: &RunArgs, catalog: Arc<Catalog>) -> Result<(), Error> {
+    let config = config(args).await?;
+    let namespace = args.leader_election_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = Client::try_from(config).map_err(|error| failed("the cluster", &error))?;
+    let mut options = ControllerOptions::default();
+    options.engine = engine_options(args);
+    options.limits.writes_per_second = usize::try_from(args.kube_client_qps).unwrap_or(usize::MAX);
+    options.limits.writes_at_once = usize::try_from(args.kube_client_burst).unwrap_or(usize::MAX).min(MAX_AT_ONCE);
+    if !args.disable_leader_election {
+        let mut lease = LeaseOptions::new(namespace, identity(&args.identity));
+        lease.name.clone_from(&args.leader_election_name);
+        options.lease = Some(lease);
+    }
+    let Provider::Kwok = args.provider;
+    let cloud = KwokCloud::new(client.clone(), catalog);
+    if args.feature_gates.node_repair {
+        options.engine.repair_policies = cloud.repair_policies();
+    }
+    let controller = Controller::new(client, Arc::new(cloud), options);
+    if let Some(listener) = listen(args.metrics_port).await? {
+        tokio::spawn(serve_metrics(listener, controller.metrics()));
+    }
+    if let Some(listener) = listen(args.health_probe_port).await? {
+        tokio::spawn(serve_probes(listener, controller.probes()));
+    }
+    controller.run(asked_to_end()).await.map_err(|error| failed("the controller", &error))
+}
+
+fn engine_options(args: &RunArgs) -> EngineOptions {
+    let mut engine = EngineOptions::default();
+    engine.batch_idle = args.batch_idle_duration;
+    engine.batch_max = args.batch_max_duration;
+    let preferences = match args.preference_policy {
+        Preferences::Respect => PreferencePolicy::Respect,
+        Preferences::Ignore => PreferencePolicy::Ignore,
+    };
+    let min_values = match args.min_values_policy {
+        MinValues::Strict => MinValuesPolicy::Strict,
+        MinValues::BestEffort => MinValuesPolicy::BestEffort,
+    };
+    let reservations =
+        if args.feature_gates.reserved_capacity { ReservationPolicy::Strict } else { ReservationPolicy::Fallback };
+    for planner in [&mut engine.planner, &mut engine.disruptor.planner] {
+        planner.preferences = preferences;
+        planner.min_values = min_values;
+        planner.reservations = reservations;
+    }
+    if !args.feature_gates.spot_to_spot {
+        engine.disruptor.spot_to_spot = SpotToSpot::Never;
+    }
+    engine
+}
+
+async fn config(args: &RunArgs) -> Result<Config, Error> {
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    match &args.kubeconfig {
+        Some(file) => {
+            let text = Kubeconfig::read_from(file).map_err(|error| failed("the kubeconfig", &error))?;
+            Config::from_custom_kubeconfig(text, &options).await.map_err(|error| failed("the kubeconfig", &error))
+        }
+        None if args.context.is_some() => {
+            Config::from_kubeconfig(&options).await.map_err(|error| failed("the kubeconfig", &error))
+        }
+        None => Config::infer().await.map_err(|error| failed("the cluster", &error)),
+    }
+}
+
+/// Pods have names of their own, processes on one machine have not.
+fn identity(name: &str) -> String {
+    format!("{name}_{}", std::process::id())
+}
+
+async fn listen(port: u16) -> Result<Option<TcpListener>, Error> {
+    if port == 0 {
+        return Ok(None);
+    }
+    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let listener = TcpListener::bind(address).await;
+    listener.map(Some).map_err(|source| Error::Run { what: "a port", message: format!("{port}: {source}") })
+}
+
+/// Until SIGTERM or SIGINT.
+async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    tracing::info!("asked to end");
+}
+
+fn failed(what: &'static str, error: &dyn std::error::Error) -> Error {
+    Error::Run { what, message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_that_mean_nothing_must_not_be_switched_on() {
+        let all = gates("NodeRepair=true, SpotToSpotConsolidation=true,ReservedCapacity=false,NodeOverlay=false");
+        assert_eq!(all, Ok(Gates { node_repair: true, reserved_capacity: false, spot_to_spot: true }));
+        assert_eq!(gates(""), Ok(Gates::default()));
+        assert_eq!(gates("NodeOverlay=true"), Err("NodeOverlay: there is no such feature".to_owned()));
+        assert_eq!(gates("NodeRepair"), Err("NodeRepair: NAME=true or NAME=false is expected".to_owned()));
+        assert_eq!(gates("NodeRepair=on"), Err("NodeRepair=on: true or false is expected".to_owned()));
+    }
+
+    #[test]
+    fn durations_are_as_go_writes_them() {
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("Never"), Err("a duration such as 10s is expected".to_owned()));
+        assert!(duration("10").is_err());
+    }
+}

@@ -1,0 +1,262 @@
+//! Carries out what the engine asks for.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use karpenter_core::{
+    CloudProvider,
+    api::{Node, NodeClaim},
+    engine::{Action, ActionId, ActionResult, Note, Refusal, Request},
+};
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use tokio::{
+    sync::{Semaphore, mpsc::Sender},
+    task::JoinSet,
+};
+
+use crate::{metrics::Metrics, mirror::Mirror, write::Writer};
+
+/// What came of an action.
+pub(crate) type Outcome = (ActionId, ActionResult);
+
+/// How long the API server may take for a call.
+const API_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest note that the API server takes, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// How many calls are made. What is more waits, and there is never much of it: the engine asks for one write of an object at a
+/// time.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CallLimits {
+    /// Writes to the API server, evictions included, a second. 200 by default, as Karpenter's `kube-client-qps`.
+    pub writes_per_second: usize,
+    /// So many of them at once. 300 by default, as Karpenter's `kube-client-burst`.
+    pub writes_at_once: usize,
+    /// Calls of the provider that are under way at a time.
+    pub provider_calls: usize,
+    /// Notes that wait to be written; others are dropped.
+    pub notes: usize,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self { writes_per_second: 200, writes_at_once: 300, provider_calls: 64, notes: 256 }
+    }
+}
+
+/// Lets so many calls through at once, and as many again after a while.
+#[derive(Clone)]
+struct Lane {
+    permits: Arc<Semaphore>,
+    /// For how long a call keeps others out, even if it ends sooner.
+    hold: Duration,
+}
+
+impl Lane {
+    fn new(at_once: usize, per_second: Option<usize>) -> Self {
+        let at_once = at_once.max(1);
+        let hold =
+            per_second.map_or(Duration::ZERO, |calls| Duration::from_secs_f64(at_once as f64 / calls.max(1) as f64));
+        Self { permits: Arc::new(Semaphore::new(at_once)), hold }
+    }
+
+    async fn pass<T>(self, call: impl Future<Output = T>, then: impl AsyncFnOnce(T)) {
+        let _permit = self.permits.acquire_owned().await;
+        let free = tokio::time::Instant::now() + self.hold;
+        then(call.await).await;
+        tokio::time::sleep_until(free).await;
+    }
+}
+
+/// Queues of calls.
+pub(crate) struct Carrier {
+    writer: Writer,
+    recorder: Recorder,
+    provider: Arc<dyn CloudProvider>,
+    metrics: Arc<Metrics>,
+    outcomes: Sender<Outcome>,
+    writes: Lane,
+    provider_calls: Lane,
+    notes: Arc<Semaphore>,
+    tasks: JoinSet<()>,
+}
+
+type Call = Pin<Box<dyn Future<Output = ActionResult> + Send>>;
+
+impl Carrier {
+    pub(crate) fn new(
+        client: &Client,
+        identity: &str,
+        provider: Arc<dyn CloudProvider>,
+        metrics: Arc<Metrics>,
+        limits: &CallLimits,
+        outcomes: Sender<Outcome>,
+    ) -> Self {
+        let reporter = Reporter { controller: "karpenter".to_owned(), instance: Some(identity.to_owned()) };
+        Self {
+            writer: Writer::new(client.clone()),
+            recorder: Recorder::new(client.clone(), reporter),
+            provider,
+            metrics,
+            outcomes,
+            writes: Lane::new(limits.writes_at_once, Some(limits.writes_per_second)),
+            provider_calls: Lane::new(limits.provider_calls, None),
+            notes: Arc::new(Semaphore::new(limits.notes)),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Begins to carry out what was asked for; the outcomes come by the channel.
+    pub(crate) fn begin(&mut self, requests: Vec<Request>, mirror: &Mirror) {
+        while self.tasks.try_join_next().is_some() {}
+        for Request { id, action } in requests {
+            match action {
+                Action::Note(note) => self.note(note, mirror),
+                action => {
+                    let (call, lane) = match self.cluster_call(action, mirror) {
+                        Ok(call) => (call, &self.writes),
+                        Err(action) => (self.provider_call(action), &self.provider_calls),
+                    };
+                    let (lane, outcomes) = (lane.clone(), self.outcomes.clone());
+                    // Nobody is left to be told if the controller has stopped.
+                    let tell = async move |result| drop(outcomes.send((id, result)).await);
+                    self.tasks.spawn(async move { lane.pass(call, tell).await });
+                }
+            }
+        }
+    }
+
+    /// Waits until all that was begun is done, or so long.
+    pub(crate) async fn finish(&mut self, patience: Duration) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            tracing::warn!(calls = self.tasks.len(), "calls that take too long are given up");
+            self.tasks.abort_all();
+        }
+    }
+
+    /// A call of the API server; an action of another kind is given back.
+    fn cluster_call(&self, action: Action, mirror: &Mirror) -> Result<Call, Action> {
+        let writer = self.writer.clone();
+        let call: Call = match action {
+            Action::CreateClaim(claim) => {
+                let metrics = Arc::clone(&self.metrics);
+                Box::pin(async move {
+                    let result = writer.create_claim(&claim).await;
+                    if matches!(result, ActionResult::Written) {
+                        metrics.claim_created(&claim);
+                    }
+                    result
+                })
+            }
+            Action::UpdateClaim(after) => match mirror.claim(&after) {
+                Some(before) => Box::pin(async move { writer.update_claim(&before, &after).await }),
+                None => changed(),
+            },
+            Action::UpdateNode(after) => match mirror.node(&after) {
+                Some(before) => Box::pin(async move { writer.update_node(&before, &after).await }),
+                None => changed(),
+            },
+            Action::UpdatePool(after) => match mirror.pool(&after) {
+                Some(before) => Box::pin(async move { writer.update_pool(&before, &after).await }),
+                None => changed(),
+            },
+            Action::DeleteClaim { name, uid } => Box::pin(async move { writer.delete::<NodeClaim>(&name, &uid).await }),
+            Action::DeleteNode { name, uid } => Box::pin(async move { writer.delete::<Node>(&name, &uid).await }),
+            Action::Evict { pod, uid } => {
+                let metrics = Arc::clone(&self.metrics);
+                Box::pin(async move {
+                    let result = writer.evict(&pod, &uid).await;
+                    metrics.evicted(&result);
+                    result
+                })
+            }
+            Action::DeletePod { pod, uid, grace_period } => {
+                Box::pin(async move { writer.delete_pod(&pod, &uid, grace_period).await })
+            }
+            other => return Err(other),
+        };
+        Ok(Box::pin(async move {
+            let late = |_| ActionResult::Refused(Refusal::Unavailable(format!("no answer in {API_TIMEOUT:?}")));
+            tokio::time::timeout(API_TIMEOUT, call).await.unwrap_or_else(late)
+        }))
+    }
+
+    fn provider_call(&self, action: Action) -> Call {
+        let (provider, metrics) = (Arc::clone(&self.provider), Arc::clone(&self.metrics));
+        Box::pin(async move {
+            let start = std::time::Instant::now();
+            let (method, result) = match action {
+                Action::Launch(claim) => ("Create", ActionResult::Launched(provider.create(&claim).await)),
+                Action::Terminate(id) => ("Delete", ActionResult::Terminated(provider.delete(&id).await)),
+                Action::Get(id) => ("Get", ActionResult::Found(provider.get(&id).await)),
+                Action::List => ("List", ActionResult::Listed(provider.list().await)),
+                Action::Catalog(pool) => ("GetInstanceTypes", ActionResult::Catalog(provider.catalog(&pool).await)),
+                Action::Drift(claim) => ("IsDrifted", ActionResult::Drift(provider.drift(&claim).await)),
+                Action::NextEvents(cursor) => ("NextEvents", ActionResult::Events(provider.next_events(cursor).await)),
+                other => panic!("an action that no provider carries out: {other:?}"),
+            };
+            metrics.provider_called(provider.name(), method, start.elapsed(), &result);
+            result
+        })
+    }
+
+    /// Tells people. Notes are worth less than what they are about: where too many wait, some are dropped and counted.
+    fn note(&mut self, note: Note, mirror: &Mirror) {
+        let Note { object, is_warning, reason, mut message } = note;
+        tracing::info!(object = ?object, reason, message, is_warning, "noted");
+        let Ok(permit) = Arc::clone(&self.notes).try_acquire_owned() else {
+            self.metrics.note_dropped();
+            return;
+        };
+        if message.len() > MAX_NOTE {
+            message.truncate(message.floor_char_boundary(MAX_NOTE));
+        }
+        let reference = mirror.reference(&object);
+        let type_ = if is_warning { EventType::Warning } else { EventType::Normal };
+        let event =
+            Event { type_, reason: reason.to_owned(), note: Some(message), action: reason.to_owned(), secondary: None };
+        let recorder = self.recorder.clone();
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            match tokio::time::timeout(API_TIMEOUT, recorder.publish(&event, &reference)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "an event was not written"),
+                Err(_) => tracing::debug!("an event was not written in time"),
+            }
+        });
+    }
+}
+
+/// The object is not what the action was made from.
+fn changed() -> Call {
+    Box::pin(async { ActionResult::Refused(Refusal::Conflict) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_lets_no_more_calls_through_than_it_should() {
+        let lane = Lane::new(4, Some(2));
+        let start = tokio::time::Instant::now();
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        for _ in 0..10 {
+            let (lane, sender) = (lane.clone(), sender.clone());
+            tokio::spawn(
+                lane.pass(async move { start.elapsed() }, async move |at| sender.send(at).expect("a listener")),
+            );
+        }
+        drop(sender);
+        let mut seconds = Vec::new();
+        while let Some(at) = receiver.recv().await {
+            seconds.push(at.as_secs());
+        }
+        assert_eq!(seconds, [0, 0, 0, 0, 2, 2, 2, 2, 4, 4]);
+    }
+}

@@ -1,0 +1,287 @@
+//! The loop: what the cluster tells goes into the engine, and what the engine asks for goes out.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use karpenter_core::{
+    CloudProvider,
+    api::{
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, PersistentVolume, PersistentVolumeClaim, Pod,
+        PodDisruptionBudget, StorageClass, VolumeAttachment,
+    },
+    engine::{Engine, EngineOptions, Event},
+};
+use kube::Client;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
+
+use crate::{
+    carry::{CallLimits, Carrier, Outcome},
+    clock,
+    kinds::Watched,
+    lease::{Election, LeaseOptions},
+    metrics::{Metrics, Probes},
+    mirror::Mirror,
+    watch::{News, watch as watch_kind},
+};
+
+/// How much of what is told is taken in at a time.
+const BATCH: usize = 1024;
+
+/// The engine is asked at most once in this time: in busy clusters much is told at a time.
+const MIN_STEP: Duration = Duration::from_millis(20);
+
+/// How long calls that were begun may take when the controller stops.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often the gauges are brought up to date.
+const GAUGES: Duration = Duration::from_secs(5);
+
+/// How a [`Controller`] works.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ControllerOptions {
+    /// How the engine decides.
+    pub engine: EngineOptions,
+    /// The lease that a replica must hold to act; `None` acts at once, so that there must be no other.
+    pub lease: Option<LeaseOptions>,
+    /// How many calls are made.
+    pub limits: CallLimits,
+}
+
+/// Why a controller stopped that was not asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// Another replica may act now. Start anew, to stand for election again with nothing in mind.
+    #[error("the lease was lost")]
+    LeaseLost,
+}
+
+/// Keeps a cluster in the nodes that its pods need, with the machines of any [`CloudProvider`].
+///
+/// All that matters is in the cluster. A controller may be killed at any time; the next one goes on where it was.
+pub struct Controller {
+    client: Client,
+    provider: Arc<dyn CloudProvider>,
+    options: ControllerOptions,
+    metrics: Arc<Metrics>,
+    probes: Arc<Probes>,
+}
+
+impl Controller {
+    /// A controller of the cluster of this client.
+    pub fn new(client: Client, provider: Arc<dyn CloudProvider>, options: ControllerOptions) -> Self {
+        Self { client, provider, options, metrics: Arc::default(), probes: Arc::default() }
+    }
+
+    /// What it counts, for `/metrics`.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Whether it lives and is ready, for `/healthz` and `/readyz`.
+    pub fn probes(&self) -> Arc<Probes> {
+        Arc::clone(&self.probes)
+    }
+
+    /// Works until `stop` is done. Then calls that were begun are finished and the lease is given back.
+    ///
+    /// # Errors
+    /// [`Stopped`] if it must not go on.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), Stopped> {
+        let (stopping, stopped) = watch::channel(false);
+        let (leading, mut leads) = watch::channel(self.options.lease.is_none());
+        let election = self.options.lease.clone().map(|lease| {
+            let election = Election::new(self.client.clone(), lease);
+            tokio::spawn(async move { election.run(&leading, stopped).await })
+        });
+        let mut work = Work::new(&self);
+        let ended = work.run(stop, &mut leads).await;
+        work.carrier.finish(PATIENCE).await;
+        stopping.send_replace(true);
+        if let Some(election) = election {
+            // What went wrong with it was logged, and the lease ends by itself.
+            let _ = election.await;
+        }
+        ended
+    }
+}
+
+/// A controller at work.
+struct Work {
+    /// Away while it decides.
+    engine: Option<Box<Engine>>,
+    mirror: Mirror,
+    carrier: Carrier,
+    metrics: Arc<Metrics>,
+    probes: Arc<Probes>,
+    news: mpsc::Receiver<News>,
+    outcomes: mpsc::Receiver<Outcome>,
+    /// The kinds of which all objects have been told.
+    listed: BTreeSet<&'static str>,
+    /// How many kinds there are.
+    kinds: usize,
+    /// Whether anything became known since the engine was asked last.
+    has_news: bool,
+    /// One for each kind; they end with this.
+    _watches: JoinSet<()>,
+}
+
+impl Work {
+    fn new(controller: &Controller) -> Self {
+        let Controller { client, provider, options, metrics, probes } = controller;
+        let (sender, news) = mpsc::channel(BATCH);
+        let (outcome_sender, outcomes) = mpsc::channel(BATCH);
+        let watches = watch_all(client, &sender);
+        let identity = options.lease.as_ref().map_or("karpenter", |lease| &lease.identity);
+        let provider = Arc::clone(provider);
+        let carrier = Carrier::new(client, identity, provider, Arc::clone(metrics), &options.limits, outcome_sender);
+        Self {
+            engine: Some(Box::new(Engine::new(options.engine.clone()))),
+            mirror: Mirror::default(),
+            carrier,
+            metrics: Arc::clone(metrics),
+            probes: Arc::clone(probes),
+            news,
+            outcomes,
+            listed: BTreeSet::new(),
+            kinds: watches.len(),
+            has_news: false,
+            _watches: watches,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        stop: impl Future<Output = ()> + Send,
+        leads: &mut watch::Receiver<bool>,
+    ) -> Result<(), Stopped> {
+        let mut stop = Box::pin(stop);
+        let mut gauges = tokio::time::interval(GAUGES);
+        let (mut news, mut has_led, mut next_tick) = (Vec::new(), false, Instant::now());
+        loop {
+            let is_leader = *leads.borrow_and_update();
+            if has_led && !is_leader {
+                return Err(Stopped::LeaseLost);
+            }
+            has_led |= is_leader;
+            self.probes.beat(self.is_synced(), is_leader);
+            let wake = self.wake().filter(|_| is_leader).map(|wake| wake.max(next_tick));
+            if wake.is_some_and(|wake| wake <= Instant::now()) {
+                self.tick().await;
+                next_tick = Instant::now() + MIN_STEP;
+                continue;
+            }
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                _ = self.news.recv_many(&mut news, BATCH) => news.drain(..).for_each(|news| self.hear(news)),
+                Some((id, result)) = self.outcomes.recv() => self.observe(Event::Done { id, result }),
+                () = sleep_until(wake) => {}
+                _ = leads.changed() => {}
+                _ = gauges.tick() => self.metrics.survey(&self.mirror, self.is_synced()),
+            }
+        }
+    }
+
+    /// Whether all objects of all kinds have been told.
+    fn is_synced(&self) -> bool {
+        self.listed.len() == self.kinds
+    }
+
+    /// When the engine has something to do.
+    fn wake(&self) -> Option<Instant> {
+        if self.has_news && self.is_synced() {
+            return Some(Instant::now());
+        }
+        let wake = self.engine.as_ref()?.next_wake()?;
+        Some(Instant::now() + clock::until(wake))
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Event(event) => {
+                self.metrics.observe(&event, &self.mirror);
+                self.mirror.observe(&event);
+                self.observe(event);
+            }
+            News::Listed(kind) => {
+                let was_synced = self.is_synced();
+                self.listed.insert(kind);
+                if self.is_synced() && !was_synced {
+                    tracing::info!("all objects are known");
+                    self.observe(Event::Synced);
+                }
+            }
+            News::Lost { kind, error } => {
+                self.metrics.watch_lost(kind);
+                tracing::warn!(kind, error, "a watch was lost and begins anew");
+            }
+            News::Unreadable { object, error } => {
+                tracing::error!(object, error, "an object cannot be read; what was known of it still counts");
+            }
+        }
+    }
+
+    fn observe(&mut self, event: Event) {
+        self.has_news = true;
+        if let Some(engine) = &mut self.engine {
+            engine.observe(event, clock::now());
+        }
+    }
+
+    /// Asks the engine what is to be done, on a thread where that may take a while.
+    async fn tick(&mut self) {
+        let Some(mut engine) = self.engine.take() else { return };
+        self.has_news = false;
+        let start = Instant::now();
+        let decided = tokio::task::spawn_blocking(move || {
+            let requests = engine.tick(clock::now());
+            (engine, requests)
+        });
+        let (engine, requests) = decided.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        self.engine = Some(engine);
+        self.metrics.decided(start.elapsed());
+        self.carrier.begin(requests, &self.mirror);
+    }
+}
+
+/// Never, if there is no such time.
+async fn sleep_until(then: Option<Instant>) {
+    match then {
+        Some(then) => tokio::time::sleep_until(then).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn watch_all(client: &Client, listener: &mpsc::Sender<News>) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
+    let mut add = Adder { watches: &mut watches, client, listener };
+    add.kind::<NodePool>();
+    add.kind::<NodeClaim>();
+    add.kind::<Node>();
+    add.kind::<Pod>();
+    add.kind::<DaemonSet>();
+    add.kind::<PodDisruptionBudget>();
+    add.kind::<Namespace>();
+    add.kind::<PersistentVolumeClaim>();
+    add.kind::<PersistentVolume>();
+    add.kind::<StorageClass>();
+    add.kind::<CsiNode>();
+    add.kind::<VolumeAttachment>();
+    watches
+}
+
+struct Adder<'a> {
+    watches: &'a mut JoinSet<()>,
+    client: &'a Client,
+    listener: &'a mpsc::Sender<News>,
+}
+
+impl Adder<'_> {
+    fn kind<T: Watched>(&mut self) {
+        self.watches.spawn(watch_kind::<T>(self.client.clone(), self.listener.clone()));
+    }
+}

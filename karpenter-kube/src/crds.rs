@@ -1,0 +1,9 @@
+//! The custom resource definitions of our kinds.
+
+/// The definitions of NodePool, NodeClaim and KWOKNodeClass, in YAML as `kubectl apply` takes them: by the names of their
+/// files. Objects that Karpenter's definitions accept are accepted and stored alike.
+pub const CUSTOM_RESOURCE_DEFINITIONS: [(&str, &str); 3] = [
+    ("karpenter.sh_nodepools.yaml", include_str!("../crds/karpenter.sh_nodepools.yaml")),
+    ("karpenter.sh_nodeclaims.yaml", include_str!("../crds/karpenter.sh_nodeclaims.yaml")),
+    ("karpenter.kwok.sh_kwoknodeclasses.yaml", include_str!("../crds/karpenter.kwok.sh_kwoknodeclasses.yaml")),
+];

@@ -1,0 +1,157 @@
+//! The objects that are watched, in the shape that `kube` reads.
+
+use std::{borrow::Cow, fmt::Debug, sync::Arc};
+
+use karpenter_core::{
+    api::{
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectMeta, PersistentVolume, PersistentVolumeClaim,
+        Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
+    },
+    engine::Object,
+};
+use kube::{
+    Resource,
+    core::{DynamicResourceScope, ObjectMeta as KubeMeta},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
+
+/// A kind of object that decisions depend on.
+pub(crate) trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
+    const KIND: &'static str;
+    const GROUP: &'static str;
+    const VERSION: &'static str;
+    const PLURAL: &'static str;
+
+    fn meta(&self) -> &ObjectMeta;
+    fn into_object(self: Arc<Self>) -> Object;
+}
+
+macro_rules! watched {
+    ($($type:ident, $group:literal, $version:literal, $plural:literal;)*) => {$(
+        impl Watched for $type {
+            const KIND: &'static str = stringify!($type);
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = $version;
+            const PLURAL: &'static str = $plural;
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn into_object(self: Arc<Self>) -> Object {
+                Object::$type(self)
+            }
+        }
+    )*};
+}
+
+watched! {
+    NodePool, "karpenter.sh", "v1", "nodepools";
+    NodeClaim, "karpenter.sh", "v1", "nodeclaims";
+    Node, "", "v1", "nodes";
+    Pod, "", "v1", "pods";
+    Namespace, "", "v1", "namespaces";
+    PersistentVolume, "", "v1", "persistentvolumes";
+    PersistentVolumeClaim, "", "v1", "persistentvolumeclaims";
+    DaemonSet, "apps", "v1", "daemonsets";
+    PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
+    StorageClass, "storage.k8s.io", "v1", "storageclasses";
+    VolumeAttachment, "storage.k8s.io", "v1", "volumeattachments";
+}
+
+// The API calls it `CSINode`.
+impl Watched for CsiNode {
+    const KIND: &'static str = "CSINode";
+    const GROUP: &'static str = "storage.k8s.io";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "csinodes";
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn into_object(self: Arc<Self>) -> Object {
+        Object::CsiNode(self)
+    }
+}
+
+/// An object of a kind as the API server sent it. One that cannot be read does not stop the watch of the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen<T> {
+    pub(crate) meta: KubeMeta,
+    /// What it says, or why that cannot be read: the field and what is wrong with it.
+    pub(crate) object: Result<Arc<T>, String>,
+}
+
+impl<'de, T: Watched> Deserialize<'de> for Seen<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let text = |key: &str| value["metadata"][key].as_str().map(str::to_owned);
+        let meta = KubeMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..KubeMeta::default()
+        };
+        if meta.resource_version.is_none() {
+            return Err(D::Error::custom("an object without metadata.resourceVersion"));
+        }
+        let object = serde_path_to_error::deserialize(value).map(Arc::new).map_err(|error| error.to_string());
+        Ok(Self { meta, object })
+    }
+}
+
+impl<T: Watched> Resource for Seen<T> {
+    type DynamicType = ();
+    type Scope = DynamicResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        T::KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        T::GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        T::VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        T::PLURAL.into()
+    }
+
+    fn meta(&self) -> &KubeMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut KubeMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_cannot_be_read_says_which_field() {
+        let text = r#"{"metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"weight": "heavy"}}"#;
+        let seen: Seen<NodePool> = serde_json::from_str(text).expect("an object");
+        assert_eq!(seen.meta.name.as_deref(), Some("p"));
+        let error = seen.object.expect_err("no weight");
+        assert!(error.starts_with("spec.weight: "), "{error}");
+    }
+
+    #[test]
+    fn an_object_keeps_its_version() {
+        let text = r#"{"metadata": {"name": "n", "resourceVersion": "7"}, "spec": {"providerID": "kwok://n"}}"#;
+        let seen: Seen<Node> = serde_json::from_str(text).expect("an object");
+        let node = seen.object.expect("a node");
+        assert_eq!((node.metadata.resource_version.as_str(), node.spec.provider_id.as_str()), ("7", "kwok://n"));
+    }
+}

@@ -1,0 +1,235 @@
+//! One of several replicas acts: the holder of a `coordination.k8s.io` Lease.
+//!
+//! As in client-go, no clock of another machine is trusted: a lease is free once it was not renewed for its duration by the
+//! clock of whoever looks, counted from when that one last saw it change.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff,
+};
+use kube::{
+    Api, Client, Error,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::{sync::watch, time::Instant};
+
+/// How a lease is held. The defaults are Karpenter's.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LeaseOptions {
+    /// The name of the lease.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Who wants it: a name that no other replica has.
+    pub identity: String,
+    /// How long it holds without being renewed.
+    pub duration: Duration,
+    /// A holder who could not renew it for so long gives up: others may take it soon.
+    pub renew_deadline: Duration,
+    /// How long to wait between two looks.
+    pub retry_period: Duration,
+}
+
+impl LeaseOptions {
+    /// A lease of Karpenter's name and times.
+    pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
+        Self {
+            name: "karpenter-leader-election".to_owned(),
+            namespace: namespace.into(),
+            identity: identity.into(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What a look at a lease comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It is free: take it.
+    Take,
+    /// It is ours: renew it.
+    Renew,
+    /// Another one has it.
+    Wait,
+}
+
+/// Who held a lease when it was last seen to change, and when that was by this machine's clock.
+#[derive(Clone, Debug, Default)]
+struct Observed {
+    spec: Option<LeaseSpec>,
+    since: Option<Instant>,
+}
+
+impl Observed {
+    fn look(&mut self, spec: LeaseSpec, now: Instant) {
+        if self.spec.as_ref() != Some(&spec) {
+            *self = Self { spec: Some(spec), since: Some(now) };
+        }
+    }
+
+    fn step(&self, identity: &str, now: Instant) -> Step {
+        let Some((spec, since)) = self.spec.as_ref().zip(self.since) else { return Step::Take };
+        match spec.holder_identity.as_deref() {
+            None | Some("") => Step::Take,
+            Some(holder) if holder == identity => Step::Renew,
+            Some(_) => {
+                let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
+                if now >= since + Duration::from_secs(seconds) { Step::Take } else { Step::Wait }
+            }
+        }
+    }
+}
+
+/// A candidate for a lease.
+pub(crate) struct Election {
+    api: Api<Lease>,
+    options: LeaseOptions,
+    observed: Observed,
+}
+
+impl Election {
+    pub(crate) fn new(client: Client, options: LeaseOptions) -> Self {
+        Self { api: Api::namespaced(client, &options.namespace), options, observed: Observed::default() }
+    }
+
+    /// Stands for election until `stop` is set. `is_leader` says how it goes; once it was won and lost this returns, because
+    /// another one may act by then.
+    pub(crate) async fn run(mut self, is_leader: &watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
+        let mut renewed: Option<Instant> = None;
+        while !*stop.borrow() {
+            let look = tokio::time::timeout(self.options.renew_deadline, self.look());
+            match look.await.unwrap_or_else(|_| Ok(false)) {
+                Ok(true) => {
+                    renewed = Some(Instant::now());
+                    is_leader.send_if_modified(|is_leader| !std::mem::replace(is_leader, true));
+                }
+                // Somebody else has it.
+                Ok(false) if renewed.is_some() && self.is_lost() => break,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, lease = self.options.name, "the lease could not be read or written");
+                }
+            }
+            if renewed.is_some_and(|renewed| renewed.elapsed() >= self.options.renew_deadline) {
+                break;
+            }
+            let pause = tokio::time::sleep(self.options.retry_period);
+            tokio::select! { () = pause => {}, _ = stop.changed() => {} }
+        }
+        is_leader.send_replace(false);
+        if *stop.borrow()
+            && renewed.is_some()
+            && let Err(error) = self.release().await
+        {
+            tracing::warn!(%error, lease = self.options.name, "the lease could not be given back");
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        let holder = self.observed.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+        holder != Some(self.options.identity.as_str())
+    }
+
+    /// Takes or renews the lease if that is possible; whether it is ours then.
+    async fn look(&mut self) -> Result<bool, Error> {
+        let Some(lease) = self.api.get_opt(&self.options.name).await? else {
+            return self.create().await;
+        };
+        let now = Instant::now();
+        self.observed.look(lease.spec.clone().unwrap_or_default(), now);
+        let step = self.observed.step(&self.options.identity, now);
+        if step == Step::Wait {
+            return Ok(false);
+        }
+        let spec = self.spec(lease.spec.as_ref().filter(|_| step == Step::Renew), lease.spec.as_ref());
+        self.replace(Lease { spec: Some(spec), ..lease }).await
+    }
+
+    async fn create(&mut self) -> Result<bool, Error> {
+        let metadata = ObjectMeta { name: Some(self.options.name.clone()), ..ObjectMeta::default() };
+        let lease = Lease { metadata, spec: Some(self.spec(None, None)) };
+        let made = self.api.create(&PostParams::default(), &lease).await;
+        self.settle(made)
+    }
+
+    /// Fails if the lease has changed since it was read, by its resource version.
+    async fn replace(&mut self, lease: Lease) -> Result<bool, Error> {
+        let written = self.api.replace(&self.options.name, &PostParams::default(), &lease).await;
+        self.settle(written)
+    }
+
+    fn settle(&mut self, written: Result<Lease, Error>) -> Result<bool, Error> {
+        match written {
+            Ok(lease) => {
+                self.observed.look(lease.spec.unwrap_or_default(), Instant::now());
+                Ok(true)
+            }
+            // Another one was faster.
+            Err(Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the lease says if it is ours: renewed if it was, and taken from `before` if it was another's.
+    fn spec(&self, ours: Option<&LeaseSpec>, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = Some(MicroTime(jiff::Timestamp::now()));
+        let taken = before.and_then(|spec| spec.lease_transitions).unwrap_or(-1) + i32::from(ours.is_none());
+        LeaseSpec {
+            holder_identity: Some(self.options.identity.clone()),
+            lease_duration_seconds: i32::try_from(self.options.duration.as_secs()).ok(),
+            acquire_time: ours.map_or(now.clone(), |spec| spec.acquire_time.clone()),
+            renew_time: now,
+            lease_transitions: Some(taken),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Lets another one take the lease at once.
+    async fn release(&mut self) -> Result<(), Error> {
+        let Some(mut lease) = self.api.get_opt(&self.options.name).await? else { return Ok(()) };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() == Some(self.options.identity.as_str()) {
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            self.api.replace(&self.options.name, &PostParams::default(), &lease).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: &str, transitions: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(15),
+            lease_transitions: Some(transitions),
+            ..LeaseSpec::default()
+        }
+    }
+
+    #[test]
+    fn a_lease_is_free_once_it_was_not_renewed_for_its_duration() {
+        let start = Instant::now();
+        let mut observed = Observed::default();
+        assert_eq!(observed.step("me", start), Step::Take);
+        observed.look(held_by("you", 0), start);
+        assert_eq!(observed.step("me", start + Duration::from_secs(14)), Step::Wait);
+        // What is seen again unchanged does not count as renewed.
+        observed.look(held_by("you", 0), start + Duration::from_secs(14));
+        assert_eq!(observed.step("me", start + Duration::from_secs(15)), Step::Take);
+        observed.look(held_by("you", 1), start + Duration::from_secs(15));
+        assert_eq!(observed.step("me", start + Duration::from_secs(29)), Step::Wait);
+        assert_eq!(observed.step("you", start + Duration::from_secs(99)), Step::Renew);
+        observed.look(held_by("", 1), start + Duration::from_secs(16));
+        assert_eq!(observed.step("me", start + Duration::from_secs(16)), Step::Take);
+    }
+}

@@ -1,0 +1,40 @@
+//! The node-provisioning engine as a controller on a real Kubernetes cluster.
+//!
+//! A [`Controller`] watches a cluster, tells the engine of `karpenter-core` what it sees, and carries out what the engine asks
+//! for: with the API server, and with any [`CloudProvider`](karpenter_core::CloudProvider).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use karpenter_kube::{Controller, ControllerOptions, KwokCloud};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = kube::Client::try_default().await?;
+//! let cloud = KwokCloud::new(client.clone(), karpenter_fake::generated_catalog());
+//! let controller = Controller::new(client, Arc::new(cloud), ControllerOptions::default());
+//! controller.run(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod carry;
+mod clock;
+mod controller;
+mod crds;
+mod kinds;
+mod kwok;
+mod lease;
+mod metrics;
+mod mirror;
+mod patch;
+mod server;
+mod watch;
+mod write;
+
+pub use carry::CallLimits;
+pub use controller::{Controller, ControllerOptions, Stopped};
+pub use crds::CUSTOM_RESOURCE_DEFINITIONS;
+pub use kwok::KwokCloud;
+pub use lease::LeaseOptions;
+pub use metrics::{Metrics, Probes};
+pub use server::{serve_metrics, serve_probes};
