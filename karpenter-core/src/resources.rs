@@ -37,6 +37,11 @@ impl ResourceName {
         }
     }
 
+    /// What there is of it in whole numbers, rounded down: thousandths of a core for CPU, units for all others.
+    pub(crate) fn floor(&self, quantity: Quantity) -> i64 {
+        if *self == Self::Cpu { quantity.milli_floor() } else { quantity.units_floor() }
+    }
+
     /// Whether this is a size of huge pages, such as `hugepages-2Mi`.
     pub fn is_huge_pages(&self) -> bool {
         self.as_str().starts_with("hugepages-")

@@ -253,6 +253,13 @@ impl Catalog {
         index.is_ok_and(|i| self.table.rows_of(i).nth(offering).is_some_and(|row| self.available.contains(row)))
     }
 
+    /// The offerings of a type of the catalog that can be bought now.
+    pub(crate) fn open_offerings<'c>(&'c self, source: &'c InstanceType) -> impl Iterator<Item = &'c Offering> + Clone {
+        let index = self.types.binary_search_by(|own| own.name.cmp(&source.name));
+        let rows = index.map_or(0..0, |index| self.table.rows_of(index));
+        rows.zip(&source.offerings).filter(|(row, _)| self.available.contains(*row)).map(|(_, offering)| offering)
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }

@@ -278,6 +278,7 @@ impl SnapshotBuilder {
             running_daemons.extend(owners.map(|o| o.uid.clone()));
         }
         place.expect_daemons(&self.daemonsets, &running_daemons);
+        place.round();
         place.is_closed = self.closed_nodes.contains(&place.name);
         place
     }

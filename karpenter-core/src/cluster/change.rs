@@ -135,6 +135,7 @@ impl Snapshot {
                 for pod in pods.iter().filter_map(|key| self.shared_pod(key)) {
                     place.add_pod(pod, &self.objects.storage);
                 }
+                place.round();
             }
         }
         places.extend(further.into_iter().map(Arc::new));

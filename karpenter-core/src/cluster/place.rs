@@ -4,7 +4,7 @@ use std::{
 };
 
 use crate::{
-    NodeAlternatives, Quantity, ResourceList, Timestamp,
+    NodeAlternatives, Quantity, ResourceList, ResourceName, Timestamp,
     api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
     cluster::{Attachment, HostPort, Storage, daemon_requests, pod_requests},
     labels,
@@ -50,6 +50,8 @@ pub struct Place {
     pub allocatable: ResourceList,
     /// What is left of that beside the pods that are there or promised to it, and the daemons that will come.
     pub free: ResourceList,
+    /// The same rounded down, in the order of the names: planning asks for it again and again.
+    pub(crate) room: Vec<(ResourceName, i64)>,
     /// The host ports that the pods that are there or promised to it take, and the daemons that will come.
     pub host_ports: Vec<HostPort>,
     /// The most volumes that each storage driver can attach to its node; a driver that is not named has no limit.
@@ -138,6 +140,7 @@ impl Place {
             capacity: claim.map(|c| c.status.capacity.clone()).unwrap_or_default(),
             allocatable: node.map(|n| n.status.allocatable.clone()).unwrap_or_default(),
             free: ResourceList::new(),
+            room: Vec::new(),
             host_ports: Vec::new(),
             volume_limits: BTreeMap::new(),
             attached: BTreeSet::new(),
@@ -204,6 +207,11 @@ impl Place {
         self.host_ports.extend(HostPort::of_pod(&pod.spec));
         self.attached.extend(storage.attachments_of(pod));
         self.house(pod);
+    }
+
+    /// Rounds down what is left, which does not change any more.
+    pub(super) fn round(&mut self) {
+        self.room = self.free.iter().map(|(name, quantity)| (name.clone(), name.floor(quantity))).collect();
     }
 
     /// Has a pod, without taking room for it.

@@ -124,7 +124,8 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     /// What is found from several starts, by sketches.
     pub(super) fn starts(consolidation: &'k Consolidation<'c, 's>, order: &'k [&'k Candidate]) -> Vec<Found> {
         let climb = |factor, sketch| Self::new(consolidation, order, consolidation.threshold.times(factor), sketch);
-        let mut starts: Vec<(Start, Care)> = FACTORS.map(|factor| (Start::Wasteful(factor), Care::Sketch)).to_vec();
+        let factors = FACTORS.iter().take(consolidation.share_of(FACTORS.len()).max(1));
+        let mut starts: Vec<(Start, Care)> = factors.map(|&factor| (Start::Wasteful(factor), Care::Sketch)).collect();
         if climb(1.0, Care::Sketch).is_small() {
             let (plain, low) = (Start::Wasteful(FACTORS[0]), Start::Wasteful(FACTORS[1]));
             starts.extend([plain, low, Start::All].map(|start| (start, Care::WeighedSketch)));
@@ -173,7 +174,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
             std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all).collect();
         sizes.extend((all > 0).then_some(all));
         let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
-        for _ in 0..=REFINEMENTS {
+        for _ in 0..=self.consolidation.share_of(REFINEMENTS).min(REFINEMENTS) {
             sizes.retain(|size| !known.contains_key(size));
             let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect(), self.sketch));
             let found = found.into_iter().map(|found| found.filter(|found| found.is_allowed && found.gain > 0.0));
@@ -189,7 +190,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
 
     /// The best of the nodes that may go alone.
     fn best_single(&self) -> Option<Found> {
-        let most = self.most(MAX_SKETCHED) / self.work_for(1).max(1);
+        let most = self.consolidation.share_of(MAX_SKETCHED) / self.work_for(1).max(1);
         let first: Vec<usize> = (0..self.order.len().min(most)).collect();
         let found = parallel::map(&first, |&node| self.try_all(BTreeSet::from([node]), self.sketch));
         Found::best(found.into_iter().flatten())
@@ -198,7 +199,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     /// A set that gains more, as far as one is found by leaving out or adding parts, from parts of this size to single nodes.
     pub(super) fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
         let start = self.work.load(Ordering::Relaxed);
-        let most = self.most(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
+        let most = self.consolidation.share_of(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
         loop {
             let changes = self.changes(&found, size);
             let done = self.work.load(Ordering::Relaxed) - start;
@@ -284,16 +285,6 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
             }
         }
         None
-    }
-
-    /// So much work, as much of it as is worth the effort.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "what is too much is the most there is"
-    )]
-    fn most(&self, work: usize) -> usize {
-        (work as f64 * self.consolidation.effort) as usize
     }
 
     /// What it takes to try so many nodes with as many pods as the nodes have on average.

@@ -25,7 +25,8 @@ use crate::{Timestamp, api::DisruptionReason};
 /// What rounding may add to a gain of some thousands of dollars an hour.
 const ROUNDING: f64 = 1e-9;
 
-/// Among how many sets of nodes that may go together a command is sought: all nodes, if a budget lets a twentieth go.
+/// Among how many sets of nodes that may go together a command is sought: all nodes, if a budget lets a twentieth go. Fewer if
+/// less is tried.
 const MAX_WINDOWS: usize = 20;
 
 /// What the last evictions of a command must save, as a share of what its evictions save on average.
@@ -97,7 +98,7 @@ impl Consolidation<'_, '_> {
     /// go together; if there is none, among the next.
     pub(super) fn best(&self) -> Option<Command> {
         let mut order = self.by_waste();
-        for _ in 0..MAX_WINDOWS {
+        for _ in 0..self.share_of(MAX_WINDOWS).max(1) {
             let (window, later) = self.window(order);
             if window.is_empty() {
                 break;
@@ -109,6 +110,16 @@ impl Consolidation<'_, '_> {
             order = later;
         }
         None
+    }
+
+    /// So many attempts, as many of them as are worth the effort.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what is too much is the most there is"
+    )]
+    pub(super) fn share_of(&self, attempts: usize) -> usize {
+        (attempts as f64 * self.effort) as usize
     }
 
     fn best_among(&self, order: &[&Candidate]) -> Option<Command> {

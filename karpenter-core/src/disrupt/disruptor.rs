@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Candidate, Candidates, Command, Method, NodeOutlook, SpotToSpot,
-    allowance::Allowance,
+    allowance::{Allowance, limit},
     balance::Balance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
@@ -17,7 +17,9 @@ use super::{
     static_drift::static_drifted,
     terms::Terms,
 };
-use crate::{Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place};
+use crate::{
+    Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place, schedule::Shelf,
+};
 
 /// The most commands that are found in one go.
 const MAX_COMMANDS: usize = 1000;
@@ -69,12 +71,19 @@ impl Default for DisruptorOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Disruptor {
     options: DisruptorOptions,
+    /// What is kept from one search to the next, if there is likely to be one.
+    shelf: Option<Shelf>,
 }
 
 impl Disruptor {
     /// A disruptor with these options.
     pub const fn new(options: DisruptorOptions) -> Self {
-        Self { options }
+        Self { options, shelf: None }
+    }
+
+    /// The same disruptor, which shares what planners keep from one plan to the next.
+    pub(crate) fn keeping(self, kept: &Shelf) -> Self {
+        Self { shelf: Some(kept.clone()), ..self }
     }
 
     /// Begins to look for commands, as things stand `now`.
@@ -99,12 +108,48 @@ impl Disruptor {
         self.start(snapshot, catalogs, now).collect()
     }
 
+    /// All that a search depends on.
+    pub(crate) fn standing(snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Standing {
+        let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
+        let candidates = Candidates::of(snapshot, catalogs, now);
+        let may_go = candidates.all().iter().map(|node| (node.place, reasons.map(|reason| node.allows(reason))));
+        let limit = |pool| reasons.map(|reason| limit(snapshot, pool, reason, now).allowed());
+        Standing {
+            may_go: may_go.collect(),
+            limits: snapshot.pools().iter().map(limit).collect(),
+            snapshot: snapshot.clone(),
+            catalogs: catalogs.clone(),
+        }
+    }
+
     pub(super) fn scene<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs) -> Scene<'s> {
-        Scene::new(snapshot, catalogs, Planner::new(self.options.planner.clone()))
+        let planner = Planner::new(self.options.planner.clone()).keeping(&self.shelf.clone().unwrap_or_default());
+        Scene::new(snapshot, catalogs, planner)
     }
 
     pub(super) const fn threshold(&self) -> Threshold {
         Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share }
+    }
+}
+
+/// What a search depends on. One that found nothing finds nothing for as long as this is the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    snapshot: Snapshot,
+    catalogs: Catalogs,
+    /// The places that may go, by index, and whether each may for each reason.
+    may_go: Vec<(usize, [bool; 3])>,
+    /// How many nodes of each pool may go for each reason.
+    limits: Vec<[u32; 3]>,
+}
+
+impl Standing {
+    /// Whether nothing has changed.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.may_go == other.may_go
+            && self.limits == other.limits
+            && self.catalogs.are_same(&other.catalogs)
+            && self.snapshot.is_same(&other.snapshot)
     }
 }
 

@@ -28,6 +28,7 @@ pub use balance::MIN_BALANCE;
 pub use candidate::{Candidate, Candidates, Kept};
 pub use command::{Command, Method};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
+pub(crate) use disruptor::Standing;
 pub use disruptor::{Commands, Disruptor, DisruptorOptions};
 pub use drift::{Drift, ProviderDrift, drift_order, drifted_since};
 pub use eviction::{EvictionLimit, EvictionLimits, Toll};

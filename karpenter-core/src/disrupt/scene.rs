@@ -165,12 +165,10 @@ pub(super) fn open_offerings<'c>(
     source: &'c InstanceType,
     requirements: &'c Requirements,
 ) -> impl Iterator<Item = &'c Offering> + Clone {
-    let is_open = |(index, offering): &(usize, &Offering)| {
-        catalog.is_available(&source.name, *index)
-            && offering.reservation_capacity != Some(0)
-            && requirements.conflict(&offering.requirements).is_none()
+    let is_open = |offering: &&Offering| {
+        offering.reservation_capacity != Some(0) && requirements.conflict(&offering.requirements).is_none()
     };
-    source.offerings.iter().enumerate().filter(is_open).map(|(_, offering)| offering)
+    catalog.open_offerings(source).filter(is_open)
 }
 
 /// The offering that a claim for a type is launched by, if the provider buys as cheaply as it can.

@@ -115,7 +115,8 @@ impl Terms<'_, '_> {
         let others = candidates.iter().filter(|candidate| !candidate.is_spot());
         let others: BTreeSet<usize> = others.flat_map(|candidate| candidate.pods.iter().copied()).collect();
         let pod_index = |pod: &ObjectKey| self.scene.snapshot.pod_index(pod);
-        let is_of_other = |pod: &ObjectKey| pod_index(pod).is_some_and(|pod| others.contains(&pod));
+        let is_of_other =
+            |pod: &ObjectKey| !others.is_empty() && pod_index(pod).is_some_and(|pod| others.contains(&pod));
         let of_spot = |term: &&mut Term<'_>| term.is_spot() && !term.claim.pods.iter().any(is_of_other);
         let of_spot: Vec<&mut Term<'_>> = terms.iter_mut().filter(of_spot).collect();
         match self.spot_to_spot {

@@ -37,6 +37,11 @@ impl Agenda {
         self.queue.insert((time, work));
     }
 
+    /// When an object is looked at at the latest.
+    pub(super) fn time_of(&self, work: &Work) -> Option<Timestamp> {
+        self.later.get(work).copied()
+    }
+
     /// The objects to look at now. They are forgotten.
     pub(super) fn take(&mut self, now: Timestamp) -> BTreeSet<Work> {
         let mut out = std::mem::take(&mut self.due);

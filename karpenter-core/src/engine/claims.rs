@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Action, Engine, ObjectRef, Target, Work, outbox::Purpose};
 use crate::{
-    Timestamp,
-    api::{ConditionStatus, Node, NodeClaim},
+    Catalog, Timestamp,
+    api::{ConditionStatus, Node, NodeClaim, NodePool},
     disrupt::{Drift, ProviderDrift},
     labels,
     lifecycle::{
@@ -18,6 +18,8 @@ use crate::{
 /// The time of the last pod event of a claim is written at most this often, so that a node on which a job runs pod after pod is
 /// not written with each of them. Karpenter waits as long.
 const POD_EVENT_PERIOD: Duration = Duration::from_secs(10);
+/// A claim of this age drifts only if something changes: one whose instance type is not offered is missed sooner.
+const GROWN_UP: Duration = Duration::from_hours(2);
 /// How often it is looked again whether a sick node may be replaced, after too many others of its pool were sick too.
 const REPAIR_RETRY: Duration = Duration::from_mins(5);
 
@@ -42,8 +44,43 @@ pub(super) struct Life {
     next_drift: Option<Timestamp>,
     drift: DriftAnswer,
     is_asking_drift: bool,
+    /// What it was last seen to need nothing with.
+    content: Option<Content>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
+}
+
+/// What a claim needs nothing with until some time.
+#[derive(Clone, Debug)]
+struct Content {
+    claim: Arc<NodeClaim>,
+    node: Arc<Node>,
+    pool: Option<Arc<NodePool>>,
+    catalog: Option<Arc<Catalog>>,
+    last_pod_event: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl Content {
+    /// Whether it still is so.
+    fn holds(&self, seen: &Self, now: Timestamp) -> bool {
+        Arc::ptr_eq(&self.claim, &seen.claim)
+            && Arc::ptr_eq(&self.node, &seen.node)
+            && are_alike(self.pool.as_deref(), seen.pool.as_deref())
+            && self.catalog.as_ref().map(Arc::as_ptr) == seen.catalog.as_ref().map(Arc::as_ptr)
+            && self.last_pod_event == seen.last_pod_event
+            && self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// Whether claims of a pool need the same whichever of these it is: its status changes all the time.
+fn are_alike(pool: Option<&NodePool>, other: Option<&NodePool>) -> bool {
+    match (pool, other) {
+        (Some(a), Some(b)) => {
+            std::ptr::eq(a, b) || a.metadata.annotations == b.metadata.annotations && a.spec == b.spec
+        }
+        (a, b) => a.is_none() && b.is_none(),
+    }
 }
 
 /// What the provider said last about drift.
@@ -278,6 +315,22 @@ impl Engine {
         if !claim.status.is_true(INITIALIZED) {
             return;
         }
+        self.ask_drift(claim, now);
+        let work = Work::Claim(claim.name().to_owned());
+        let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool)).cloned();
+        let catalog = pool.as_ref().and_then(|pool| self.market.catalog(pool.name())).cloned();
+        let last_pod_event = self.lives.last_pod_event(&node.metadata.name);
+        let seen = Content { claim: claim.clone(), node: node.clone(), pool, catalog, last_pod_event, until: None };
+        let life = self.lives.of(claim);
+        let next_drift = life.next_drift;
+        if let Some(content) = life.content.as_ref().filter(|content| content.holds(&seen, now)) {
+            let next = content.until.into_iter().chain(next_drift).min();
+            if let Some(next) = next {
+                self.agenda.at(work, next);
+            }
+            return;
+        }
+        life.content = None;
         self.market.learn(node);
         let mut out = (**claim).clone();
         self.write_pod_event(&mut out, &node.metadata.name, now);
@@ -286,6 +339,12 @@ impl Engine {
         self.write_drift(&mut out, now);
         if out != **claim {
             self.write_claim(out, now);
+        } else if claim.metadata.creation_timestamp.is_some_and(|made| made + GROWN_UP <= now) {
+            let until = self.agenda.time_of(&work);
+            self.lives.of(claim).content = Some(Content { until, ..seen });
+        }
+        if let Some(next) = next_drift {
+            self.agenda.at(work, next);
         }
     }
 
@@ -386,13 +445,9 @@ impl Engine {
         }
     }
 
-    fn write_drift(&mut self, claim: &mut NodeClaim, now: Timestamp) {
-        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL).and_then(|p| self.store.pools.get(p)).cloned()
-        else {
-            return;
-        };
+    /// Asks from time to time whether the machine of a claim is what its node class asks for.
+    fn ask_drift(&mut self, claim: &NodeClaim, now: Timestamp) {
         let period = self.options.drift_period;
-        let catalog = self.market.catalog(pool.name()).cloned();
         let life = self.lives.of(claim);
         if life.next_drift.is_none_or(|next| next <= now) && !life.is_asking_drift {
             life.is_asking_drift = true;
@@ -400,10 +455,15 @@ impl Engine {
             let purpose = Purpose::Drift { claim: claim.name().to_owned() };
             self.outbox.send(Action::Drift(Box::new(claim.clone())), Some(purpose), now);
         }
+    }
+
+    fn write_drift(&mut self, claim: &mut NodeClaim, now: Timestamp) {
+        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL).and_then(|p| self.store.pools.get(p)).cloned()
+        else {
+            return;
+        };
+        let catalog = self.market.catalog(pool.name()).cloned();
         let life = self.lives.of(claim);
-        if let Some(next) = life.next_drift {
-            self.agenda.at(Work::Claim(claim.name().to_owned()), next);
-        }
         let answer = match &life.drift {
             DriftAnswer::None => ProviderDrift::NotAsked,
             DriftAnswer::Sound => ProviderDrift::Answered(None),
@@ -425,6 +485,7 @@ impl Engine {
         life.is_asking_drift = false;
         if answer != DriftAnswer::None && life.drift != answer {
             life.drift = answer;
+            life.content = None;
             self.agenda.add(Work::Claim(name.to_owned()));
         }
     }

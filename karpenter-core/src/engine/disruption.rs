@@ -9,7 +9,7 @@ use super::{Engine, ObjectRef};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
-    disrupt::{Candidates, Command, Disruptor, Method},
+    disrupt::{Candidates, Command, Disruptor, Method, Standing},
     lifecycle::{self, DISRUPTION_REASON, INITIALIZED, set_condition},
 };
 
@@ -38,10 +38,14 @@ pub(super) struct Disruption {
     /// A command that must still be worth it then.
     probation: Option<(Command, Timestamp)>,
     active: VecDeque<Active>,
+    /// Counts how often a command was begun or ended.
+    pub(super) turns: u64,
     /// How many commands were given up since the last one that was carried out.
     failures: u32,
     /// What the last search that found nothing was made from, and when.
     barren: Option<((u64, u64), Timestamp)>,
+    /// The same as the search saw it.
+    standing: Option<Standing>,
     /// What was told last of each node that may not go, and when next to tell.
     blocked: (BTreeMap<String, String>, Option<Timestamp>),
 }
@@ -114,14 +118,18 @@ impl Engine {
         }
         let Some(snapshot) = self.snapshot(now) else { return false };
         let catalogs = self.market.catalogs(&self.store.pools, now);
-        let disruptor = Disruptor::new(self.options.disruptor.clone());
+        let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf);
         if let Some((command, _)) = probation
             && let Ok(command) = disruptor.revalidate(&command, &snapshot, &catalogs, now)
         {
             return self.begin(&command, &snapshot, now);
         }
-        let Some(found) = disruptor.start(&snapshot, &catalogs, now).next() else {
+        let standing = Disruptor::standing(&snapshot, &catalogs, now);
+        let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
+        let found = if is_same { None } else { disruptor.start(&snapshot, &catalogs, now).next() };
+        let Some(found) = found else {
             self.disruption.barren = Some((versions, now));
+            self.disruption.standing = Some(standing);
             self.tell_blocked(&snapshot, &catalogs, now);
             return false;
         };
@@ -175,6 +183,7 @@ impl Engine {
             }
         }
         self.disruption.active.push_back(Active { method: command.method, candidates, replacements, since: now });
+        self.disruption.turns += 1;
         self.go_on(now);
         true
     }
@@ -205,11 +214,13 @@ impl Engine {
         for _ in 0..self.disruption.active.len() {
             let Some(active) = self.disruption.active.pop_front() else { return };
             if let Some(why) = self.fault(&active, timeout, now) {
+                self.disruption.turns += 1;
                 self.roll_back(&active, why, now);
             } else if !self.is_replaced(&active) || !self.take_away(&active, now) {
                 self.disruption.active.push_back(active);
             } else {
                 self.disruption.failures = 0;
+                self.disruption.turns += 1;
             }
         }
     }

@@ -44,6 +44,7 @@ use upkeep::Upkeep;
 use crate::{
     Snapshot, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
+    schedule::Shelf,
 };
 
 /// Keeps a cluster in the nodes that its pods need.
@@ -80,6 +81,8 @@ pub struct Engine {
     is_synced: bool,
     /// What the next one shares as far as nothing has changed.
     last_snapshot: Option<Snapshot>,
+    /// What planning keeps from one plan to the next.
+    shelf: Shelf,
     /// The last time that was told.
     now: Timestamp,
 }
@@ -87,7 +90,8 @@ pub struct Engine {
 impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(options: EngineOptions) -> Self {
-        let provisioner = Provisioner::new(options.planner.clone());
+        let shelf = Shelf::default();
+        let provisioner = Provisioner::new(options.planner.clone(), &shelf);
         Self {
             options,
             store: Store::default(),
@@ -101,6 +105,7 @@ impl Engine {
             upkeep: Upkeep::default(),
             is_synced: false,
             last_snapshot: None,
+            shelf,
             now: Timestamp::default(),
         }
     }

@@ -9,7 +9,7 @@ use super::{EngineOptions, store::Store};
 use crate::{
     Planner, PlannerOptions, Timestamp,
     api::{NodeClaim, ObjectKey, Pod},
-    schedule::Replanner,
+    schedule::{Replanner, Shelf},
 };
 
 /// The least time for which room of a node that is ready is promised. Karpenter keeps it for so long, or for twice the longest
@@ -69,8 +69,8 @@ struct Suspect {
 }
 
 impl Provisioner {
-    pub(super) fn new(planner: PlannerOptions) -> Self {
-        Self { replanner: Replanner::new(Planner::new(planner)), ..Self::default() }
+    pub(super) fn new(planner: PlannerOptions, shelf: &Shelf) -> Self {
+        Self { replanner: Replanner::new(Planner::new(planner).keeping(shelf)), ..Self::default() }
     }
 
     /// Takes in whether a pod waits for a node.

@@ -12,6 +12,7 @@ use crate::{
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     cluster::is_provisionable,
+    labels,
 };
 
 /// All objects, and indices over them.
@@ -40,6 +41,8 @@ pub(super) struct Store {
     pub(super) supply: u64,
     /// Counts all changes that bear on which nodes are needed.
     pub(super) changes: u64,
+    /// Counts the changes of which nodes a pool has, what they have, and which hashes their claims have.
+    pub(super) census: u64,
 }
 
 /// What an object is like and was like.
@@ -162,6 +165,8 @@ impl Store {
         if let Some(new_id) = new_id {
             self.claims_by_id.insert(new_id, name.clone());
         }
+        let after = self.claims.get(&name);
+        self.census += u64::from(before.as_deref().map(counted_of_claim) != after.map(|claim| counted_of_claim(claim)));
         Change::Claim { name, before }
     }
 
@@ -171,6 +176,8 @@ impl Store {
         let before = replace(&mut self.nodes, name.clone(), node);
         unlink(&mut self.nodes_by_id, before.as_ref().and_then(id), &name);
         link(&mut self.nodes_by_id, new_id, &name);
+        let after = self.nodes.get(&name);
+        self.census += u64::from(before.as_deref().map(counted_of_node) != after.map(|node| counted_of_node(node)));
         Change::Node { before, name }
     }
 
@@ -238,6 +245,18 @@ impl Store {
     pub(super) fn is_waiting(&self, key: &ObjectKey) -> bool {
         self.pods.get(key).is_some_and(|pod| waits(pod))
     }
+}
+
+/// What of a claim bears on what is counted of its pool.
+fn counted_of_claim(claim: &NodeClaim) -> impl PartialEq {
+    let meta = &claim.metadata;
+    (meta.deletion_timestamp, &claim.status.provider_id, meta.labels.get(labels::NODE_POOL), &meta.annotations)
+}
+
+/// What of a node bears on what is counted of its pool.
+fn counted_of_node(node: &Node) -> impl PartialEq {
+    let meta = &node.metadata;
+    (meta.deletion_timestamp, &node.spec.provider_id, meta.labels.get(labels::NODE_POOL), &node.status.capacity)
 }
 
 /// Whether a pod waits for a node that the engine has to make.

@@ -42,7 +42,18 @@ pub(super) struct Upkeep {
     /// The last launches of each pool, of one generation of it.
     rings: BTreeMap<String, (Option<i64>, VecDeque<bool>)>,
     counted: BTreeMap<String, Timestamp>,
+    /// What was counted last of each pool.
+    tallies: BTreeMap<String, Tally>,
     names: u64,
+}
+
+/// What the nodes of a pool have that are not on their way out.
+#[derive(Clone, Debug)]
+struct Tally {
+    /// What it was counted from: the census of the objects, the commands under way, and the version of the pool.
+    of: (u64, u64, String),
+    nodes: u32,
+    resources: ResourceList,
 }
 
 /// A question that is asked again and again.
@@ -199,6 +210,7 @@ impl Engine {
         let Some(pool) = self.store.pools.get(name).cloned() else {
             self.upkeep.rings.remove(name);
             self.upkeep.counted.remove(name);
+            self.upkeep.tallies.remove(name);
             return;
         };
         self.keep_replicas(&pool, now);
@@ -207,14 +219,22 @@ impl Engine {
             self.agenda.at(Work::Pool(name.to_owned()), next);
             return;
         }
-        if self.renew_hashes(&pool, now) {
+        let counted_from = (self.store.census, self.disruption.turns, pool.metadata.resource_version.clone());
+        let is_known = self.upkeep.tallies.get(name).is_some_and(|tally| tally.of == counted_from);
+        if !is_known && self.renew_hashes(&pool, now) {
             // The pool says its new hash only once its claims do.
             self.agenda.at(Work::Pool(name.to_owned()), now + COUNT_PERIOD);
             return;
         }
         let mut out = (*pool).clone();
         out.metadata.annotations.extend(pool.hash_annotations());
-        self.count(&mut out);
+        if !is_known {
+            let (nodes, resources) = self.count(&pool);
+            self.upkeep.tallies.insert(name.to_owned(), Tally { of: counted_from, nodes, resources });
+        }
+        if let Some(Tally { nodes, resources, .. }) = self.upkeep.tallies.get(name) {
+            (out.status.nodes, out.status.resources) = (Some(*nodes), resources.clone());
+        }
         self.judge(&mut out, now);
         self.upkeep.counted.insert(name.to_owned(), now);
         if out != *pool {
@@ -245,7 +265,7 @@ impl Engine {
     }
 
     /// Counts the nodes of a pool that are not on their way out, and what they have.
-    fn count(&self, pool: &mut NodePool) {
+    fn count(&self, pool: &NodePool) -> (u32, ResourceList) {
         let mut total = ResourceList::new();
         for name in BASE_RESOURCES {
             total.insert(ResourceName::from(name), Quantity::ZERO);
@@ -263,8 +283,7 @@ impl Engine {
             }
         }
         total.insert(ResourceName::from("nodes"), Quantity::from_units(i64::from(nodes)));
-        pool.status.resources = total;
-        pool.status.nodes = Some(nodes);
+        (nodes, total)
     }
 
     /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::Engine;
+use super::{Engine, provisioner::Promise};
 use crate::{
     Snapshot, Timestamp,
-    api::{Node, NodeClaim, NodePool, Pod},
+    api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
     labels,
     lifecycle::CONSOLIDATABLE,
 };
@@ -86,14 +86,19 @@ impl Engine {
                 |claim: &Arc<NodeClaim>| claim.metadata.deletion_timestamp.is_some() || leaving.contains(claim.name());
             node.metadata.deletion_timestamp.is_some() || claim.is_some_and(says_so)
         };
-        let moves = |pod: &Pod| {
-            let promise = self.provisioner.promises.get(&pod.key());
-            promise.is_some_and(|promise| promise.place != pod.spec.node_name)
-                && store.nodes.get(&pod.spec.node_name).is_some_and(|node| is_leaving(node))
+        let moves = |(key, promise): &(&ObjectKey, &Promise)| {
+            let pod = store.pods.get(key).filter(|pod| !pod.spec.node_name.is_empty());
+            pod.is_some_and(|pod| {
+                promise.place != pod.spec.node_name
+                    && store.nodes.get(&pod.spec.node_name).is_some_and(|node| is_leaving(node))
+            })
         };
+        // In the order of the pods.
+        let mut moving = self.provisioner.promises.iter().filter(moves).map(|(key, _)| key).peekable();
         let all = store.pods.values().filter(|pod| !pod.spec.node_name.is_empty() || !self.provisioner.is_paused(pod));
         let placed = all.map(|pod| {
-            if pod.spec.node_name.is_empty() || !moves(pod) {
+            let is_it = |key: &&ObjectKey| (key.namespace.as_str(), key.name.as_str()) == pod.sort_key();
+            if moving.next_if(is_it).is_none() {
                 return pod.clone();
             }
             let mut pod = (**pod).clone();

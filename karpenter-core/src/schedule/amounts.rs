@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-use crate::{Quantity, ResourceList, ResourceName};
+use crate::{Quantity, ResourceList, ResourceName, cluster::Place};
 
 /// One whole number a resource, in the order of [`Axes`]: thousandths of a core for CPU, units for all others.
 pub(super) type Amounts = SmallVec<[i64; 6]>;
 
 /// The resources that some pod or daemon asks for; no other can be scarce.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Axes(Vec<ResourceName>);
 
 impl Axes {
@@ -28,12 +28,35 @@ impl Axes {
 
     /// What is asked for, rounded up.
     pub(super) fn requests(&self, list: &ResourceList) -> Amounts {
-        self.0.iter().map(|name| list.get(name.as_str()).map_or(0, |q| amount_ceil(name, q))).collect()
+        self.read(list, amount_ceil)
     }
 
     /// What there is, rounded down.
     pub(super) fn room(&self, list: &ResourceList) -> Amounts {
-        self.0.iter().map(|name| list.get(name.as_str()).map_or(0, |q| amount_floor(name, q))).collect()
+        self.read(list, amount_floor)
+    }
+
+    /// What a place has left, rounded down.
+    pub(super) fn room_of(&self, place: &Place) -> Amounts {
+        self.pick(place.room.iter().map(|(name, amount)| (name, *amount)), |_, amount| amount)
+    }
+
+    fn read(&self, list: &ResourceList, amount: impl Fn(&ResourceName, Quantity) -> i64) -> Amounts {
+        self.pick(list.iter(), amount)
+    }
+
+    /// What is told of each resource. Names are in the same order on both sides.
+    fn pick<'l, T>(
+        &self,
+        list: impl Iterator<Item = (&'l ResourceName, T)>,
+        amount: impl Fn(&ResourceName, T) -> i64,
+    ) -> Amounts {
+        let mut rest = list.peekable();
+        let of_axis = |name: &ResourceName| {
+            while rest.next_if(|(other, _)| *other < name).is_some() {}
+            rest.next_if(|(other, _)| *other == name).map_or(0, |(_, told)| amount(name, told))
+        };
+        self.0.iter().map(of_axis).collect()
     }
 
     /// The quantity of an amount on the axis of this index.
@@ -55,12 +78,22 @@ pub(super) fn amount_ceil(name: &ResourceName, quantity: Quantity) -> i64 {
 }
 
 pub(super) fn amount_floor(name: &ResourceName, quantity: Quantity) -> i64 {
-    if *name == ResourceName::Cpu { quantity.milli_floor() } else { quantity.units_floor() }
+    name.floor(quantity)
 }
 
 /// Whether a pod that asks for `requests` fits. A resource of which it asks nothing may be overdrawn.
 pub(super) fn fits(requests: &[i64], room: &[i64]) -> bool {
     requests.iter().zip(room).all(|(&request, &room)| request <= 0 || request <= room)
+}
+
+/// The least that any of several ask for, resource by resource; nothing if there are none.
+pub(super) fn least<'r>(all: impl IntoIterator<Item = &'r Amounts>) -> Amounts {
+    let mut all = all.into_iter();
+    let Some(mut out) = all.next().cloned() else { return Amounts::new() };
+    for requests in all {
+        out.iter_mut().zip(requests).for_each(|(least, &request)| *least = request.min(*least));
+    }
+    out
 }
 
 /// How many pods that each ask for `requests` fit.

@@ -1,6 +1,6 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
@@ -10,7 +10,7 @@ use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
     lot::Shape,
-    pool::{Pool, Variant},
+    pool::{AlternativeRows, Pool, Selection, Variant},
     problem::{Meeting, Problem, Tolerance},
     search::Seats,
 };
@@ -120,9 +120,37 @@ fn sort_bits(float: f64) -> u64 {
     }
 }
 
+/// The candidates of a pool.
+fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
+    let pool = &problem.base.pools[pool_index];
+    let mut shares: Vec<Option<Vec<Option<f64>>>> = vec![None; pool.variants.len()];
+    let candidate = |&row: &usize| {
+        let of_variant = || shares_of(problem, pool.variant(row));
+        let shares = shares[pool.variant_of_row[row] as usize].get_or_insert_with(of_variant);
+        candidate(problem, pool_index, row, shares)
+    };
+    selected(problem, pool_index).iter().map(candidate).filter(|c| !c.guests.is_empty()).collect()
+}
+
 /// The rows of a pool that can be told apart by room or by pods, each as the cheapest that there is, without those than
 /// which another is in no way worse.
-fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
+fn selected(problem: &Problem<'_>, pool_index: usize) -> Arc<[usize]> {
+    let pool = &problem.base.pools[pool_index];
+    if !problem.base.reservations.left.is_empty() {
+        // What is left of reservations is another each time.
+        return select(problem, pool_index);
+    }
+    let meets = problem.meets[pool_index].iter().flatten();
+    let open = |alternative: &AlternativeRows| &alternative.rows & &pool.open_rows;
+    let mut met: Vec<FixedBitSet> = meets.flat_map(|(_, alternatives)| alternatives.iter().map(open)).collect();
+    met.sort_unstable();
+    met.dedup();
+    let interruption_cost = problem.base.options.interruption_cost.to_bits();
+    let key = Selection { met, interruption_cost, is_limited: !pool.limits.is_empty() };
+    pool.selections.take(key, || select(problem, pool_index))
+}
+
+fn select(problem: &Problem<'_>, pool_index: usize) -> Arc<[usize]> {
     let pool = &problem.base.pools[pool_index];
     let price = |row: usize| OrderedFloat(problem.base.expected_price(pool_index, row));
     let met = met_by_row(problem, pool_index);
@@ -160,12 +188,7 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
             is_kept
         });
     }
-    let mut shares: IndexMap<u32, Vec<Option<f64>>, FxBuild> = IndexMap::default();
-    let candidate = |row: usize| {
-        let of_variant = || shares_of(problem, pool.variant(row));
-        candidate(problem, pool_index, row, shares.entry(pool.variant_of_row[row]).or_insert_with(of_variant))
-    };
-    kept.into_iter().map(candidate).filter(|c| !c.guests.is_empty()).collect()
+    kept.into()
 }
 
 /// For each shape the largest share of a resource that a unit takes of a node; `None` if it does not fit.
@@ -182,7 +205,7 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
     let meets = &problem.meets[pool_index];
     let count = meets.iter().flatten().map(|(_, alternatives)| alternatives.len()).sum();
     let mut met = vec![FixedBitSet::with_capacity(count); pool.table().rows().len()];
-    for (number, alternative) in meets.iter().flatten().flat_map(|(_, alternatives)| alternatives).enumerate() {
+    for (number, alternative) in meets.iter().flatten().flat_map(|(_, alternatives)| alternatives.iter()).enumerate() {
         alternative.rows.intersection(&pool.open_rows).for_each(|row| met[row].insert(number));
     }
     met

@@ -3,7 +3,7 @@
 //! Spot capacity of one type runs dry, and the cloud takes what it has most of. The more pods a node takes, the fewer types
 //! are large enough for it: a fill ends before too few are left.
 
-use std::{borrow::Cow, cmp::Reverse};
+use std::{borrow::Cow, cmp::Reverse, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::IndexMap;
@@ -19,13 +19,15 @@ use super::{
 use crate::{FxBuild, labels};
 
 /// For each pool the offerings that the spot market has now, as rows, the roomiest first; none if any number will do.
-pub(super) fn spot_rows(base: &Base<'_>, aim: Aim) -> Vec<Vec<usize>> {
+pub(super) fn spot_rows(base: &Base<'_>, aim: Aim) -> Vec<Arc<[usize]>> {
     // Where limits leave pods without a node, a node for them is worth more than a choice of nodes.
     let is_free = base.options.min_spot_types <= 1 || aim == Aim::Pods;
-    base.pools.iter().map(|pool| if is_free { Vec::new() } else { by_room(pool) }).collect()
+    let of_pool = |pool: &Pool<'_>| pool.spot_rows.take((), || by_room(pool).into());
+    base.pools.iter().map(|pool| if is_free { Arc::default() } else { of_pool(pool) }).collect()
 }
 
 fn by_room(pool: &Pool<'_>) -> Vec<usize> {
+    // Reservations, which may be used up, are no spot capacity.
     let mut rows: Vec<usize> = pool.open_rows.ones().filter(|&row| is_spot(pool, row)).collect();
     let Some(&first) = rows.first() else { return rows };
     let mut largest: Amounts = pool.variant(first).room.iter().map(|_| 1).collect();
@@ -84,7 +86,7 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
     /// That of an empty spot node of a pool.
     pub(super) fn of_pool(problem: &'p Problem<'a>, pool: usize) -> Self {
         let least = problem.base.options.min_spot_types;
-        let rows = Cow::Borrowed(problem.spot_rows[pool].as_slice());
+        let rows = Cow::Borrowed(&*problem.spot_rows[pool]);
         Self { problem, pool, rows, asked: SmallVec::new(), met: None, least, next_least: least }
     }
 

@@ -31,6 +31,7 @@ mod reservation;
 mod room;
 mod screen;
 mod search;
+mod shelf;
 mod solve;
 mod stop;
 mod topology;
@@ -43,6 +44,7 @@ pub use plan::{Answer, Plan, PlannedClaim, Warning};
 pub use pool_types::{LimitUse, PoolTypes, RemainingType, ValueCount};
 pub use problem::Problem;
 pub use replan::{Division, Replanner};
+pub(crate) use shelf::Shelf;
 pub use stop::StopFlag;
 
 use std::sync::Arc;
@@ -207,12 +209,19 @@ impl Default for PlannerOptions {
 pub struct Planner {
     options: PlannerOptions,
     stop: Option<StopFlag>,
+    /// What is kept from one plan to the next, if there is likely to be one.
+    shelf: Option<Shelf>,
 }
 
 impl Planner {
     /// A planner with these options.
     pub const fn new(options: PlannerOptions) -> Self {
-        Self { options, stop: None }
+        Self { options, stop: None, shelf: None }
+    }
+
+    /// The same planner, which keeps what serves the next plan too. Planners with one shelf share it.
+    pub(crate) fn keeping(self, kept: &Shelf) -> Self {
+        Self { shelf: Some(kept.clone()), ..self }
     }
 
     /// The same planner, which ends a search when a flag is set. Pods that no place was found for by then have none in the
@@ -249,7 +258,7 @@ impl Planner {
     }
 
     fn course<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, course: Course) -> Problem<'a> {
-        let base = Base::new(&self.options, snapshot, catalogs);
+        let base = Base::new(&self.options, snapshot, catalogs, course.is_sketch, self.shelf.as_ref());
         let course = Course { stop: self.stop.clone(), ..course };
         Problem::new(Arc::new(base), &Lessons::default(), course)
     }

@@ -1,6 +1,6 @@
 //! A node pool against its catalog: which offerings its nodes can be bought by, and what they leave to pods.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::IndexMap;
@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use super::{
     amounts::{Amounts, Axes, amount_ceil, amount_floor, amount_quantity, take},
     class::Constraint,
+    shelf::{Answers, Shelf},
 };
 use crate::{
     Catalog, Catalogs, FxBuild, InstanceType, NodeAlternatives, Price, Quantity, Requirement, Requirements,
@@ -20,23 +21,64 @@ use crate::{
     requirements::is_unique_to_node,
 };
 
+/// Of so many pod constraints it is remembered how they meet a pool.
+const MAX_MEETINGS: usize = 1000;
+
+/// Of so many sets of constraints it is remembered which offerings they leave worth a look.
+const MAX_SELECTIONS: usize = 100;
+
 /// A pool in which nodes can be made.
 pub(super) struct Pool<'a> {
     pub(super) source: &'a NodePool,
     pub(super) catalog: &'a Catalog,
+    compiled: Arc<Compiled>,
+    /// The offerings that meet the requirements and can be bought now.
+    pub(super) open_rows: FixedBitSet,
+    pub(super) limits: Vec<Limit>,
+}
+
+/// What is the same in each problem with the same pool, catalog, daemonsets and resources.
+#[derive(Default)]
+pub(super) struct Compiled {
     /// What its nodes' labels must be like, where offerings or pods have a say in it.
     pub(super) requirements: Requirements,
     /// The labels that all its nodes have, whatever the offering.
     fixed: BTreeMap<String, String>,
     /// The offerings that meet the requirements, whether or not they can be bought now.
     pub(super) rows: FixedBitSet,
-    /// Those of them that can be bought now.
-    pub(super) open_rows: FixedBitSet,
+    /// Those of them that can be bought now, as far as reservations are not used up.
+    buyable_rows: FixedBitSet,
     /// The distinct amounts of room that its nodes leave to pods.
     pub(super) variants: Vec<Variant>,
     /// The index of the variant of each row; only those of `rows` mean anything.
     pub(super) variant_of_row: Vec<u32>,
-    pub(super) limits: Vec<Limit>,
+    /// Those of its offerings that draw on reservations.
+    pub(super) reserved_rows: Vec<usize>,
+    /// See [`flexibility`](super::flexibility).
+    pub(super) spot_rows: Answers<(), [usize]>,
+    /// How the alternatives of constraints meet it.
+    meetings: Answers<NodeAlternatives, [AlternativeRows]>,
+    /// The offerings that are worth a look, by what tells them apart.
+    pub(super) selections: Answers<Selection, [usize]>,
+}
+
+/// What tells which offerings are worth a look.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Selection {
+    /// For each way in which pods may want a node the offerings that meet it.
+    pub(super) met: Vec<FixedBitSet>,
+    /// What an interruption costs, to the bit.
+    pub(super) interruption_cost: u64,
+    /// Whether small machines may be all that is left.
+    pub(super) is_limited: bool,
+}
+
+impl Deref for Pool<'_> {
+    type Target = Compiled;
+
+    fn deref(&self) -> &Compiled {
+        &self.compiled
+    }
 }
 
 /// An instance type with a set of daemons on it.
@@ -96,9 +138,17 @@ impl<'a> Pool<'a> {
         catalogs: &'a Catalogs,
         daemons: &[Daemon],
         axes: &Axes,
+        shelf: Option<&Shelf>,
     ) -> Result<Self, Box<Obstacle>> {
         let catalog = Self::ready_catalog(source, catalogs)?;
-        let pool = Self::compiled(source, catalog, snapshot, daemons, axes);
+        let compile = || Self::compiled(source, catalog, snapshot, daemons, axes).compiled;
+        let pool = match shelf {
+            Some(shelf) => {
+                let compiled = shelf.pool(source, catalog, snapshot.daemonsets(), axes, compile);
+                Self::of(compiled, source, catalog, snapshot)
+            }
+            None => Self::compiled(source, catalog, snapshot, daemons, axes),
+        };
         if pool.rows.is_clear() { Err(Box::new(Obstacle::NoInstanceTypes)) } else { Ok(pool) }
     }
 
@@ -122,20 +172,29 @@ impl<'a> Pool<'a> {
         daemons: &[Daemon],
         axes: &Axes,
     ) -> Self {
-        let mut pool = Self {
-            source,
-            catalog,
+        let compiled = Compiled {
             requirements: source.spec.template.spec.requirements.iter().collect(),
             fixed: fixed_labels(source),
-            rows: FixedBitSet::new(),
-            open_rows: FixedBitSet::new(),
-            variants: Vec::new(),
-            variant_of_row: Vec::new(),
-            limits: limits(source, snapshot, catalog),
+            spot_rows: Answers::up_to(1),
+            meetings: Answers::up_to(MAX_MEETINGS),
+            selections: Answers::up_to(MAX_SELECTIONS),
+            ..Compiled::default()
         };
+        let mut pool = Self::of(Arc::new(compiled), source, catalog, snapshot);
         pool.select_rows();
         pool.group_by_room(daemons, axes);
+        pool.open_rows.clone_from(&pool.compiled.buyable_rows);
         pool
+    }
+
+    fn of(compiled: Arc<Compiled>, source: &'a NodePool, catalog: &'a Catalog, snapshot: &Snapshot) -> Self {
+        let open_rows = compiled.buyable_rows.clone();
+        Self { source, catalog, compiled, open_rows, limits: limits(source, snapshot, catalog) }
+    }
+
+    /// What is being compiled.
+    fn own(&mut self) -> &mut Compiled {
+        Arc::get_mut(&mut self.compiled).expect("nobody else has a pool that is being compiled")
     }
 
     pub(super) fn table(&self) -> &'a Table {
@@ -158,8 +217,9 @@ impl<'a> Pool<'a> {
 
     fn select_rows(&mut self) {
         let table = self.table();
-        for (key, value) in self.fixed.iter().filter(|(key, _)| table.is_well_known(key)) {
-            self.requirements.add(key, Requirement::one_of([value.as_str()]));
+        let Compiled { fixed, requirements, .. } = self.own();
+        for (key, value) in fixed.iter().filter(|(key, _)| table.is_well_known(key)) {
+            requirements.add(key, Requirement::one_of([value.as_str()]));
         }
         let mut rows = FixedBitSet::with_capacity(table.rows().len());
         rows.insert_range(..);
@@ -169,9 +229,11 @@ impl<'a> Pool<'a> {
         if self.contradiction().is_some() {
             rows.clear();
         }
-        self.open_rows = rows.clone();
-        self.open_rows.intersect_with(self.catalog.available());
-        self.rows = rows;
+        let mut buyable_rows = rows.clone();
+        buyable_rows.intersect_with(self.catalog.available());
+        let reserved_rows = rows.ones().filter(|&row| table.rows()[row].is_reserved).collect();
+        let own = self.own();
+        (own.rows, own.buyable_rows, own.reserved_rows) = (rows, buyable_rows, reserved_rows);
     }
 
     /// What each label of an offering must be like, the template's labels first.
@@ -196,11 +258,11 @@ impl<'a> Pool<'a> {
     fn group_by_room(&mut self, daemons: &[Daemon], axes: &Axes) {
         let runs_on: Vec<(FixedBitSet, bool)> = daemons.iter().map(|daemon| self.rows_of_daemon(daemon)).collect();
         let mut variants: IndexMap<(usize, Vec<usize>), (), FxBuild> = IndexMap::default();
-        self.variant_of_row = vec![0; self.table().rows().len()];
+        let mut variant_of_row = vec![0; self.table().rows().len()];
         for row in self.rows.ones() {
             let here = (0..daemons.len()).filter(|&d| runs_on[d].0.contains(row)).collect();
             let (index, _) = variants.insert_full((self.table().rows()[row].type_index, here), ());
-            self.variant_of_row[row] = u32::try_from(index).expect("fewer than 2^32 offerings");
+            variant_of_row[row] = u32::try_from(index).expect("fewer than 2^32 offerings");
         }
         let variant = |(type_index, here): (usize, Vec<usize>)| {
             let (mut daemon_requests, mut host_ports) = (ResourceList::new(), Vec::new());
@@ -215,15 +277,15 @@ impl<'a> Pool<'a> {
             }
             Variant { type_index, room, most_room, daemon_requests, host_ports }
         };
-        let variants = variants.into_keys().map(variant).collect();
-        self.variants = variants;
+        let variants: Vec<Variant> = variants.into_keys().map(variant).collect();
         // A machine that cannot hold its own daemons is no use.
-        let (variants, variant_of_row) = (&self.variants, &self.variant_of_row);
         let overdrawn = |row: &usize| variants[variant_of_row[*row] as usize].room.iter().any(|&amount| amount < 0);
         let useless: Vec<usize> = self.rows.ones().filter(overdrawn).collect();
+        let own = self.own();
         for row in useless {
-            self.open_rows.set(row, false);
+            own.buyable_rows.set(row, false);
         }
+        (own.variants, own.variant_of_row) = (variants, variant_of_row);
     }
 
     /// The rows on which a daemon may run, and whether it is sure to, whatever labels a claim settles.
@@ -231,7 +293,7 @@ impl<'a> Pool<'a> {
         let mut rows = FixedBitSet::with_capacity(self.table().rows().len());
         let mut is_sure = true;
         if tolerates_all(&daemon.constraint.tolerations, self.taints(), false).is_ok() {
-            for alternative in self.alternatives(&daemon.constraint.wanted) {
+            for alternative in self.alternatives(&daemon.constraint.wanted).iter() {
                 rows.union_with(&alternative.rows);
                 is_sure &= !alternative.is_open_ended;
             }
@@ -240,8 +302,9 @@ impl<'a> Pool<'a> {
     }
 
     /// How each alternative meets the pool, in their order.
-    pub(super) fn alternatives(&self, wanted: &NodeAlternatives) -> Vec<AlternativeRows> {
-        wanted.alternatives().iter().map(|all| self.alternative(all)).collect()
+    pub(super) fn alternatives(&self, wanted: &NodeAlternatives) -> Arc<[AlternativeRows]> {
+        let meet = || wanted.alternatives().iter().map(|all| self.alternative(all)).collect();
+        self.meetings.get(wanted, NodeAlternatives::clone, meet)
     }
 
     fn alternative(&self, wanted: &Requirements) -> AlternativeRows {

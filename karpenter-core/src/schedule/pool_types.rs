@@ -131,5 +131,5 @@ fn others<'a>(
     axes: &Axes,
 ) -> Vec<Pool<'a>> {
     let others = snapshot.pools().iter().filter(|other| other.name() != source.name());
-    others.filter_map(|other| Pool::new(other, snapshot, catalogs, daemons, axes).ok()).collect()
+    others.filter_map(|other| Pool::new(other, snapshot, catalogs, daemons, axes, None).ok()).collect()
 }

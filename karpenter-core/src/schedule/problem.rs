@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     PlannerOptions, PreferencePolicy, StopFlag, Warning,
-    amounts::{Amounts, take},
+    amounts::{Amounts, fits, least, take},
     candidate::Candidate,
     claim,
     class::{Classes, Constraint},
@@ -17,6 +17,7 @@ use super::{
     pool::{AlternativeRows, Daemon, Limit, Pool},
     reservation::Reservations,
     search::Seats,
+    shelf::Shelf,
     topology::{Ladders, Lessons, allot},
     weigh::{Tariff, Weighing},
 };
@@ -57,7 +58,7 @@ pub struct Problem<'a> {
     /// The nodes that could be made, pool by pool.
     pub(super) candidates: Vec<Candidate>,
     /// For each pool the offerings on the spot market of which claims keep some; see [`flexibility`].
-    pub(super) spot_rows: Vec<Vec<usize>>,
+    pub(super) spot_rows: Vec<Arc<[usize]>>,
     /// The pools, by index, that cannot keep enough values of a label with even one unit of a shape.
     pub(super) too_few_values: BTreeMap<(usize, usize), Obstacle>,
     /// The least that a node with a unit costs, as the share of it that the unit takes, by shape; infinite if none can be
@@ -124,7 +125,12 @@ pub(super) struct Base<'a> {
     pub(super) obstacles: Vec<PoolObstacle>,
     /// The names of all pools, in the same order.
     pub(super) pool_order: Vec<&'a str>,
+    /// The places that may take pods; in a sketch those alone that have room for some.
     pub(super) places: Vec<OpenPlace<'a>>,
+    /// How many places may take pods, whether or not they have room.
+    pub(super) place_count: usize,
+    /// Whether some of these have taints that only ask to be avoided.
+    has_places_to_avoid: bool,
     pub(super) reservations: Reservations,
     /// How many nodes limits allow whichever types are bought for them. Wishes for nodes of one's own go no further:
     /// they must not use up limits.
@@ -135,7 +141,7 @@ pub(super) struct Base<'a> {
 }
 
 /// How a constraint meets a pool: how willingly, and with which offerings by each alternative.
-pub(super) type Meeting = (Tolerance, Vec<AlternativeRows>);
+pub(super) type Meeting = (Tolerance, Arc<[AlternativeRows]>);
 
 /// An existing place that may take pods.
 pub(super) struct OpenPlace<'a> {
@@ -145,8 +151,14 @@ pub(super) struct OpenPlace<'a> {
 }
 
 impl<'a> Base<'a> {
-    pub(super) fn new(options: &'a PlannerOptions, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Self {
-        let of_policy = |preferences| Self::of_policy(options, preferences, snapshot, catalogs);
+    pub(super) fn new(
+        options: &'a PlannerOptions,
+        snapshot: &'a Snapshot,
+        catalogs: &'a Catalogs,
+        is_sketch: bool,
+        shelf: Option<&Shelf>,
+    ) -> Self {
+        let of_policy = |preferences| Self::of_policy(options, preferences, (snapshot, catalogs), is_sketch, shelf);
         match options.preferences {
             PreferencePolicy::Weigh => Self::weighed(of_policy),
             preferences => of_policy(preferences),
@@ -156,8 +168,9 @@ impl<'a> Base<'a> {
     fn of_policy(
         options: &'a PlannerOptions,
         preferences: PreferencePolicy,
-        snapshot: &'a Snapshot,
-        catalogs: &'a Catalogs,
+        (snapshot, catalogs): (&'a Snapshot, &'a Catalogs),
+        is_sketch: bool,
+        shelf: Option<&Shelf>,
     ) -> Self {
         let daemons = daemons(snapshot);
         let classes = Classes::new(snapshot, &daemons, options, preferences);
@@ -166,7 +179,7 @@ impl<'a> Base<'a> {
         let (mut pools, mut obstacles, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
         for source in &order {
             let name = source.name().to_owned();
-            match Pool::new(source, snapshot, catalogs, &daemons, &classes.axes) {
+            match Pool::new(source, snapshot, catalogs, &daemons, &classes.axes, shelf) {
                 Ok(pool) => pools.push(pool),
                 Err(obstacle) => {
                     warnings.push(Warning::PoolSkipped { pool: name.clone(), obstacle: (*obstacle).clone() });
@@ -175,7 +188,7 @@ impl<'a> Base<'a> {
             }
         }
         let reservations = Reservations::new(snapshot, &pools);
-        for pool in &mut pools {
+        for pool in pools.iter_mut().filter(|_| !reservations.left.is_empty()) {
             let is_used_up =
                 |row: &usize| reservations.of(pool.catalog, *row).is_some_and(|i| reservations.left[i] <= 0);
             let used_up: Vec<usize> = pool.open_rows.ones().filter(is_used_up).collect();
@@ -183,13 +196,15 @@ impl<'a> Base<'a> {
                 pool.close(row);
             }
         }
-        let places = snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_closed);
-        let open = |(index, source): (usize, &'a Arc<Place>)| OpenPlace {
-            source,
-            room: classes.axes.room(&source.free),
-            occupancy: Occupancy::of_place(snapshot, index, &classes),
+        let open = snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_closed);
+        let (place_count, avoids) = (open.clone().count(), open.clone().any(|(_, place)| avoids(&place.taints)));
+        let least = least(classes.list.iter().map(|class| &class.requests));
+        let place = |(index, source): (usize, &'a Arc<Place>)| {
+            let room = classes.axes.room_of(source);
+            let is_of_use = !is_sketch || fits(&least, &room);
+            is_of_use.then(|| OpenPlace { source, room, occupancy: Occupancy::of_place(snapshot, index, &classes) })
         };
-        let mut places: Vec<_> = places.map(open).collect();
+        let mut places: Vec<_> = open.filter_map(place).collect();
         places.sort_by_key(|p| !p.source.is_initialized);
         let pool_order = order.iter().map(|p| p.name()).collect();
         let sure_nodes = pools.iter().map(Pool::sure_nodes).fold(0, usize::saturating_add);
@@ -203,6 +218,8 @@ impl<'a> Base<'a> {
             pools,
             obstacles,
             pool_order,
+            place_count,
+            has_places_to_avoid: avoids,
             places,
             reservations,
             sure_nodes,
@@ -218,8 +235,7 @@ impl<'a> Base<'a> {
 
     /// Whether some taint only asks to be avoided.
     pub(super) fn has_taints_to_avoid(&self) -> bool {
-        let avoids = |taints: &[Taint]| taints.iter().any(|t| t.effect == TaintEffect::PreferNoSchedule);
-        self.pools.iter().any(|p| avoids(p.taints())) || self.places.iter().any(|p| avoids(&p.source.taints))
+        self.has_places_to_avoid || self.pools.iter().any(|p| avoids(p.taints()))
     }
 }
 
@@ -383,6 +399,11 @@ impl Constraint {
     pub(super) fn tolerance_of(&self, place: &Place) -> Option<Tolerance> {
         if self.wanted.admit_node(&place.name, &place.labels) { tolerance(self, &place.taints) } else { None }
     }
+}
+
+/// Whether some of these taints only ask to be avoided.
+fn avoids(taints: &[Taint]) -> bool {
+    taints.iter().any(|taint| taint.effect == TaintEffect::PreferNoSchedule)
 }
 
 /// Whether a pod that waits for a node is older than some node.

@@ -8,7 +8,7 @@ mod outset;
 
 use std::sync::Arc;
 
-use super::{Plan, Planner, PreferencePolicy, Warning};
+use super::{Plan, Planner, PreferencePolicy, Shelf, Warning};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ObjectKey, Pod},
@@ -101,6 +101,7 @@ struct Added {
 impl Replanner {
     /// One that remembers nothing yet.
     pub fn new(planner: Planner) -> Self {
+        let planner = if planner.shelf.is_some() { planner } else { planner.keeping(&Shelf::default()) };
         Self { planner, ..Self::default() }
     }
 

@@ -31,7 +31,7 @@ impl Reservations {
     pub(super) fn new(snapshot: &Snapshot, pools: &[Pool<'_>]) -> Self {
         let mut out = Self::default();
         for pool in pools {
-            for row in pool.rows.ones() {
+            for &row in &pool.reserved_rows {
                 let Some((name, said)) = reservation(pool.catalog, row) else { continue };
                 let entry = out.left.entry(name);
                 let index = entry.index();

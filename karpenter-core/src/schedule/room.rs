@@ -5,7 +5,7 @@ use std::{cell::OnceCell, cmp::Reverse};
 use ordered_float::OrderedFloat;
 
 use super::{
-    amounts::{Amounts, fit_count, take},
+    amounts::{Amounts, fit_count, fits, least, take},
     lot::Lot,
     problem::{Aim, Order, Problem, Tolerance},
     search::Search,
@@ -23,10 +23,14 @@ impl Search<'_, '_> {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..self.problem.lots.list.len()).collect();
         order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
-        let is_weighed = problem.course.order == Order::Worth && order.len() * problem.base.places.len() <= MAX_WEIGHED;
+        let is_weighed = problem.course.order == Order::Worth && order.len() * problem.base.place_count <= MAX_WEIGHED;
+        let least = least(order.iter().map(|&lot| &problem.lot(lot).requests));
         for place in 0..problem.base.places.len() {
             if problem.is_stopped() {
                 break;
+            }
+            if !fits(&least, &self.place_room[place]) {
+                continue;
             }
             if is_weighed {
                 self.use_place_by_worth(place, tolerance, &order);
@@ -68,9 +72,12 @@ impl Search<'_, '_> {
 
     /// How many units of a lot a place has room for.
     fn most_at(&self, place: usize, index: usize) -> i64 {
-        let lot = self.problem.lot(index);
-        let by_room = fit_count(&lot.requests, &self.place_room[place]).min(self.remaining(index));
-        if by_room > 0 { by_room.min(self.occupancies[place].most(lot)) } else { 0 }
+        let (left, lot, room) = (self.remaining(index), self.problem.lot(index), &self.place_room[place]);
+        // Most lots do not fit in most places, and dividing takes long.
+        if left <= 0 || !fits(&lot.requests, room) {
+            return 0;
+        }
+        fit_count(&lot.requests, room).min(left).min(self.occupancies[place].most(lot))
     }
 
     /// Whether a lot goes to a place so willingly. What is known of constraints is kept.

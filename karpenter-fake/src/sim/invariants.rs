@@ -87,6 +87,12 @@ pub enum Breach {
         /// The pod.
         pod: ObjectKey,
     },
+    /// What was counted step by step is not what is there.
+    #[error("what the pods of {node} take was counted wrong")]
+    Miscounted {
+        /// The name of the node.
+        node: String,
+    },
     /// A machine was told to go with volumes attached that no pod on it mounts any more, though it still had time.
     #[error("{node} was told to go with {volume} attached")]
     StillAttached {
@@ -112,6 +118,8 @@ pub(crate) struct Invariants {
     nodes: BTreeMap<String, Room>,
     /// What each bound pod takes, and where.
     pods: BTreeMap<ObjectKey, (String, Amounts)>,
+    /// How many pods are healthy, of those of a namespace with the same labels.
+    healthy: BTreeMap<Likeness, usize>,
     /// The uids of the claims that there are.
     claims: BTreeSet<String>,
     /// Since when machines have had no claim, and whether that was said.
@@ -119,6 +127,9 @@ pub(crate) struct Invariants {
     /// Claims of which it was said that they have two machines.
     doubled: BTreeSet<String>,
 }
+
+/// The namespace and the labels of a pod.
+type Likeness = (String, BTreeMap<String, String>);
 
 /// A node and what its pods take.
 #[derive(Clone, Debug, Default)]
@@ -134,6 +145,7 @@ impl Invariants {
 
     /// Takes in a change of an object.
     pub(crate) fn observe(&mut self, change: &Change) {
+        self.count_healthy(change);
         match (&change.before, &change.after) {
             (before, Some(Object::Pod(pod))) => {
                 let was_bound = matches!(before, Some(Object::Pod(old)) if !old.spec.node_name.is_empty());
@@ -158,6 +170,51 @@ impl Invariants {
             }
             _ => {}
         }
+    }
+
+    fn count_healthy(&mut self, change: &Change) {
+        let of = |object: &Option<Object>| match object {
+            Some(Object::Pod(pod)) if is_healthy(pod) => Some(pod.clone()),
+            _ => None,
+        };
+        let (before, after) = (of(&change.before), of(&change.after));
+        if before.as_ref().map(|pod| &pod.metadata.labels) == after.as_ref().map(|pod| &pod.metadata.labels) {
+            return;
+        }
+        let likeness = |pod: &Pod| (pod.namespace().to_owned(), pod.metadata.labels.clone());
+        if let Some(likeness) = before.map(|pod| likeness(&pod))
+            && let Some(count) = self.healthy.get_mut(&likeness)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.healthy.remove(&likeness);
+            }
+        }
+        if let Some(pod) = after {
+            *self.healthy.entry(likeness(&pod)).or_default() += 1;
+        }
+    }
+
+    /// Looks at all bound pods anew: whether those of each node fit it, and whether what was counted step by step is right.
+    pub(crate) fn inspect(&mut self, api: &ApiServer) {
+        let mut anew = Self::default();
+        for node in api.list::<Node>() {
+            anew.observe(&Change { before: None, after: Some(Object::Node(node.clone())) });
+        }
+        for pod in api.list::<Pod>() {
+            anew.observe(&Change { before: None, after: Some(Object::Pod(pod.clone())) });
+        }
+        // Labels and taints may have changed since a pod was bound; nobody takes it away for that.
+        self.breaches.extend(anew.breaches.into_iter().filter(|breach| !matches!(breach, Breach::NotAdmitted { .. })));
+        let taken = |rooms: &BTreeMap<String, Room>, name: &String| {
+            let all = rooms.get(name).map(|room| room.taken.clone()).unwrap_or_default();
+            all.into_iter().filter(|(_, amount)| *amount != 0).collect::<Amounts>()
+        };
+        let is_same = |name: &String| taken(&self.nodes, name) == taken(&anew.nodes, name);
+        let wrong = anew.nodes.keys().filter(|name| !is_same(name)).cloned();
+        let wrong: Vec<String> =
+            wrong.chain((anew.healthy != self.healthy).then(|| "the cluster".to_owned())).collect();
+        self.breaches.extend(wrong.into_iter().map(|node| Breach::Miscounted { node }));
     }
 
     fn bind(&mut self, pod: &Pod) {
@@ -240,16 +297,29 @@ impl Invariants {
     }
 
     /// What the eviction of a pod will break, if it is allowed: counted anew, whatever the status of budgets says.
-    pub(crate) fn before_eviction(key: &ObjectKey, api: &ApiServer, now: Timestamp) -> Vec<Breach> {
+    pub(crate) fn before_eviction(&self, key: &ObjectKey, api: &ApiServer, now: Timestamp) -> Vec<Breach> {
         let Some(pod) = api.get::<Pod>(key).filter(|pod| pod.is_active()) else { return Vec::new() };
         let mut out = Vec::new();
         if Shield::of_pod(pod, now).is_some() {
             out.push(Breach::Disturbed { pod: key.clone() });
         }
         if is_ready(pod) {
-            out.extend(api.budgets_of(pod).iter().filter_map(|budget| broken(budget, key, api)));
+            out.extend(api.budgets_of(pod).iter().filter_map(|budget| self.broken(budget, pod)));
         }
         out
+    }
+
+    /// What is broken once one more pod of a budget is gone.
+    fn broken(&self, budget: &PodDisruptionBudget, pod: &Pod) -> Option<Breach> {
+        let namespace = &budget.metadata.namespace;
+        let near = self.healthy.range((namespace.clone(), BTreeMap::new())..).take_while(|((n, _), _)| n == namespace);
+        let selector = budget.spec.selector.as_ref();
+        let selected = near.filter(|((_, labels), _)| selector.is_some_and(|selector| selector.matches(labels)));
+        let all: usize = selected.map(|(_, count)| count).sum();
+        let healthy = all - usize::from(is_healthy(pod) && selects(budget, pod));
+        let desired = usize::try_from(budget.status.desired_healthy).unwrap_or(0);
+        let budget = ObjectKey::new(namespace, &budget.metadata.name);
+        (healthy < desired).then(|| Breach::BudgetBroken { pod: pod.key(), budget, healthy, desired })
     }
 
     /// The eviction was allowed.
@@ -283,11 +353,42 @@ fn deadline_of(claim: &NodeClaim) -> Option<Timestamp> {
     asked.and(written).or(asked.zip(grace).map(|(asked, grace)| asked + grace))
 }
 
-/// What is broken once one more pod of a budget is gone.
-fn broken(budget: &PodDisruptionBudget, pod: &ObjectKey, api: &ApiServer) -> Option<Breach> {
-    let near = api.list::<Pod>().filter(|p| p.namespace() == budget.metadata.namespace && selects(budget, p));
-    let healthy = near.filter(|p| is_ready(p) && p.is_active() && p.key() != *pod).count();
-    let desired = usize::try_from(budget.status.desired_healthy).unwrap_or(0);
-    let budget = ObjectKey::new(&budget.metadata.namespace, &budget.metadata.name);
-    (healthy < desired).then(|| Breach::BudgetBroken { pod: pod.clone(), budget, healthy, desired })
+/// Whether a pod is ready, and stays.
+fn is_healthy(pod: &Pod) -> bool {
+    is_ready(pod) && pod.is_active()
+}
+
+#[cfg(test)]
+mod tests {
+    use karpenter_core::{Quantity, ResourceList};
+
+    use super::*;
+
+    #[test]
+    fn all_pods_are_looked_at_anew() {
+        let mut api = ApiServer::default();
+        let mut node = Node::default();
+        node.metadata.name = "n".to_owned();
+        node.status.allocatable = ResourceList::from_iter([("cpu", Quantity::from_units(1))]);
+        let node = api.create(node).expect("a new node");
+        let mut step_by_step = Invariants::default();
+        step_by_step.observe(&Change { before: None, after: Some(Object::Node(node)) });
+        for name in ["a", "b"] {
+            step_by_step.inspect(&api);
+            assert_eq!(step_by_step.take(), [], "before {name}");
+            let mut pod = Pod::named(name).cpu("600m").build().expect("a pod");
+            pod.spec.node_name = "n".to_owned();
+            let pod = api.create(pod).expect("a new pod");
+            step_by_step.inspect(&api);
+            let missed = Breach::Miscounted { node: "n".to_owned() };
+            assert_eq!(step_by_step.take().last(), Some(&missed), "nobody told of {name}");
+            step_by_step.observe(&Change { before: None, after: Some(Object::Pod(pod)) });
+            if name == "b" {
+                let overfull = |breach: &Breach| matches!(breach, Breach::Overfull { .. });
+                assert!(step_by_step.take().iter().all(overfull));
+                step_by_step.inspect(&api);
+                assert!(matches!(step_by_step.take().as_slice(), [Breach::Overfull { .. }]));
+            }
+        }
+    }
 }

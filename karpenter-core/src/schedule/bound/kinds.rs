@@ -176,7 +176,7 @@ fn of_pool(
 ) -> Vec<Kind> {
     let mut prices = vec![vec![f64::INFINITY; meetings.len()]; pool.variants.len()];
     for (constraint, meeting) in meetings.iter().enumerate() {
-        for alternative in meeting.iter().flat_map(|(_, alternatives)| alternatives) {
+        for alternative in meeting.iter().flat_map(|(_, alternatives)| alternatives.iter()) {
             for row in alternative.rows.intersection(rows) {
                 let least = &mut prices[pool.variant_of_row[row] as usize][constraint];
                 *least = least.min(price(pool, row) as f64);

@@ -55,7 +55,7 @@ impl<'p> Asked<'p> {
 fn rows_with(pool: &Pool<'_>, key: &str, wanted: &Requirement) -> FixedBitSet {
     let mut alone = Requirements::new();
     alone.add(key, wanted.clone());
-    pool.alternatives(&NodeAlternatives::any().narrowed(&alone)).pop().map(|met| met.rows).unwrap_or_default()
+    pool.alternatives(&NodeAlternatives::any().narrowed(&alone)).last().map(|met| met.rows.clone()).unwrap_or_default()
 }
 
 /// Whether some instance type of the pool's catalog has a resource of this name.

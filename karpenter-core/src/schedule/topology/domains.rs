@@ -154,8 +154,8 @@ impl Offers {
     /// The offerings that can be bought now and meet each alternative.
     fn open(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives) -> Rc<Vec<FixedBitSet>> {
         let open = || {
-            let met = pool.alternatives(wanted).into_iter();
-            Rc::new(met.map(|alternative| &alternative.rows & &pool.open_rows).collect())
+            let met = pool.alternatives(wanted);
+            Rc::new(met.iter().map(|alternative| &alternative.rows & &pool.open_rows).collect())
         };
         self.open.entry((index, wanted.clone())).or_insert_with(open).clone()
     }

@@ -20,6 +20,8 @@ use crate::sim::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budgets {
     tallies: BTreeMap<ObjectKey, Tally>,
+    /// The budgets that count a pod, by pod.
+    of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     dirty: BTreeSet<ObjectKey>,
 }
 
@@ -52,31 +54,57 @@ impl Budgets {
                 if !is_same {
                     let near = api.list::<Pod>().filter(|pod| pod.namespace() == budget.metadata.namespace);
                     let selected = near.filter(|pod| !pod.is_finished() && selects(budget, pod));
-                    tally.pods = selected.map(|pod| (pod.key(), Counted::of(pod))).collect();
+                    let pods = selected.map(|pod| (pod.key(), Counted::of(pod))).collect();
+                    let before = std::mem::replace(&mut tally.pods, pods);
+                    let counted: Vec<ObjectKey> = tally.pods.keys().cloned().collect();
+                    self.unlink(before.keys(), &budget.key());
+                    for pod in counted {
+                        self.of_pods.entry(pod).or_default().insert(budget.key());
+                    }
                 }
             }
             (Some(Object::PodDisruptionBudget(budget)), None) => {
-                self.tallies.remove(&budget.key());
+                let tally = self.tallies.remove(&budget.key()).unwrap_or_default();
+                self.unlink(tally.pods.keys(), &budget.key());
             }
             _ => {}
         }
     }
 
+    /// A budget does not count some pods any more.
+    fn unlink<'k>(&mut self, pods: impl Iterator<Item = &'k ObjectKey>, budget: &ObjectKey) {
+        for pod in pods {
+            let Some(budgets) = self.of_pods.get_mut(pod) else { continue };
+            budgets.remove(budget);
+            if budgets.is_empty() {
+                self.of_pods.remove(pod);
+            }
+        }
+    }
+
     fn observe_pod(&mut self, pod: &Pod, is_there: bool) {
         let first = ObjectKey::new(pod.namespace(), "");
-        let near = self.tallies.range_mut(first..).take_while(|(key, _)| key.namespace == pod.namespace());
-        for (key, tally) in near {
-            let counts = is_there && selects(&tally.budget, pod);
-            let before = tally.pods.get(&pod.key());
-            let after = counts.then(|| Counted::of(pod));
-            if before == after.as_ref() {
-                continue;
+        let near = self.tallies.range(first..).take_while(|(key, _)| key.namespace == pod.namespace());
+        let selecting = near.filter(|(_, tally)| is_there && selects(&tally.budget, pod));
+        let after: BTreeSet<ObjectKey> = selecting.map(|(key, _)| key.clone()).collect();
+        let (key, counted) = (pod.key(), Counted::of(pod));
+        let before = self.of_pods.remove(&key).unwrap_or_default();
+        for budget in before.difference(&after) {
+            if let Some(tally) = self.tallies.get_mut(budget) {
+                tally.pods.remove(&key);
+                self.dirty.insert(budget.clone());
             }
-            match after {
-                Some(counted) => tally.pods.insert(pod.key(), counted),
-                None => tally.pods.remove(&pod.key()),
-            };
-            self.dirty.insert(key.clone());
+        }
+        for budget in &after {
+            if let Some(tally) = self.tallies.get_mut(budget)
+                && tally.pods.get(&key) != Some(&counted)
+            {
+                tally.pods.insert(key.clone(), counted.clone());
+                self.dirty.insert(budget.clone());
+            }
+        }
+        if !after.is_empty() {
+            self.of_pods.insert(key, after);
         }
     }
 

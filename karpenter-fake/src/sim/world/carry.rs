@@ -11,7 +11,7 @@ use karpenter_core::{
     engine::{Action, ActionResult, Refusal, Request},
 };
 
-use super::{Caller, Happening, Invariants, World};
+use super::{Caller, Happening, World};
 use crate::sim::api_server::{ApiObject, cluster_key};
 
 impl World {
@@ -101,7 +101,7 @@ impl World {
                 api.update(written).map(drop)
             }
             Action::Evict { pod, uid } => {
-                let before = Invariants::before_eviction(&pod, api, self.now);
+                let before = self.invariants.before_eviction(&pod, api, self.now);
                 let outcome = api.evict(&pod, &uid);
                 if outcome.is_ok() {
                     self.invariants.after_eviction(before);

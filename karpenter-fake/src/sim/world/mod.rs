@@ -217,6 +217,13 @@ impl World {
         std::mem::take(&mut self.events)
     }
 
+    /// Looks at the whole cluster anew for broken rules, where each step looks at what it changes alone. What is found is
+    /// told by [`World::take_breaches`].
+    pub fn inspect(&mut self) {
+        self.settle();
+        self.invariants.inspect(&self.api);
+    }
+
     /// The rules that were broken since the last call.
     pub fn take_breaches(&mut self) -> Vec<Breach> {
         self.invariants.take()

@@ -1,0 +1,140 @@
+//! What was worked out for one problem and holds for the next, so that a plan for a cluster that has hardly changed takes
+//! little time. It has no bearing on any plan.
+
+use std::{
+    fmt,
+    hash::Hash,
+    sync::{Arc, PoisonError},
+};
+
+use indexmap::{Equivalent, IndexMap};
+
+use super::{amounts::Axes, pool::Compiled};
+use crate::{
+    Catalog, FxBuild,
+    api::{DaemonSet, NodeClaimTemplate, NodePool},
+};
+
+/// The most pools that are kept. The same pool is kept several times: which resources matter differs between problems.
+const MAX_POOLS: usize = 64;
+
+/// What several threads may ask for and work out.
+#[expect(clippy::disallowed_types, reason = "which thread works out an answer changes neither the answer nor a plan")]
+type Shared<T> = std::sync::Mutex<T>;
+
+/// Pools compiled against their catalogs. Clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf {
+    /// Those that were used last come last.
+    pools: Arc<Shared<Vec<Known>>>,
+}
+
+/// A pool that was compiled, and what from.
+type Known = (Origin, Arc<Compiled>);
+
+/// What a compiled pool is made from.
+struct Origin {
+    pool: String,
+    template: NodeClaimTemplate,
+    catalog: Catalog,
+    daemonsets: Vec<DaemonSet>,
+    axes: Axes,
+}
+
+impl Shelf {
+    /// A pool as it was compiled before, or as it is compiled now.
+    pub(super) fn pool(
+        &self,
+        source: &NodePool,
+        catalog: &Catalog,
+        daemonsets: &[DaemonSet],
+        axes: &Axes,
+        compile: impl FnOnce() -> Arc<Compiled>,
+    ) -> Arc<Compiled> {
+        let is_it = |(known, _): &Known| {
+            known.pool == source.name()
+                && known.axes == *axes
+                && known.catalog.is_same(catalog)
+                && known.template == source.spec.template
+                && known.daemonsets == daemonsets
+        };
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = pools.iter().rposition(is_it) {
+            let found = pools.remove(index);
+            let compiled = found.1.clone();
+            pools.push(found);
+            return compiled;
+        }
+        drop(pools);
+        let compiled = compile();
+        let origin = Origin {
+            pool: source.name().to_owned(),
+            template: source.spec.template.clone(),
+            catalog: catalog.clone(),
+            daemonsets: daemonsets.to_vec(),
+            axes: axes.clone(),
+        };
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if pools.len() >= MAX_POOLS {
+            pools.remove(0);
+        }
+        pools.push((origin, compiled.clone()));
+        compiled
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelf").finish_non_exhaustive()
+    }
+}
+
+/// Answers that are worked out once, up to a number of them.
+pub(super) struct Answers<K, V: ?Sized> {
+    most: usize,
+    known: Shared<IndexMap<K, Arc<V>, FxBuild>>,
+}
+
+impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
+    pub(super) fn up_to(most: usize) -> Self {
+        Self { most, known: Shared::default() }
+    }
+
+    /// The answer to a question, which is kept in its owned form.
+    pub(super) fn get<Q>(&self, question: &Q, owned: impl FnOnce(&Q) -> K, answer: impl FnOnce() -> Arc<V>) -> Arc<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(question) {
+            return known.clone();
+        }
+        let answer = answer();
+        self.keep(owned(question), answer.clone());
+        answer
+    }
+
+    /// The answer to a question that is not needed any more.
+    pub(super) fn take(&self, question: K, answer: impl FnOnce() -> Arc<V>) -> Arc<V> {
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&question) {
+            return known.clone();
+        }
+        let answer = answer();
+        self.keep(question, answer.clone());
+        answer
+    }
+
+    /// Where there are too many all are forgotten: the old ones are of no more use.
+    fn keep(&self, question: K, answer: Arc<V>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= self.most {
+            known.clear();
+        }
+        known.insert(question, answer);
+    }
+}
+
+impl<K, V: ?Sized> Default for Answers<K, V> {
+    fn default() -> Self {
+        Self { most: 0, known: Shared::default() }
+    }
+}
