@@ -46,6 +46,8 @@ pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 pub const TERMINATION: &str = "karpenter.sh/termination";
 /// On a claim, as an annotation: when the last of its pods must be gone, in RFC 3339.
 pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+/// On a claim, as an annotation: the claims that it comes instead of, and what command that is a part of.
+pub const REPLACES: &str = "karpenter.sh/replaces";
 /// The key of the taint of nodes that have not joined the cluster yet.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// On a claim or node: whoever made the node keeps its taints.

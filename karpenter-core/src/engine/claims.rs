@@ -23,6 +23,11 @@ const GROWN_UP: Duration = Duration::from_hours(2);
 /// How often it is looked again whether a sick node may be replaced, after too many others of its pool were sick too.
 const REPAIR_RETRY: Duration = Duration::from_mins(5);
 
+/// How soon it is looked again whether a machine may be bought, in a shortage.
+const PACE_CHECK: Duration = Duration::from_secs(1);
+/// Why claims go whose offerings have no capacity.
+const SOLD_OUT: &str = "InsufficientCapacityError";
+
 /// What is remembered of claims. At most one entry for each claim, and one for each node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lives {
@@ -37,6 +42,8 @@ pub(super) struct Life {
     /// Its uid; a claim of the same name with another one starts anew.
     uid: String,
     pub(super) is_launching: bool,
+    /// When a machine was asked for last.
+    asked_at: Option<Timestamp>,
     failed_attempts: u32,
     next_attempt: Option<Timestamp>,
     /// What was bought, until the claim says so.
@@ -118,6 +125,11 @@ impl Lives {
         self.by_claim.iter().filter(|(_, life)| is_of(life)).map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whether a machine is being bought.
+    pub(super) fn is_any_launching(&self) -> bool {
+        self.by_claim.values().any(|life| life.is_launching)
+    }
+
     pub(super) fn forget(&mut self, claim: &str) {
         self.by_claim.remove(claim);
     }
@@ -156,6 +168,10 @@ impl Engine {
         }
         if let Some(reason) = self.lives.of(&claim).doom {
             self.delete_claim(&claim, reason, format!("Deleting NodeClaim {name}: {reason}"), now);
+            return;
+        }
+        if let Some(written) = lifecycle::hydrate_claim(&claim) {
+            self.write_claim(written, now);
             return;
         }
         let nodes = self.store.nodes_of(&claim);
@@ -197,6 +213,7 @@ impl Engine {
             let (registers, initializes) = (becomes(REGISTERED), becomes(INITIALIZED));
             if self.write_claim(written, now) && registers {
                 self.upkeep.record_launch(claim, true);
+                self.counters.node_joined(claim);
                 self.agenda_pool_of(claim);
             }
             if initializes {
@@ -228,18 +245,41 @@ impl Engine {
         nodes.chain([claim.name().to_owned()]).collect()
     }
 
-    fn launch(&mut self, claim: &NodeClaim, now: Timestamp) {
-        let life = self.lives.of(claim);
-        if life.is_launching {
+    fn launch(&mut self, claim: &Arc<NodeClaim>, now: Timestamp) {
+        if self.lives.of(claim).is_launching {
             return;
         }
+        if self.market.is_sold_out(claim, now) {
+            let message = format!("NodeClaim {}: all that it allows had no capacity a while ago", claim.name());
+            self.delete_claim(claim, SOLD_OUT, message, now);
+            self.release(claim.name(), now);
+            self.provisioner.hurry(now);
+            return;
+        }
+        let pool = claim.metadata.labels.get(labels::NODE_POOL).cloned().unwrap_or_default();
+        let pace = self.market.pace(&pool, now);
+        if pace < usize::MAX && pace <= self.asked_for(&pool, now) {
+            self.agenda.at(Work::Claim(claim.name().to_owned()), now + PACE_CHECK);
+            return;
+        }
+        let life = self.lives.of(claim);
         if let Some(next) = life.next_attempt.filter(|next| now < *next) {
             self.agenda.at(Work::Claim(claim.name().to_owned()), next);
             return;
         }
-        life.is_launching = true;
+        (life.is_launching, life.asked_at) = (true, Some(now));
         let purpose = Purpose::Launch { claim: claim.name().to_owned(), uid: claim.metadata.uid.clone() };
-        self.outbox.send(Action::Launch(Box::new(claim.clone())), Some(purpose), now);
+        self.outbox.send(Action::Launch(Box::new((**claim).clone())), Some(purpose), now);
+    }
+
+    /// For how many claims of a pool a machine was asked for, and it may be heard soon whether there was one.
+    fn asked_for(&self, pool: &str, now: Timestamp) -> usize {
+        let waits = |claim: &&Arc<NodeClaim>| {
+            let life = self.lives.get(claim.name(), &claim.metadata.uid).filter(|life| life.is_launching);
+            claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool)
+                && life.and_then(|life| life.asked_at).is_some_and(|at| now < at + self.options.batch_max)
+        };
+        self.store.claims.values().filter(waits).count()
     }
 
     /// Takes in what came of buying a machine.
@@ -253,6 +293,11 @@ impl Engine {
         self.agenda.add(Work::Claim(name.to_owned()));
         let Some(life) = self.lives.get_mut(name, uid) else { return };
         life.is_launching = false;
+        let claim = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid);
+        let pool = claim.and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
+        if let (Some(pool), Ok(_) | Err(CreateError::InsufficientCapacity { .. })) = (pool, &result) {
+            self.market.note_capacity(pool, result.is_ok());
+        }
         let error = match result {
             Ok(machine) => {
                 life.machine = Some(Box::new(machine));
@@ -261,6 +306,12 @@ impl Engine {
             }
             Err(error) => error,
         };
+        self.counters.not_launched(match &error {
+            CreateError::InsufficientCapacity { .. } => "insufficient_capacity",
+            CreateError::NodeClassNotReady { .. } => "nodeclass_not_ready",
+            CreateError::NothingCompatible { .. } => "nothing_compatible",
+            CreateError::Provider(_) => "provider",
+        });
         life.failed_attempts += 1;
         let reaction = lifecycle::react_to_launch_error(&error, life.failed_attempts);
         if let LaunchReaction::Retry(wait) = &reaction {
@@ -276,7 +327,8 @@ impl Engine {
         let (reason, replan) = match reaction {
             LaunchReaction::Avoid(offerings) => {
                 self.market.avoid(offerings, now + self.options.avoid_for);
-                ("InsufficientCapacityError", true)
+                self.provisioner.short_since.get_or_insert(now);
+                (SOLD_OUT, true)
             }
             LaunchReaction::BlockClass(class) => {
                 self.look_at_pools_of(&class);
@@ -309,6 +361,9 @@ impl Engine {
 
     /// What a claim with a node needs from time to time.
     fn look_after(&mut self, claim: &Arc<NodeClaim>, node: &Arc<Node>, now: Timestamp) {
+        if let Some(written) = lifecycle::hydrate_node(claim, node) {
+            self.write_node(written, now);
+        }
         if let Some(ailment) = lifecycle::ailment(node, &self.options.repair_policies) {
             self.repair(claim, &ailment, now);
         }

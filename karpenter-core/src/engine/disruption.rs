@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, ObjectRef};
+use super::{Engine, ObjectRef, outbox::SETTLE, recall::Replaces};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
-    disrupt::{Candidates, Command, Disruptor, Method, Standing},
-    lifecycle::{self, DISRUPTION_REASON, INITIALIZED, set_condition},
+    disrupt::{Candidates, Command, Disruptor, Guard, Method, Standing},
+    lifecycle::{self, DISRUPTION_REASON, INITIALIZED, is_marked_disrupted, set_condition},
 };
 
 /// What found nothing is looked at again after this long even if nothing has changed: budgets and quiet times depend on
@@ -23,7 +23,7 @@ const MAX_COMMANDS: usize = 1000;
 /// A command may take this long for each one under way: the API server takes some dozen writes a second.
 const TIME_PER_COMMAND: Duration = Duration::from_millis(80);
 /// The least time that a command may take: a machine joins in about five minutes.
-const MIN_TIMEOUT: Duration = Duration::from_mins(10);
+pub(super) const MIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// The longest time that a command may take.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
@@ -37,7 +37,9 @@ pub(super) struct Disruption {
     next: Option<Timestamp>,
     /// A command that must still be worth it then.
     probation: Option<(Command, Timestamp)>,
-    active: VecDeque<Active>,
+    pub(super) active: VecDeque<Active>,
+    /// Nodes that are marked though no command takes them away, and since when.
+    stale: BTreeMap<String, Timestamp>,
     /// Counts how often a command was begun or ended.
     pub(super) turns: u64,
     /// How many commands were given up since the last one that was carried out.
@@ -52,26 +54,31 @@ pub(super) struct Disruption {
 
 /// A command under way.
 #[derive(Clone, Debug)]
-struct Active {
-    method: Method,
-    candidates: Vec<Outgoing>,
+pub(super) struct Active {
+    pub(super) method: Method,
+    pub(super) candidates: Vec<Outgoing>,
     /// The names of the claims that come instead.
-    replacements: Vec<String>,
-    since: Timestamp,
+    pub(super) replacements: Vec<String>,
+    pub(super) since: Timestamp,
 }
 
 /// A node that a command takes away.
 #[derive(Clone, Debug)]
-struct Outgoing {
-    claim: String,
-    uid: String,
-    node: String,
+pub(super) struct Outgoing {
+    pub(super) claim: String,
+    pub(super) uid: String,
+    pub(super) node: String,
 }
 
 impl Disruption {
     /// The claims whose nodes are being replaced.
     pub(super) fn leaving(&self) -> BTreeSet<String> {
         self.active.iter().flat_map(|active| &active.candidates).map(|outgoing| outgoing.claim.clone()).collect()
+    }
+
+    /// Whether a claim is a replacement of a command under way.
+    pub(super) fn awaits(&self, claim: &str) -> bool {
+        self.active.iter().any(|active| active.replacements.iter().any(|name| name == claim))
     }
 
     pub(super) fn wake(&self) -> Option<Timestamp> {
@@ -97,6 +104,7 @@ impl Engine {
         } else if self.disruption.next.is_some_and(|next| now < next) {
             return;
         }
+        self.recall(now);
         self.take_stale_marks(now);
         let has_begun = self.search(now);
         let failures = self.disruption.failures.min(MAX_DOUBLINGS);
@@ -119,10 +127,11 @@ impl Engine {
         let Some(snapshot) = self.snapshot(now) else { return false };
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf);
-        if let Some((command, _)) = probation
-            && let Ok(command) = disruptor.revalidate(&command, &snapshot, &catalogs, now)
-        {
-            return self.begin(&command, &snapshot, now);
+        if let Some((command, _)) = probation {
+            match disruptor.revalidate(&command, &snapshot, &catalogs, now) {
+                Ok(command) => return self.begin(&command, &snapshot, now),
+                Err(_) => self.counters.not_valid(&command),
+            }
         }
         let standing = Disruptor::standing(&snapshot, &catalogs, now);
         let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
@@ -147,8 +156,12 @@ impl Engine {
             return;
         }
         let has_claim = |name: &str| self.store.nodes.get(name).is_some_and(|node| self.store.claim_of(node).is_some());
+        let is_leaving = |guards: &[Guard]| guards.iter().any(|g| matches!(g, Guard::Leaving | Guard::Disrupted));
         let mut kept: BTreeMap<String, String> = BTreeMap::new();
-        for node in Candidates::of(snapshot, catalogs, now).kept().iter().filter(|node| has_claim(&node.name)) {
+        for node in Candidates::of(snapshot, catalogs, now).kept() {
+            if !has_claim(&node.name) || is_leaving(&node.guards) {
+                continue;
+            }
             let guards: Vec<String> = node.guards.iter().map(ToString::to_string).collect();
             kept.insert(node.name.clone(), guards.join("; "));
         }
@@ -171,10 +184,20 @@ impl Engine {
         for outgoing in &candidates {
             self.mark(outgoing, command.method, now);
         }
+        let pool_of = |outgoing: &Outgoing| {
+            self.store.claims.get(&outgoing.claim)?.metadata.labels.get(crate::labels::NODE_POOL).cloned()
+        };
+        let pools: BTreeSet<String> = candidates.iter().filter_map(pool_of).collect();
+        self.counters.decided(command, pools.into_iter());
+        let replaces = Replaces {
+            method: command.method,
+            replacements: command.replacements.len(),
+            claims: candidates.iter().map(|outgoing| outgoing.claim.clone()).collect(),
+        };
         let mut replacements = Vec::new();
         for planned in &command.replacements {
             if let Some(pool) = snapshot.pool(&planned.node_pool) {
-                replacements.push(self.create_claim(planned, pool, now));
+                replacements.push(self.create_claim(planned, pool, Some(&replaces), now));
             }
         }
         for (place, pods) in &command.existing {
@@ -194,7 +217,7 @@ impl Engine {
         Some(Outgoing { claim, uid, node: node.to_owned() })
     }
 
-    fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
+    pub(super) fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
         let marked = self.store.nodes.get(&outgoing.node).and_then(|node| lifecycle::mark_disrupted(node));
         if let Some(node) = marked {
             self.write_node(node, now);
@@ -260,6 +283,7 @@ impl Engine {
     /// Leaves the nodes of a command as they were. Replacements that no pod uses go again.
     fn roll_back(&mut self, active: &Active, why: &str, now: Timestamp) {
         self.disruption.failures = self.disruption.failures.saturating_add(1);
+        self.counters.given_up(active.method, active.candidates.len(), active.replacements.is_empty());
         for name in &active.replacements {
             let Some(claim) = self.store.claims.get(name).cloned() else { continue };
             let nodes = self.store.nodes_of(&claim);
@@ -282,7 +306,7 @@ impl Engine {
     }
 
     /// Takes the taint away from nodes that no command takes away: those of a command that was given up, and those of an
-    /// engine that was stopped.
+    /// engine that was stopped, once all that it had asked for has come.
     fn take_stale_marks(&mut self, now: Timestamp) {
         let leaving = self.disruption.leaving();
         let is_stale = |name: &String| {
@@ -290,7 +314,6 @@ impl Engine {
             else {
                 return false;
             };
-            let is_marked = node.spec.taints.iter().any(|taint| taint.key == crate::labels::DISRUPTED);
             let stays = |claim: &NodeClaim| {
                 let is_doomed =
                     self.lives.get(claim.name(), &claim.metadata.uid).is_some_and(|life| life.doom.is_some());
@@ -298,11 +321,17 @@ impl Engine {
             };
             let claim = self.store.claim_of(node);
             let says_so = claim.is_some_and(|claim| claim.status.is_true(DISRUPTION_REASON));
-            (is_marked || says_so) && claim.is_some_and(|claim| stays(claim))
+            (is_marked_disrupted(node) || says_so) && claim.is_some_and(|claim| stays(claim))
         };
         let stale: Vec<String> = self.store.nodes.keys().filter(|name| is_stale(name)).cloned().collect();
+        let before = std::mem::take(&mut self.disruption.stale);
         for name in stale {
-            self.unmark(&name, now);
+            let since = before.get(&name).copied().unwrap_or(now);
+            if since + SETTLE <= now {
+                self.unmark(&name, now);
+            } else {
+                self.disruption.stale.insert(name, since);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
     Timestamp,
     api::{ConditionStatus, Node, NodeClaim, ObjectKey},
     labels,
-    lifecycle::{self, DrainStep, MIN_DRAIN, REGISTERED, Stage},
+    lifecycle::{self, DISRUPTION_REASON, DrainStep, MIN_DRAIN, REGISTERED, Stage},
     provider::{Deletion, Instance, ProviderError, ProviderId},
 };
 
@@ -31,6 +31,9 @@ const MAX_EVICT_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_EVICT_DOUBLINGS: u32 = 7;
 /// The most evictions under way at a time: five nodes of a hundred pods.
 const MAX_EVICTIONS: usize = 500;
+/// Once the pods that need the room of a replacement have left, the others follow after this long: time for a controller and
+/// the kube-scheduler to put the next ones of the first there.
+const SECOND_WAVE: Duration = Duration::from_secs(1);
 /// How soon it is tried again when there are too many evictions under way.
 const EVICT_RETRY: Duration = Duration::from_millis(200);
 
@@ -40,6 +43,8 @@ pub(super) struct Ends {
     machines: BTreeMap<ProviderId, End>,
     evictions: BTreeMap<ObjectKey, Eviction>,
     flying_evictions: usize,
+    /// When pods that need the room of a replacement were last seen on nodes that are drained.
+    first_wave: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -225,10 +230,11 @@ impl Engine {
         }
     }
 
-    /// Whether no volume is attached to a node any more, or its time is up. Volumes of pods that stay are not waited for.
+    /// Whether no volume is attached to a node any more, or its time is up. Volumes of pods that stay are not waited for;
+    /// those of finished pods are, as they are detached.
     fn is_detached(&mut self, node: &Node, id: &ProviderId, claim: Option<&NodeClaim>, now: Timestamp) -> bool {
         let (name, store) = (&node.metadata.name, &self.store);
-        let stays = store.pods_on(name).filter(|pod| !lifecycle::is_waited_for(pod, now));
+        let stays = store.pods_on(name).filter(|pod| !lifecycle::is_waited_for(pod, now) && !pod.is_finished());
         let kept: BTreeSet<&str> = stays.flat_map(|pod| store.volumes_of(pod)).collect();
         let attached = store.volumes_at(name).filter(|volume| !kept.contains(volume)).count();
         let end = self.ends.machines.entry(id.clone()).or_default();
@@ -258,7 +264,17 @@ impl Engine {
         let pods = self.store.pods_on(&node.metadata.name).map(AsRef::as_ref);
         let drain = lifecycle::drain(pods, deadline, now);
         let work = Work::Node(node.metadata.name.clone());
+        let is_chosen = claim.is_some_and(|claim| claim.status.is_true(DISRUPTION_REASON));
+        let is_second_wave = is_chosen && self.first_wave_is_over(now);
         for step in drain.steps {
+            if is_chosen
+                && !is_second_wave
+                && let DrainStep::Evict { pod, .. } = &step
+                && !self.needs_replacement(pod)
+            {
+                self.agenda.at(work.clone(), now + SECOND_WAVE);
+                continue;
+            }
             if let Some(retry) = self.send_away(step, now) {
                 self.agenda.at(work.clone(), retry);
             }
@@ -267,6 +283,31 @@ impl Engine {
             self.agenda.at(work, wake);
         }
         drain.waiting == 0
+    }
+
+    /// Whether all pods that were promised the room of a replacement have left the nodes that are drained. They leave first, so
+    /// that others that would fit elsewhere too do not take it from them.
+    fn first_wave_is_over(&mut self, now: Timestamp) -> bool {
+        let is_drained =
+            |node: &str| self.store.nodes.get(node).is_some_and(|node| node.metadata.deletion_timestamp.is_some());
+        let stays = |pod: &ObjectKey| {
+            let pod = self.store.pods.get(pod);
+            pod.is_some_and(|pod| pod.is_active() && is_drained(&pod.spec.node_name))
+        };
+        if self.provisioner.promises.keys().any(|pod| stays(pod) && self.needs_replacement(pod)) {
+            self.ends.first_wave = Some(now);
+        }
+        self.ends.first_wave.is_none_or(|seen| seen + SECOND_WAVE <= now)
+    }
+
+    /// Whether a pod was promised the room of a node that comes instead of others.
+    fn needs_replacement(&self, pod: &ObjectKey) -> bool {
+        let Some(promise) = self.provisioner.promises.get(pod) else { return false };
+        let of_node = || self.store.claim_of(self.store.nodes.get(&promise.place)?);
+        let claim = self.store.claims.get(&promise.place).or_else(of_node);
+        claim.is_some_and(|claim| {
+            claim.metadata.deletion_timestamp.is_none() && claim.metadata.annotations.contains_key(labels::REPLACES)
+        })
     }
 
     /// Tells a pod to leave, or says when to try again.
@@ -308,6 +349,9 @@ impl Engine {
         if eviction.is_flying {
             eviction.is_flying = false;
             self.ends.flying_evictions -= 1;
+        }
+        if !eviction.is_forced {
+            self.counters.evicted(refusal);
         }
         match refusal {
             // Its deletion, or that it is gone, will be told.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    Catalog, Catalogs, ResourceList, ResourceName, Timestamp,
-    api::{Node, NodePool},
+    Catalog, Catalogs, InstanceType, Offering, Requirements, ResourceList, ResourceName, Timestamp,
+    api::{Node, NodeClaim, NodePool},
     catalog::OfferingKey,
     labels,
     lifecycle::launch_backoff,
@@ -26,6 +26,8 @@ pub(super) struct Market {
     stalls: BTreeMap<String, Stall>,
     /// Offerings without capacity, and until when they are avoided. At most one entry for each offering there is.
     avoided: BTreeMap<OfferingKey, Timestamp>,
+    /// How many machines may be bought at a time, by pool; as many as anybody likes where there was no shortage.
+    paces: BTreeMap<String, usize>,
     /// Node classes that cannot be used, until when nobody tries, and why.
     blocked: BTreeMap<String, (Timestamp, String)>,
     /// The least that nodes of a pool and an instance type had.
@@ -118,6 +120,25 @@ impl Market {
         self.version += 1;
     }
 
+    /// How many machines may be bought for a pool at a time, while it is not known what else is sold out: one after a refusal,
+    /// and twice as many after each purchase, until nothing is avoided any more.
+    pub(super) fn pace(&mut self, pool: &str, now: Timestamp) -> usize {
+        self.version(now);
+        if self.avoided.is_empty() {
+            self.paces.clear();
+        }
+        self.paces.get(pool).copied().unwrap_or(usize::MAX)
+    }
+
+    /// Takes in whether there was capacity for a claim of a pool.
+    pub(super) fn note_capacity(&mut self, pool: &str, is_there: bool) {
+        if !is_there {
+            self.paces.insert(pool.to_owned(), 1);
+        } else if let Some(pace) = self.paces.get_mut(pool) {
+            *pace = pace.saturating_mul(2);
+        }
+    }
+
     /// Makes no claim of a node class for a while.
     pub(super) fn block(&mut self, class: String, why: String, now: Timestamp) {
         self.blocked.insert(class, (now + BLOCK_CLASS_FOR, why));
@@ -136,7 +157,7 @@ impl Market {
         let label = |key: &str| node.metadata.labels.get(key).cloned();
         let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else { return };
         let Some(catalog) = self.stalls.get(&pool).and_then(|stall| stall.adjusted.as_ref()) else { return };
-        let Some(promised) = catalog.get(&name).map(crate::InstanceType::allocatable) else { return };
+        let Some(promised) = catalog.get(&name).map(InstanceType::allocatable) else { return };
         let has = &node.status.allocatable;
         let is_less = |name: &ResourceName, promised| has.get(name.as_str()).is_some_and(|has| has < promised);
         if !promised.iter().any(|(name, quantity)| is_less(name, quantity)) || self.observed.len() >= MAX_OBSERVED {
@@ -183,10 +204,47 @@ impl Market {
         out
     }
 
+    /// Whether all that a claim may become is avoided now. One that may become nothing, avoided or not, is not.
+    pub(super) fn is_sold_out(&mut self, claim: &NodeClaim, now: Timestamp) -> bool {
+        self.version(now);
+        let pool = claim.metadata.labels.get(labels::NODE_POOL);
+        let Some(catalog) = pool.and_then(|pool| self.catalog(pool)).filter(|_| !self.avoided.is_empty()) else {
+            return false;
+        };
+        let requirements: Requirements = claim.spec.requirements.iter().collect();
+        let mut choices = choices(&requirements, catalog).peekable();
+        choices.peek().is_some() && choices.all(|(own, offering)| self.avoided.contains_key(&offering.key(&own.name)))
+    }
+
+    /// When the first offering that is avoided is no longer.
+    pub(super) fn next_return(&self) -> Option<Timestamp> {
+        self.avoided.values().min().copied()
+    }
+
     /// The catalog of a pool, with what is avoided.
     pub(super) fn catalog(&self, pool: &str) -> Option<&Arc<Catalog>> {
         self.stalls.get(pool)?.adjusted.as_ref()
     }
+}
+
+/// The types with the offerings that meet requirements and that the provider says can be bought.
+pub(super) fn choices<'r, 'c: 'r>(
+    requirements: &'r Requirements,
+    catalog: &'c Catalog,
+) -> impl Iterator<Item = (&'c InstanceType, &'c Offering)> + 'r {
+    let meets = move |has: &Requirements| {
+        let is_said = |key: &str| has.get(key).is_some() && catalog.is_well_known(key);
+        !requirements.iter().any(|(key, own)| is_said(key) && has.get(key).is_some_and(|has| !own.intersects(has)))
+    };
+    let asked = requirements.get(labels::INSTANCE_TYPE);
+    let is_named = move |name: &str| asked.is_none_or(|asked| asked.admits(Some(name)));
+    let types = catalog.types().iter().filter(move |own| is_named(&own.name) && meets(&own.requirements));
+    types.flat_map(move |own| {
+        let offerings = own.offerings.iter().enumerate();
+        let open =
+            offerings.filter(move |(i, offering)| catalog.is_available(&own.name, *i) && meets(&offering.requirements));
+        open.map(move |(_, offering)| (own, offering))
+    })
 }
 
 /// A catalog in which types have no more than the least that their nodes had.

@@ -5,8 +5,9 @@
 //!
 //! Nothing that matters is in the engine alone: claims, their conditions, finalizers, taints and annotations are in the cluster.
 //! An engine that starts anew and is told all objects goes on where the last one was stopped. What it forgets then makes it
-//! careful, not wrong: which pods were promised which claim (it waits until claims have machines), which offerings had no
-//! capacity (it asks again), and which nodes it had begun to replace (it takes their taint away and looks anew).
+//! careful, not wrong: which pods were promised which claim (it waits until claims have machines), and which offerings had no
+//! capacity (it asks again). Which nodes it had begun to replace is written on the claims that come instead: it goes on with these
+//! commands, and takes the taint away from all other nodes.
 
 mod action;
 mod agenda;
@@ -15,10 +16,12 @@ mod disruption;
 mod ends;
 mod event;
 mod market;
+mod metrics;
 mod options;
 mod outbox;
 mod provision;
 mod provisioner;
+mod recall;
 mod results;
 mod statics;
 mod store;
@@ -29,6 +32,7 @@ use std::sync::Arc;
 
 pub use action::{Action, ActionId, ActionResult, Note, Refusal, Request};
 pub use event::{Event, Object, ObjectRef};
+pub use metrics::{Counters, Durations, Metric, MetricLabels};
 pub use options::EngineOptions;
 
 use agenda::{Agenda, Work};
@@ -78,6 +82,7 @@ pub struct Engine {
     provisioner: Provisioner,
     disruption: Disruption,
     upkeep: Upkeep,
+    counters: Counters,
     is_synced: bool,
     /// What the next one shares as far as nothing has changed.
     last_snapshot: Option<Snapshot>,
@@ -103,6 +108,7 @@ impl Engine {
             provisioner,
             disruption: Disruption::default(),
             upkeep: Upkeep::default(),
+            counters: Counters::default(),
             is_synced: false,
             last_snapshot: None,
             shelf,
@@ -140,6 +146,7 @@ impl Engine {
         for name in lost {
             self.drop_claim(&name, now);
         }
+        self.recall(now);
         self.is_synced = true;
     }
 
@@ -191,7 +198,7 @@ impl Engine {
         match change {
             Change::Pool { name, before } => self.react_to_pool(name, before.as_deref()),
             Change::Claim { name, before } => self.react_to_claim(name, before.as_deref(), now),
-            Change::Node { before, name } => self.react_to_node(&name, before.as_deref()),
+            Change::Node { before, name } => self.react_to_node(&name, before.as_deref(), now),
             Change::Attachment { node } => {
                 if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
                     self.agenda.add(Work::Node(node));
@@ -236,6 +243,9 @@ impl Engine {
                 self.outbox.forget(&Target::Claim(name.clone()));
                 self.lives.forget(&name);
                 self.release(&name, now);
+                if let Some(claim) = before {
+                    self.counters.claim_gone(claim, now);
+                }
             }
             Some(claim) if is_leaving(claim) && !was_leaving => self.release(&name, now),
             Some(_) => {}
@@ -246,7 +256,7 @@ impl Engine {
         self.agenda.add(Work::Claim(name));
     }
 
-    fn react_to_node(&mut self, name: &str, before: Option<&Node>) {
+    fn react_to_node(&mut self, name: &str, before: Option<&Node>, now: Timestamp) {
         let node = self.store.nodes.get(name).cloned();
         let ids = [before, node.as_deref()].into_iter().flatten().map(|node| &node.spec.provider_id);
         let claims: Vec<String> =
@@ -256,6 +266,9 @@ impl Engine {
         }
         if node.is_none() {
             self.outbox.forget(&Target::Node(name.to_owned()));
+            if let Some(node) = before {
+                self.counters.node_gone(node, now);
+            }
         }
         self.agenda.add(Work::Node(name.to_owned()));
     }
@@ -342,6 +355,9 @@ impl Engine {
             self.agenda.at(Work::Claim(name), until);
             return;
         }
+        let nodes = self.store.nodes_of(claim);
+        let pods = nodes.iter().flat_map(|node| self.store.pods_on(&node.metadata.name));
+        self.counters.disrupted(claim, reason, pods.filter(|pod| pod.is_reschedulable()).count());
         let action = Action::DeleteClaim { name: name.clone(), uid: meta.uid.clone() };
         self.outbox.write(action, target, &meta.resource_version, now);
         self.note(ObjectRef::NodeClaim(name), false, reason, message, now);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Engine, ObjectRef, outbox::Purpose, provisioner::promise_until};
+use super::{Action, Engine, ObjectRef, outbox::Purpose, provisioner::promise_until, recall::Replaces};
 use crate::{
     Plan, PlannedClaim, Snapshot, Timestamp,
     api::{NodeClaim, NodePool},
@@ -32,7 +32,7 @@ impl Engine {
         if self.provisioner.due(&self.options).is_none_or(|due| now < due) {
             return;
         }
-        if !self.market.is_open() || self.awaits_machines(now) {
+        if !self.market.is_open() || self.awaits_machines(now) || self.awaits_answers(now) {
             self.provisioner.not_before = Some(now + HOLD);
             return;
         }
@@ -60,6 +60,16 @@ impl Engine {
         self.store.claims.values().any(|claim| waits(claim) && !claim.status.is_true(LAUNCHED) && is_open(claim))
     }
 
+    /// Whether offerings had no capacity a short while ago, and others of the same plan may turn out to have none in a moment.
+    fn awaits_answers(&mut self, now: Timestamp) -> bool {
+        let Some(since) = self.provisioner.short_since else { return false };
+        let waits = now < since + self.options.batch_max && self.lives.is_any_launching();
+        if !waits {
+            self.provisioner.short_since = None;
+        }
+        waits
+    }
+
     fn pool_of(&self, claim: &NodeClaim) -> Option<&NodePool> {
         let pool = claim.metadata.labels.get(labels::NODE_POOL)?;
         self.store.pools.get(pool).map(AsRef::as_ref)
@@ -68,7 +78,7 @@ impl Engine {
     fn carry_out(&mut self, plan: &Plan, snapshot: &Snapshot, now: Timestamp) {
         for planned in plan.claims().iter().take(MAX_NEW_CLAIMS) {
             if let Some(pool) = snapshot.pool(&planned.node_pool) {
-                self.create_claim(planned, pool, now);
+                self.create_claim(planned, pool, None, now);
             }
         }
         if plan.claims().len() > MAX_NEW_CLAIMS || !plan.is_complete() {
@@ -108,15 +118,25 @@ impl Engine {
     }
 
     /// Asks for a claim and promises its room to its pods. Gives back its name.
-    pub(super) fn create_claim(&mut self, planned: &PlannedClaim, pool: &NodePool, now: Timestamp) -> String {
+    pub(super) fn create_claim(
+        &mut self,
+        planned: &PlannedClaim,
+        pool: &NodePool,
+        replaces: Option<&Replaces>,
+        now: Timestamp,
+    ) -> String {
         let name = self.new_name(pool.name(), now);
         let mut claim = planned.to_node_claim(pool, name.clone(), "");
         claim.metadata.finalizers.push(labels::TERMINATION.to_owned());
+        if let Some(replaces) = replaces {
+            claim.metadata.annotations.insert(labels::REPLACES.to_owned(), replaces.text());
+        }
         for pod in &planned.pods {
             self.provisioner.promise(pod, &name, None);
         }
         self.provisioner.made_for.insert(name.clone(), planned.pods.len());
         self.provisioner.creating.insert(name.clone(), claim.clone());
+        self.counters.created(pool.name(), replaces.map(|replaces| replaces.method));
         let purpose = Purpose::Create { claim: name.clone() };
         self.outbox.send(Action::CreateClaim(Box::new(claim)), Some(purpose), now);
         name

@@ -45,6 +45,8 @@ pub(super) struct Provisioner {
     /// How many pods each claim was made for.
     pub(super) made_for: BTreeMap<String, usize>,
     suspects: BTreeMap<String, Suspect>,
+    /// Since when offerings turn out to have no capacity, until it is planned anew.
+    pub(super) short_since: Option<Timestamp>,
     /// Nothing is planned before this.
     pub(super) not_before: Option<Timestamp>,
     /// What the last plan with pods left over was made from, and when they are planned again at the earliest.
@@ -295,7 +297,7 @@ mod tests {
     #[test]
     fn only_rounds_in_vain_make_a_workload_wait() {
         let (store, pods) = waiting(9);
-        let mut provisioner = Provisioner::new(PlannerOptions::default());
+        let mut provisioner = Provisioner::new(PlannerOptions::default(), &Shelf::default());
         let mut round = |start: i64| {
             for (number, pod) in pods.iter().enumerate() {
                 // The nodes of a plan become ready one after the other.

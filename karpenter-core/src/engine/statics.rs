@@ -1,8 +1,11 @@
 //! Pools that have so many nodes, whatever the pods need.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::Engine;
+use super::{Engine, Work, market::choices};
 use crate::{
     Catalog, PlannedClaim, Price, Requirements, Timestamp,
     api::{NodeClaim, NodePool, Pod},
@@ -33,11 +36,15 @@ impl Engine {
         if has < replicas && is_ready(pool) {
             let limit = pool.spec.limits.get("nodes").and_then(|limit| usize::try_from(limit.units_floor()).ok());
             let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(all.len() + creating));
-            let Some(planned) = self.market.catalog(pool.name()).and_then(|catalog| bare_claim(pool, catalog)) else {
+            let catalogs = self.market.catalogs(&self.store.pools, now);
+            let Some(planned) = catalogs.get(pool.name()).and_then(|catalog| bare_claim(pool, catalog)) else {
+                if let Some(next) = self.market.next_return() {
+                    self.agenda.at(Work::Pool(pool.name().to_owned()), next);
+                }
                 return;
             };
             for _ in 0..(replicas - has).min(room).min(MAX_NEW_CLAIMS) {
-                self.create_claim(&planned, pool, now);
+                self.create_claim(&planned, pool, None, now);
             }
         } else if replicas < has {
             for claim in self.least_missed(active, now).into_iter().take(has - replicas) {
@@ -89,22 +96,13 @@ fn bare_claim(pool: &NodePool, catalog: &Catalog) -> Option<PlannedClaim> {
     let template = &pool.spec.template;
     let mut requirements: Requirements = template.spec.requirements.iter().collect();
     requirements.add_all(&Requirements::of_labels(&template.metadata.labels));
-    let mut types: BTreeSet<(Price, &str)> = BTreeSet::new();
-    for own in catalog.types().iter().filter(|own| conflicts(&requirements, &own.requirements, catalog).is_none()) {
-        let offerings = own.offerings.iter().enumerate();
-        let open = offerings.filter(|(index, offering)| {
-            catalog.is_available(&own.name, *index)
-                && conflicts(&requirements, &offering.requirements, catalog).is_none()
-        });
-        types.extend(open.map(|(_, offering)| offering.price).min().map(|price| (price, own.name.as_str())));
+    let mut prices: BTreeMap<&str, Price> = BTreeMap::new();
+    for (own, offering) in choices(&requirements, catalog) {
+        let price = prices.entry(&own.name).or_insert(offering.price);
+        *price = offering.price.min(*price);
     }
+    let types: BTreeSet<(Price, &str)> = prices.into_iter().map(|(name, price)| (price, name)).collect();
     let cheapest = types.first()?.0;
     let names = types.iter().take(MAX_INSTANCE_TYPES).map(|(_, name)| *name);
     Some(PlannedClaim::new(pool.name(), Vec::new(), names, cheapest, requirements))
-}
-
-/// The first label on which both say something and do not agree.
-fn conflicts<'a>(asked: &'a Requirements, has: &Requirements, catalog: &Catalog) -> Option<&'a str> {
-    let is_said = |key: &str| has.get(key).is_some() && catalog.is_well_known(key);
-    asked.iter().find(|(key, own)| is_said(key) && has.get(key).is_some_and(|h| !own.intersects(h))).map(|(key, _)| key)
 }

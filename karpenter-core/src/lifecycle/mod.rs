@@ -9,6 +9,7 @@ mod collection;
 mod condition;
 mod consistency;
 mod drain;
+mod hydration;
 mod initialization;
 mod launch;
 mod living;
@@ -20,13 +21,15 @@ pub use collection::{Census, Lost};
 pub use condition::{condition, set_condition};
 pub use consistency::shortfall;
 pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
+pub use hydration::{hydrate_claim, hydrate_node};
 pub use initialization::initialize;
 pub use launch::{LaunchReaction, launch_backoff, launched, react_to_launch_error};
 pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, live};
 pub use registration::register;
 pub use repair::{Ailment, ailment, may_repair};
 pub use termination::{
-    MIN_DRAIN, Stage, deadline, mark_disrupted, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer,
+    MIN_DRAIN, Stage, deadline, is_marked_disrupted, mark_disrupted, prepare_to_end, prepare_to_leave,
+    unmark_disrupted, without_finalizer,
 };
 
 /// The condition of a claim that has a machine.

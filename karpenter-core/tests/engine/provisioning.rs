@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
     OfferingKey, Quantity,
-    engine::EngineOptions,
+    engine::{EngineOptions, Metric},
     labels,
     lifecycle::{INITIALIZED, READY},
     provider::{CreateError, ProviderError, ProviderErrorKind},
@@ -88,6 +88,21 @@ fn an_offering_without_capacity_is_avoided_and_its_pods_are_planned_at_once() {
     assert!(world.claims.values().all(|claim| claim.metadata.labels[labels::INSTANCE_TYPE] == "large"));
     world.run(60);
     assert_eq!((world.unbound(), world.machines.len()), (0, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn claims_that_could_only_be_what_has_no_capacity_are_not_sent() {
+    let mut options = EngineOptions::default();
+    options.planner.max_instance_types = 1;
+    let mut world = World::with_pool(options);
+    world.exhausted.insert(key("small"));
+    let kind = ProviderErrorKind::Throttled;
+    world.launch_errors = vec![CreateError::Provider(ProviderError::new("fake", "create", kind, "slow down"))];
+    world.add_pods("web", 2, "1500m");
+    world.run(90);
+    assert_eq!((world.unbound(), world.count(" create ")), (0, 3), "two small ones and a large one: {:#?}", world.log);
+    let counters = world.engine.counters();
+    assert_eq!(counters.total(Metric::LaunchErrors), 2, "one was throttled, one had no capacity: {:#?}", world.log);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use karpenter_core::{
     api::{NillableDuration, ObjectKey},
-    engine::EngineOptions,
+    engine::{EngineOptions, Metric, MetricLabels},
     labels,
     lifecycle::{mark_disrupted, set_condition},
     provider::CreateError,
@@ -69,6 +69,49 @@ fn a_node_that_is_too_large_is_replaced_before_it_goes() {
     assert!(!world.nodes.contains_key(&old), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.nodes.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
     assert_eq!(world.nodes.values().next().expect("a node").metadata.labels[labels::INSTANCE_TYPE], "small");
+    let counters = world.engine.counters();
+    assert_eq!((counters.total(Metric::Decisions), counters.total(Metric::ClaimsDisrupted)), (1, 1));
+    let reasons = ["drifted", "empty", "underutilized"].map(|reason| {
+        let is_of = |labels: &MetricLabels| labels.contains(&("reason", reason.to_owned()));
+        counters.counts().filter(|(metric, labels, _)| *metric == Metric::ClaimsDisrupted && is_of(labels)).count()
+    });
+    assert_eq!(reasons, [0, 0, 1]);
+}
+
+#[test]
+fn pods_that_need_the_replacement_leave_first() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.add_pods("large", 1, "1500m");
+    world.add_pods("a-small", 1, "600m");
+    world.add_pods("fill", 6, "900m");
+    world.run(45);
+    world.add_pods("other", 1, "1300m");
+    world.run(45);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 2), "{:#?}", world.log);
+    let gone: Vec<ObjectKey> = world.pods.keys().filter(|key| key.name.starts_with("fill")).cloned().collect();
+    for key in &gone {
+        world.remove_pod(key);
+    }
+    world.log.clear();
+    // The small pod goes beside the other one. It would fit on the replacement too, where the large one has to go.
+    world.run(120);
+    let evicted = |name: &str| {
+        let line = world.log.iter().find(|line| line.contains("Evict {") && line.contains(name));
+        let second = line.and_then(|line| line.split(' ').next()?.parse::<i64>().ok());
+        second.unwrap_or_else(|| panic!("{name} was not evicted: {:#?}", world.log))
+    };
+    assert!(evicted("large-0") < evicted("a-small-0"), "{:#?}", world.log);
+    assert_eq!(world.bought, 3, "{:#?}", world.log);
+}
+
+#[test]
+fn people_are_not_told_why_nodes_may_not_go_that_are_going() {
+    let mut world = half_empty();
+    world.held.extend(world.pods.keys().cloned());
+    world.run(900);
+    let told = world.log.iter().filter(|line| line.contains("DisruptionBlocked"));
+    let of_going = told.filter(|line| line.contains("deletion was asked for") || line.contains("chosen to go"));
+    assert_eq!(of_going.count(), 0, "{:#?}", world.log);
 }
 
 #[test]
@@ -125,6 +168,38 @@ fn a_stopped_engine_leaves_no_more_nodes_than_are_needed() {
         assert!(!is_marked(&world), "crash after {crash_after} s: {:#?}", world.log);
         let found = (world.unbound(), world.claims.len(), world.nodes.len(), world.machines.len());
         assert_eq!(found, (0, 1, 1, 1), "crash after {crash_after} s: {:#?}", world.log);
+        assert_eq!(world.bought, 2, "crash after {crash_after} s: {:#?}", world.log);
+    }
+}
+
+#[test]
+fn an_engine_that_is_stopped_between_two_requests_buys_nothing_twice() {
+    for requests in 0..40 {
+        let mut world = half_empty();
+        world.requests_until_crash = Some(requests);
+        world.run(500);
+        let found = (world.unbound(), world.nodes.len(), world.bought);
+        assert_eq!(found, (0, 1, 2), "crash after {requests} requests: {:#?}", world.log);
+    }
+}
+
+#[test]
+fn a_stopped_engine_goes_on_with_the_replacement_of_static_nodes() {
+    for crash_after in (0..120).step_by(5) {
+        let mut world = World::new(EngineOptions::default());
+        let mut pool = karpenter_core::api::NodePool::named("general");
+        pool.spec.replicas = Some(2);
+        world.put_pool(pool.clone());
+        world.run(60);
+        pool.metadata.generation = Some(2);
+        pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
+        world.put_pool(pool);
+        world.run(crash_after);
+        world.crash();
+        world.run(600);
+        let is_new = |node: &karpenter_core::api::Node| node.metadata.labels.contains_key("version");
+        assert!(world.nodes.values().all(is_new), "crash after {crash_after} s: {:#?}", world.log);
+        assert_eq!((world.nodes.len(), world.bought), (2, 4), "crash after {crash_after} s: {:#?}", world.log);
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct World {
     /// After how many requests the engine is stopped.
     pub(crate) requests_until_crash: Option<usize>,
     pub(crate) log: Vec<String>,
+    /// How many machines there ever were.
+    pub(crate) bought: usize,
     version: u64,
     uids: u64,
 }
@@ -88,6 +90,7 @@ impl World {
             memory_lie: Quantity::ZERO,
             requests_until_crash: None,
             log: Vec::new(),
+            bought: 0,
             version: 0,
             uids: 0,
         };
@@ -265,6 +268,7 @@ impl World {
         let machine = Machine { instance, instance_type: chosen, launched: self.now };
         let launched = Self::launched(&machine);
         self.machines.insert(id, machine);
+        self.bought += 1;
         Ok(launched)
     }
 

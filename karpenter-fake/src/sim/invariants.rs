@@ -149,9 +149,21 @@ impl Invariants {
         match (&change.before, &change.after) {
             (before, Some(Object::Pod(pod))) => {
                 let was_bound = matches!(before, Some(Object::Pod(old)) if !old.spec.node_name.is_empty());
+                let chosen = match before {
+                    Some(Object::Pod(old)) => old.status.nominated_node_name.as_str(),
+                    _ => "",
+                };
                 if pod.is_finished() {
                     self.unbind(&pod.key());
-                } else if !was_bound && !pod.spec.node_name.is_empty() {
+                    return;
+                }
+                // While the volumes of a pod are made nobody looks at its node again.
+                let on =
+                    if pod.spec.node_name.is_empty() { &pod.status.nominated_node_name } else { &pod.spec.node_name };
+                if !was_bound && on != chosen {
+                    self.admit(pod, on);
+                }
+                if !was_bound && !pod.spec.node_name.is_empty() {
                     self.bind(pod);
                 }
             }
@@ -217,15 +229,20 @@ impl Invariants {
         self.breaches.extend(wrong.into_iter().map(|node| Breach::Miscounted { node }));
     }
 
+    /// A node was chosen for a pod.
+    fn admit(&mut self, pod: &Pod, name: &str) {
+        let Some(node) = self.nodes.get(name).map(|room| &room.node) else { return };
+        if misfit(&pod.spec, name, &node.metadata.labels).is_some()
+            || untolerated(&pod.spec, &node.spec.taints, false).is_some()
+        {
+            self.breaches.push(Breach::NotAdmitted { pod: pod.key(), node: name.to_owned() });
+        }
+    }
+
     fn bind(&mut self, pod: &Pod) {
         let (name, taken, key) = (&pod.spec.node_name, requests(pod), pod.key());
         let Some(room) = self.nodes.get_mut(name) else { return };
         let node = &room.node;
-        if misfit(&pod.spec, name, &node.metadata.labels).is_some()
-            || untolerated(&pod.spec, &node.spec.taints, false).is_some()
-        {
-            self.breaches.push(Breach::NotAdmitted { pod: key.clone(), node: name.clone() });
-        }
         add(&mut room.taken, &taken);
         let has = amounts_of(&node.status.allocatable);
         let lacks = |(resource, amount): &(&karpenter_core::ResourceName, &i64)| {
@@ -265,7 +282,7 @@ impl Invariants {
                 let mut bound = claims.filter_map(|key| api.get::<PersistentVolumeClaim>(&key));
                 bound.any(|claim| claim.spec.volume_name == *volume)
             };
-            if !api.list::<Pod>().any(|pod| pod.spec.node_name == *name && mounts(pod)) {
+            if !api.list::<Pod>().any(|pod| pod.spec.node_name == *name && !pod.is_finished() && mounts(pod)) {
                 self.breaches.push(Breach::StillAttached { node: name.clone(), volume: volume.clone() });
             }
         }
@@ -360,7 +377,7 @@ fn is_healthy(pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use karpenter_core::{Quantity, ResourceList};
+    use karpenter_core::{Quantity, ResourceList, api::Workload};
 
     use super::*;
 
@@ -376,7 +393,7 @@ mod tests {
         for name in ["a", "b"] {
             step_by_step.inspect(&api);
             assert_eq!(step_by_step.take(), [], "before {name}");
-            let mut pod = Pod::named(name).cpu("600m").build().expect("a pod");
+            let mut pod = Workload::from(Pod::named(name).cpu("600m")).into_pods().expect("a pod").remove(0);
             pod.spec.node_name = "n".to_owned();
             let pod = api.create(pod).expect("a new pod");
             step_by_step.inspect(&api);

@@ -8,7 +8,8 @@
 //! Everything is decided by a seed and by what is asked of it: the same calls give the same events, to the byte. At each
 //! step the rules of a cluster's life are looked at, and what breaks one is kept as a [`Breach`].
 //!
-//! What is left out: preemption, rolling updates of Deployments, dynamic resource allocation, and the making of volumes.
+//! What is left out: preemption, rolling updates of Deployments, dynamic resource allocation, and volumes that are made
+//! before a pod mounts them.
 
 mod api_server;
 mod books;

@@ -18,6 +18,8 @@ pub struct WorldOptions {
     pub startup_taint_delay: RangeInclusive<Duration>,
     /// After how long without a sign of life a node is not ready (`--node-monitor-grace-period`).
     pub node_monitor_grace_period: Duration,
+    /// From when it is known to which node a pod goes until the volumes are made that it is the first to mount.
+    pub volume_make_delay: RangeInclusive<Duration>,
     /// From when the last pod of a node that mounts a volume is gone until the volume is detached.
     pub volume_detach_delay: RangeInclusive<Duration>,
     /// How long the pods of a node that is gone are kept.
@@ -46,6 +48,7 @@ impl Default for WorldOptions {
             device_delay: seconds(5)..=seconds(20),
             startup_taint_delay: seconds(2)..=seconds(10),
             node_monitor_grace_period: seconds(50),
+            volume_make_delay: seconds(1)..=seconds(10),
             volume_detach_delay: seconds(2)..=seconds(20),
             pod_gc_delay: seconds(60),
             api_latency: Duration::from_millis(5)..=Duration::from_millis(50),

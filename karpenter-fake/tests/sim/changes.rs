@@ -3,13 +3,18 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karpenter_core::{
-    api::{ConditionStatus, NillableDuration, Node, NodePool, ObjectKey, Pod, PodDisruptionBudget},
+    api::{
+        ConditionStatus, NillableDuration, Node, NodePool, NodeSelectorRequirement, ObjectKey, Operator,
+        PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass,
+    },
     engine::{Action, EngineOptions},
     labels,
     provider::RepairPolicy,
 };
 use karpenter_fake::{
-    FakeCloud, generated_catalog,
+    FakeCloud,
+    cloud::offerings_of,
+    generated_catalog,
     sim::{Exchange, Live, Workload, World, WorldOptions},
 };
 use serde::de::DeserializeOwned;
@@ -30,6 +35,100 @@ fn nodes(live: &Live) -> BTreeSet<String> {
 
 fn change_pool(live: &mut Live, change: impl FnOnce(&mut NodePool)) {
     live.world_mut().api_mut().modify(&ObjectKey::new("", "general"), change).expect("there");
+}
+
+#[test]
+fn volumes_are_made_where_the_first_pod_goes_and_stay_there() {
+    let mut live = with_web(1, on_demand("general"), 0);
+    let api = live.world_mut().api_mut();
+    let topologies = json!([{"matchLabelExpressions": [{"key": labels::ZONE, "values": ["test-zone-b"]}]}]);
+    api.create(read::<StorageClass>(json!({"metadata": {"name": "ssd"}, "provisioner": "disks",
+        "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies})))
+        .expect("new");
+    api.create(read::<PersistentVolumeClaim>(
+        json!({"metadata": {"name": "data"}, "spec": {"storageClassName": "ssd"}}),
+    ))
+    .expect("new");
+    let mut workload = |name: &str, replicas, volume: Value| {
+        let pod = Pod::named(name).label("app", name).cpu("500m");
+        let mut workload = Workload::deployment(name, replicas, pod).expect("well written");
+        workload.template.spec.volumes.push(read(volume));
+        live.world_mut().apply(workload);
+    };
+    workload("db", 1, json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}}));
+    let template = json!({"volumeClaimTemplate": {"spec": {"storageClassName": "ssd"}}});
+    workload("cache", 3, json!({"name": "scratch", "ephemeral": template}));
+    live.run_until(minutes(5));
+    assert_eq!(live.account().pods_running, 4);
+    let volumes = |live: &Live| live.world().api().list::<PersistentVolume>().len();
+    let zones = |live: &Live| -> BTreeSet<String> {
+        live.world().api().list::<Node>().map(|node| node.metadata.labels[labels::ZONE].clone()).collect()
+    };
+    assert_eq!((volumes(&live), zones(&live)), (4, BTreeSet::from(["test-zone-b".to_owned()])));
+
+    // The node goes; the volume of the claim stays, those that were made for single pods do not.
+    let node = live.world().api().list::<Node>().next().expect("one at least").metadata.name.clone();
+    let claim = |live: &Live| {
+        let key = ObjectKey::new("default", "data");
+        live.world().api().get::<PersistentVolumeClaim>(&key).expect("nobody deletes it").spec.volume_name.clone()
+    };
+    let volume = claim(&live);
+    live.world_mut().api_mut().delete::<Node>(&ObjectKey::new("", &node), "").expect("there");
+    live.run_until(minutes(15));
+    assert_eq!((live.account().pods_running, volumes(&live), claim(&live)), (4, 4, volume));
+    live.world_mut().scale(&ObjectKey::new("default", "cache"), 0);
+    live.run_until(minutes(20));
+    assert_eq!((live.account().pods_running, volumes(&live)), (1, 1));
+    assert_eq!(live.take_breaches(), []);
+}
+
+#[test]
+fn after_a_shortage_few_calls_are_refused() {
+    let mut pool = on_demand("general");
+    pool.spec.template.metadata.labels.insert("tier".to_owned(), "a".to_owned());
+    let mut live = with_web(3, pool, 0);
+    let spread = json!([{"maxSkew": 1, "topologyKey": labels::ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    let pod = Pod::named("web").label("app", "web").cpu("500m").memory("512Mi");
+    let mut workload = Workload::deployment("web", 200, pod).expect("well written");
+    workload.template.spec.topology_spread_constraints = read(spread);
+    let catalog = live.world().cloud().catalog_now();
+    for offering in offerings_of(&catalog, labels::ON_DEMAND) {
+        live.world().cloud().exhaust_between(offering, minutes(0), minutes(1));
+    }
+    live.world_mut().apply(workload);
+    live.run_until(minutes(3));
+    // At first one call for each claim of the plan; then what is sold out is left alone.
+    let refused = live.world().cloud().capacity_errors();
+    live.run_until(minutes(10));
+    assert_eq!(live.world().cloud().capacity_errors(), refused);
+    assert!(refused <= 40, "{refused} calls were refused");
+    assert_eq!(live.account().pods_running, 200);
+}
+
+#[test]
+fn pods_that_need_a_replacement_find_its_room_when_they_come() {
+    let kinds = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, [labels::SPOT, labels::ON_DEMAND]);
+    let mut pool = NodePool::named("general").require(kinds);
+    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(60);
+    pool.spec.disruption.budgets[0].nodes = "30%".into();
+    let mut live = with_web(7, pool, 60);
+    let pay = Pod::named("pay").label("app", "pay").cpu("1").memory("2Gi");
+    let pay = pay.node_selector(labels::CAPACITY_TYPE, labels::ON_DEMAND);
+    live.world_mut().apply(Workload::deployment("pay", 6, pay).expect("well written"));
+    live.run_until(minutes(30));
+    live.world_mut().scale(&web(), 110);
+    live.world_mut().scale(&ObjectKey::new("default", "pay"), 10);
+    let mut created = Vec::new();
+    live.watch_until(minutes(120), &mut |now, exchange| {
+        if let Exchange::Asked(requests) = exchange {
+            let claims = requests.iter().filter(|request| matches!(request.action, Action::CreateClaim(_)));
+            created.extend(claims.map(|_| now));
+        }
+    });
+    let late = created.iter().filter(|at| minutes(60) < **at).count();
+    assert_eq!(late, 0, "half an hour later there is nothing to gain: {created:?}");
+    assert_eq!((live.account().pods_running, live.take_breaches()), (120, vec![]));
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karpenter_core::{
     Catalog,
-    api::{ConditionStatus, DaemonSet, NodePool, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget},
+    api::{
+        ConditionStatus, DaemonSet, NodePool, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
+        StorageClass,
+    },
     engine::EngineOptions,
     provider::RepairPolicy,
 };
@@ -18,6 +21,9 @@ use serde_json::{Value, json};
 /// The condition that calls for node repair.
 pub(crate) const SICK: &str = "Sick";
 pub(crate) const ZONES: [&str; 4] = ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"];
+
+/// The classes of volumes, and the zones in which they are made; none means all.
+const CLASSES: [(&str, &[&str]); 2] = [("anywhere", &[]), ("some-zones", &["test-zone-b", "test-zone-c"])];
 
 /// A cluster, and what the trouble may change of it.
 pub(crate) struct Setting {
@@ -65,6 +71,10 @@ impl Setting {
             Self { live, catalog, pools: Vec::new(), workloads: Vec::new(), liars: BTreeSet::new(), made: 0 };
         for index in 0..=rng.index(3) {
             setting.add_pool(index, rng);
+        }
+        for (name, zones) in CLASSES {
+            let class = storage_class(name, zones);
+            setting.live.world_mut().api_mut().create(class).expect("new");
         }
         for index in 0..rng.index(3) {
             let daemon = daemonset(index, rng);
@@ -123,7 +133,7 @@ impl Setting {
         if percent(rng, 5) {
             meta["annotations"] = json!({"karpenter.sh/do-not-disrupt": one_of(rng, &["true", "10m"])});
         }
-        let is_alone = percent(rng, 10) && self.mount(&name, &mut spec, rng);
+        let is_alone = percent(rng, 20) && self.mount(&name, &mut spec, rng);
         let kind = if is_alone { 0 } else { rng.below(10) };
         let replicas = if is_alone { 1 } else { replicas };
         let pod = karpenter_core::api::Pod::named(&name).label("app", &name);
@@ -147,18 +157,26 @@ impl Setting {
         self.workloads.push(workload);
     }
 
-    /// Gives the pods of an app a volume in a zone.
+    /// Gives the pods of an app volumes; says whether it is one that only one pod can mount.
     fn mount(&mut self, name: &str, spec: &mut Value, rng: &mut Rng) -> bool {
-        let zone = one_of(rng, &ZONES);
-        let term =
-            json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]});
-        let volume: PersistentVolume = read(json!({"metadata": {"name": format!("pv-{name}")}, "spec": {
-            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}));
-        let claim: PersistentVolumeClaim = read(json!({"metadata": {"name": name},
-            "spec": {"volumeName": format!("pv-{name}"), "storageClassName": ""}, "status": {"phase": "Bound"}}));
+        let (class, _) = one_of(rng, &CLASSES);
+        let kind = rng.below(3);
+        if kind == 0 {
+            let template = json!({"volumeClaimTemplate": {"spec": {"storageClassName": class}}});
+            spec["volumes"] = json!([{"name": "scratch", "ephemeral": template}]);
+            return false;
+        }
         let api = self.live.world_mut().api_mut();
-        api.create(volume).expect("new");
+        let mut claim: PersistentVolumeClaim = read(
+            json!({"metadata": {"name": name}, "spec": {"storageClassName": class}, "status": {"phase": "Pending"}}),
+        );
+        if kind == 1 {
+            let volume = volume_in(one_of(rng, &ZONES), name);
+            claim.spec.volume_name.clone_from(&volume.metadata.name);
+            claim.metadata.annotations.insert("pv.kubernetes.io/bind-completed".to_owned(), "yes".to_owned());
+            "Bound".clone_into(&mut claim.status.phase);
+            api.create(volume).expect("new");
+        }
         api.create(claim).expect("new");
         spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
         true
@@ -173,6 +191,26 @@ impl Setting {
             });
         }
     }
+}
+
+/// A class of which volumes are made for the first pod that mounts them, everywhere or in some zones.
+fn storage_class(name: &str, zones: &[&str]) -> StorageClass {
+    let mut class = json!({"metadata": {"name": name}, "provisioner": "disks.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    if !zones.is_empty() {
+        class["allowedTopologies"] =
+            json!([{"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": zones}]}]);
+    }
+    read(class)
+}
+
+/// A volume that somebody made for an app.
+fn volume_in(zone: &str, name: &str) -> PersistentVolume {
+    let term =
+        json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]});
+    read(json!({"metadata": {"name": format!("pv-{name}")}, "spec": {
+        "csi": {"driver": "disks.example.com", "volumeHandle": name},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}))
 }
 
 /// Some of the generated types, with at least one that all pods fit.

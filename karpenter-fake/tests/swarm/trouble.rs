@@ -193,7 +193,7 @@ pub(crate) fn end(setting: &mut Setting) {
 fn scale(setting: &mut Setting, rng: &mut Rng) {
     let index = rng.index(setting.workloads.len());
     let workload = &mut setting.workloads[index];
-    let is_mounted = !workload.template.spec.volumes.is_empty();
+    let is_mounted = workload.template.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some());
     let most = if is_mounted { 2 } else { one_of(rng, &[3, 10, 25]) };
     workload.replicas = u32::try_from(rng.below(most)).expect("small");
     setting.live.world_mut().scale(&workload.key, workload.replicas);

@@ -4,6 +4,7 @@
 
 mod budgets;
 mod daemons;
+mod disks;
 mod kubelet;
 mod lifecycle;
 mod volumes;
@@ -11,6 +12,7 @@ mod workloads;
 
 pub(super) use budgets::Budgets;
 pub(super) use daemons::Daemons;
+pub(super) use disks::Disks;
 pub(super) use kubelet::{Kubelets, set_condition};
 pub(super) use lifecycle::Lifecycle;
 pub(super) use volumes::Attacher;

@@ -25,7 +25,7 @@ impl Attacher {
         Self { rng }
     }
 
-    /// Takes in a change of a pod.
+    /// Takes in a change of a pod. One that is finished mounts nothing any more.
     pub(crate) fn observe(
         &mut self,
         change: &Change,
@@ -35,9 +35,7 @@ impl Attacher {
         options: &WorldOptions,
     ) {
         let bound = |object: &Option<Object>| match object {
-            Some(Object::Pod(pod)) if !pod.spec.node_name.is_empty() && !pod.spec.volumes.is_empty() => {
-                Some(pod.clone())
-            }
+            Some(Object::Pod(pod)) => Some(pod.clone()).filter(|pod| mounts(pod)),
             _ => None,
         };
         match (bound(&change.before), bound(&change.after)) {
@@ -59,13 +57,17 @@ impl Attacher {
 
     /// Detaches a volume from a node, unless another pod mounts it there.
     pub(crate) fn detach(volume: &str, node: &str, api: &mut ApiServer, kubelets: &Kubelets) {
-        let pods = kubelets.pods_on(node).filter_map(|pod| api.get::<Pod>(pod));
+        let pods = kubelets.pods_on(node).filter_map(|pod| api.get::<Pod>(pod)).filter(|pod| mounts(pod));
         if pods.flat_map(|pod| volumes_of(pod, api)).all(|mounted| mounted != volume) {
             let name = VolumeAttachment::of(volume, node).metadata.name;
             // It may have been detached for another pod already.
             let _ = api.delete::<VolumeAttachment>(&cluster_key(&name), "");
         }
     }
+}
+
+fn mounts(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty() && !pod.spec.volumes.is_empty() && !pod.is_finished()
 }
 
 /// The volumes that a pod mounts and that a driver attaches.

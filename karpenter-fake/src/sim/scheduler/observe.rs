@@ -44,6 +44,13 @@ impl Scheduler {
         self.workloads.remove(uid);
     }
 
+    /// The node that was chosen for a pod will not do after all: another one is sought.
+    pub(crate) fn retry(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        let key = pod.key();
+        self.forget_pod(&key, now);
+        self.admit(key, pod, now);
+    }
+
     fn observe_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let key = pod.key();
         if pod.is_finished() {

@@ -13,7 +13,7 @@ use karpenter_core::{
 
 use super::{
     ApiServer, Breach, Rng, Workload, WorldOptions,
-    controllers::{Attacher, Budgets, Daemons, Kubelets, Lifecycle, Workloads},
+    controllers::{Attacher, Budgets, Daemons, Disks, Kubelets, Lifecycle, Workloads},
     invariants::Invariants,
     scheduler::{Decision, Scheduler},
     timeline::Timeline,
@@ -62,6 +62,7 @@ pub struct World {
     kubelets: Kubelets,
     lifecycle: Lifecycle,
     attacher: Attacher,
+    disks: Disks,
     invariants: Invariants,
     /// Who listens now.
     caller: Caller,
@@ -101,6 +102,7 @@ pub(crate) enum Happening {
     NodeForgotten(String),
     TaintEvicts(String),
     OwnerGone(String),
+    VolumesMade { pod: PodRef, node: String },
     VolumeFree { volume: String, node: String },
     Execute(Caller, Box<Request>),
     Answer(Caller, ActionId, Box<ActionResult>),
@@ -142,6 +144,7 @@ impl World {
             kubelets: Kubelets::new(rng.fork(3)),
             lifecycle: Lifecycle::new(rng.fork(4)),
             attacher: Attacher::new(rng.fork(6)),
+            disks: Disks::default(),
             invariants: Invariants::default(),
             caller: 0,
             events: Vec::new(),
@@ -324,6 +327,7 @@ impl World {
                 self.kubelets.observe(change, self.now, &mut self.timeline, &self.options);
                 Lifecycle::observe(change, self.now, &mut self.timeline, &self.options);
                 self.attacher.observe(change, self.now, &mut self.api, &mut self.timeline, &self.options);
+                Disks::observe(change, &mut self.api);
                 self.invariants.observe(change);
             }
             if changes.is_empty() && !self.bind_next() {
@@ -336,10 +340,20 @@ impl World {
     fn bind_next(&mut self) -> bool {
         let Some(Decision { pod, node }) = self.scheduler.decide(self.now) else { return false };
         let now = self.now;
+        if let Ok(node) = &node
+            && let Some(waits) = self.api.get::<Pod>(&pod).filter(|pod| Disks::are_to_be_made(pod, &self.api))
+        {
+            // Until then the node is kept for the pod, and says so (`NominatedNodeNameForExpectation`).
+            let at = now + self.rng.duration(&self.options.volume_make_delay);
+            self.timeline.plan(at, Happening::VolumesMade { pod: PodRef::of(waits), node: node.clone() });
+            self.api.modify::<Pod>(&pod, |pod| pod.status.nominated_node_name.clone_from(node));
+            return true;
+        }
         self.api.modify::<Pod>(&pod, |pod| {
             let conditions = &mut pod.status.conditions;
             match node {
                 Ok(node) => {
+                    pod.status.nominated_node_name.clear();
                     pod.spec.node_name = node;
                     super::controllers::set_condition(conditions, "PodScheduled", ConditionStatus::True, "", now);
                 }
@@ -355,6 +369,36 @@ impl World {
             }
         });
         true
+    }
+
+    /// The volumes of a pod can be made now, and the pod bound. If its node is gone, or its volumes were made elsewhere for
+    /// another pod, it needs another node.
+    fn bind_with_volumes(&mut self, pod: &PodRef, node: &str) {
+        let is_meant = |found: &&Arc<Pod>| {
+            found.metadata.uid == pod.uid && found.spec.node_name.is_empty() && found.status.nominated_node_name == node
+        };
+        let Some(found) = self.api.get::<Pod>(&pod.key).filter(is_meant).cloned() else { return };
+        let is_bound = self.api.node(node).is_some() && Disks::are_to_be_made(&found, &self.api);
+        if is_bound {
+            self.disks.make(&found, node, &mut self.api);
+        }
+        let now = self.now;
+        let pod = self.api.modify::<Pod>(&pod.key, |pod| {
+            pod.status.nominated_node_name.clear();
+            if is_bound {
+                node.clone_into(&mut pod.spec.node_name);
+                super::controllers::set_condition(
+                    &mut pod.status.conditions,
+                    "PodScheduled",
+                    ConditionStatus::True,
+                    "",
+                    now,
+                );
+            }
+        });
+        if let Some(pod) = pod.filter(|_| !is_bound) {
+            self.scheduler.retry(&pod, now);
+        }
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -375,6 +419,7 @@ impl World {
             }
             Happening::NodeForgotten(node) => Lifecycle::forget_pods(&node, api, &self.kubelets),
             Happening::TaintEvicts(node) => Lifecycle::evict_untolerant(&node, api, &self.kubelets),
+            Happening::VolumesMade { pod, node } => self.bind_with_volumes(&pod, &node),
             Happening::VolumeFree { volume, node } => Attacher::detach(&volume, &node, api, &self.kubelets),
             Happening::OwnerGone(uid) => Lifecycle::delete_owned(&uid, api),
             Happening::Execute(caller, request) => self.carry_out(caller, *request),

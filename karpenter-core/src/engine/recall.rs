@@ -1,0 +1,103 @@
+//! Commands that an engine was stopped in: what replaces what is in the cluster.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    Engine,
+    disruption::{Active, MIN_TIMEOUT, Outgoing},
+};
+use crate::{
+    Timestamp,
+    api::NodeClaim,
+    disrupt::Method,
+    labels,
+    lifecycle::{DISRUPTION_REASON, is_marked_disrupted},
+};
+
+/// What the replacements of a command say in [`labels::REPLACES`]: how it was found, how many they are, and the claims of the
+/// nodes that go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Replaces {
+    pub(super) method: Method,
+    pub(super) replacements: usize,
+    pub(super) claims: Vec<String>,
+}
+
+impl Replaces {
+    /// Such as `Consolidation/1/general-a,general-b`.
+    pub(super) fn text(&self) -> String {
+        format!("{:?}/{}/{}", self.method, self.replacements, self.claims.join(","))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, '/');
+        let (method, count, claims) = (parts.next()?, parts.next()?, parts.next()?);
+        let known = [Method::Emptiness, Method::StaticDrift, Method::Drift, Method::Consolidation];
+        let method = known.into_iter().find(|known| format!("{known:?}") == method)?;
+        let claims = claims.split(',').map(str::to_owned).collect();
+        Some(Self { method, replacements: count.parse().ok()?, claims })
+    }
+}
+
+impl Engine {
+    /// Goes on with commands of which all replacements are there and a node is still marked, so that nothing is bought twice.
+    /// Where their pods go is planned anew.
+    pub(super) fn recall(&mut self, now: Timestamp) {
+        let mut by_text: BTreeMap<&str, Vec<&Arc<NodeClaim>>> = BTreeMap::new();
+        for claim in self.store.claims.values() {
+            if let Some(text) = claim.metadata.annotations.get(labels::REPLACES) {
+                by_text.entry(text).or_default().push(claim);
+            }
+        }
+        let recalled: Vec<Active> =
+            by_text.into_iter().filter_map(|(text, claims)| self.recalled(text, &claims, now)).collect();
+        for active in recalled {
+            for outgoing in &active.candidates {
+                self.mark(outgoing, active.method, now);
+            }
+            self.disruption.active.push_back(active);
+            self.provisioner.hurry(now);
+        }
+    }
+
+    fn recalled(&self, text: &str, replacements: &[&Arc<NodeClaim>], now: Timestamp) -> Option<Active> {
+        let replaces = Replaces::parse(text)?;
+        let stays = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none();
+        let since = replacements.iter().filter_map(|claim| claim.metadata.creation_timestamp).min().unwrap_or(now);
+        let are_all_there =
+            replacements.len() == replaces.replacements && replacements.iter().all(|claim| stays(claim));
+        let is_known = |claim: &&Arc<NodeClaim>| self.disruption.awaits(claim.name());
+        if !are_all_there || replacements.iter().any(is_known) || since + MIN_TIMEOUT <= now {
+            return None;
+        }
+        let mut is_marked = false;
+        let mut candidates = Vec::new();
+        for claim in replaces.claims.iter().filter_map(|name| self.store.claims.get(name)).filter(|claim| stays(claim))
+        {
+            let nodes = self.store.nodes_of(claim);
+            let Some(node) = nodes.first() else { continue };
+            is_marked |= claim.status.is_true(DISRUPTION_REASON) || is_marked_disrupted(node);
+            let (claim, uid) = (claim.name().to_owned(), claim.metadata.uid.clone());
+            candidates.push(Outgoing { claim, uid, node: node.metadata.name.clone() });
+        }
+        let replacements = replacements.iter().map(|claim| claim.name().to_owned()).collect();
+        is_marked.then_some(Active { method: replaces.method, candidates, replacements, since })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let claims = vec!["general-a".to_owned(), "general-b".to_owned()];
+        for method in [Method::StaticDrift, Method::Drift, Method::Consolidation] {
+            let replaces = Replaces { method, replacements: 2, claims: claims.clone() };
+            assert_eq!(Replaces::parse(&replaces.text()), Some(replaces));
+        }
+        for text in ["", "Drift", "Drift/1", "Drift/one/a", "Whim/1/a"] {
+            assert_eq!(Replaces::parse(text), None, "{text}");
+        }
+    }
+}
