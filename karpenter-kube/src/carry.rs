@@ -143,16 +143,7 @@ impl Carrier {
     fn cluster_call(&self, action: Action, mirror: &Mirror) -> Result<Call, Action> {
         let writer = self.writer.clone();
         let call: Call = match action {
-            Action::CreateClaim(claim) => {
-                let metrics = Arc::clone(&self.metrics);
-                Box::pin(async move {
-                    let result = writer.create_claim(&claim).await;
-                    if matches!(result, ActionResult::Written) {
-                        metrics.claim_created(&claim);
-                    }
-                    result
-                })
-            }
+            Action::CreateClaim(claim) => Box::pin(async move { writer.create_claim(&claim).await }),
             Action::UpdateClaim(after) => match mirror.claim(&after) {
                 Some(before) => Box::pin(async move { writer.update_claim(&before, &after).await }),
                 None => changed(),
@@ -167,14 +158,7 @@ impl Carrier {
             },
             Action::DeleteClaim { name, uid } => Box::pin(async move { writer.delete::<NodeClaim>(&name, &uid).await }),
             Action::DeleteNode { name, uid } => Box::pin(async move { writer.delete::<Node>(&name, &uid).await }),
-            Action::Evict { pod, uid } => {
-                let metrics = Arc::clone(&self.metrics);
-                Box::pin(async move {
-                    let result = writer.evict(&pod, &uid).await;
-                    metrics.evicted(&result);
-                    result
-                })
-            }
+            Action::Evict { pod, uid } => Box::pin(async move { writer.evict(&pod, &uid).await }),
             Action::DeletePod { pod, uid, grace_period } => {
                 Box::pin(async move { writer.delete_pod(&pod, &uid, grace_period).await })
             }

@@ -181,7 +181,11 @@ impl Work {
                 Some((id, result)) = self.outcomes.recv() => self.observe(Event::Done { id, result }),
                 () = sleep_until(wake) => {}
                 _ = leads.changed() => {}
-                _ = gauges.tick() => self.metrics.survey(&self.mirror, self.is_synced()),
+                _ = gauges.tick() => {
+                    if let Some(engine) = &self.engine {
+                        self.metrics.survey(engine);
+                    }
+                }
             }
         }
     }
@@ -203,7 +207,6 @@ impl Work {
     fn hear(&mut self, news: News) {
         match news {
             News::Event(event) => {
-                self.metrics.observe(&event, &self.mirror);
                 self.mirror.observe(&event);
                 self.observe(event);
             }

@@ -1,25 +1,30 @@
-//! What is counted, by Karpenter's names and labels so that existing dashboards work, and what only we can tell.
+//! What is counted, by Karpenter's names and labels so that existing dashboards work: what the engine did and how things stand,
+//! and what only the shell can tell.
 
 use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
 use karpenter_core::{
-    ResourceList,
-    api::{Node, NodeClaim, ObjectMeta},
-    engine::{ActionResult, Event, Object, ObjectRef, Refusal},
-    labels,
+    engine::{ActionResult, Counters, Durations, Engine, Metric, MetricLabels},
     provider::CreateError,
 };
 use prometheus_client::{
-    encoding::text,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    collector::Collector,
+    encoding::{DescriptorEncoder, NoLabelSet, text},
+    metrics::{MetricType, counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
 
-use crate::{clock, mirror::Mirror};
+use crate::clock;
+
+/// Before all names.
+const PREFIX: &str = "karpenter";
 
 /// The bounds of histograms of durations, in seconds; all are bounds of Karpenter's too.
 const DURATIONS: [f64; 20] = [
@@ -32,24 +37,13 @@ const ALIVE_FOR_MILLIS: i64 = 120_000;
 
 type Labels = Vec<(&'static str, String)>;
 type Counts = Family<Labels, Counter>;
-type Amounts = Family<Labels, Gauge<f64, AtomicU64>>;
-type Durations = Family<Labels, Histogram, fn() -> Histogram>;
 
 /// Counters, gauges and histograms of a controller.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    claims_created: Counts,
-    claims_terminated: Counts,
-    nodes_created: Counts,
-    nodes_terminated: Counts,
-    pool_limits: Amounts,
-    pool_usage: Amounts,
-    evictions: Counts,
-    node_count: Gauge,
-    is_synced: Gauge,
-    pending_pods: Gauge,
-    provider_durations: Durations,
+    engine: OfEngine,
+    provider_durations: Family<Labels, Histogram, fn() -> Histogram>,
     provider_errors: Counts,
     decisions: Histogram,
     notes_dropped: Counter,
@@ -58,18 +52,10 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
+        let durations: fn() -> Histogram = || Histogram::new(DURATIONS);
         let mut metrics = Self {
-            registry: Registry::with_prefix("karpenter"),
-            claims_created: Family::default(),
-            claims_terminated: Family::default(),
-            nodes_created: Family::default(),
-            nodes_terminated: Family::default(),
-            pool_limits: Family::default(),
-            pool_usage: Family::default(),
-            evictions: Family::default(),
-            node_count: Gauge::default(),
-            is_synced: Gauge::default(),
-            pending_pods: Gauge::default(),
+            registry: Registry::with_prefix(PREFIX),
+            engine: OfEngine::default(),
             provider_durations: Family::new_with_constructor(durations),
             provider_errors: Family::default(),
             decisions: durations(),
@@ -81,31 +67,18 @@ impl Default for Metrics {
     }
 }
 
-fn durations() -> Histogram {
-    Histogram::new(DURATIONS)
-}
-
 impl Metrics {
     /// The registry adds `_total` to the names of counters.
     fn register(&mut self) {
         let all = &mut self.registry;
-        all.register("nodeclaims_created", "NodeClaims created.", self.claims_created.clone());
-        all.register("nodeclaims_terminated", "NodeClaims that are gone.", self.claims_terminated.clone());
-        all.register("nodes_created", "Nodes that registered.", self.nodes_created.clone());
-        all.register("nodes_terminated", "Nodes that are gone.", self.nodes_terminated.clone());
-        all.register("nodepools_limit", "The limits of NodePools.", self.pool_limits.clone());
-        all.register("nodepools_usage", "What the nodes of NodePools have.", self.pool_usage.clone());
-        all.register("pods_eviction_requests", "Evictions by the answer of the API server.", self.evictions.clone());
-        all.register("cluster_state_node_count", "Nodes in the cluster.", self.node_count.clone());
-        all.register("cluster_state_synced", "Whether all objects are known.", self.is_synced.clone());
-        all.register("pods_pending", "Pods that wait for a node.", self.pending_pods.clone());
-        let help = "How long calls of the provider take, in seconds.";
+        all.register_collector(Box::new(self.engine.clone()));
+        let help = "How long calls of the provider take, in seconds";
         all.register("cloudprovider_duration_seconds", help, self.provider_durations.clone());
-        all.register("cloudprovider_errors", "Calls of the provider that failed.", self.provider_errors.clone());
-        let help = "How long the engine takes to decide what to do next, in seconds.";
+        all.register("cloudprovider_errors", "Calls of the provider that failed", self.provider_errors.clone());
+        let help = "How long the engine takes to decide what to do next, in seconds";
         all.register("engine_decision_duration_seconds", help, self.decisions.clone());
-        all.register("events_dropped", "Events that were not written: too many waited.", self.notes_dropped.clone());
-        all.register("watches_lost", "Watches that were lost and began anew.", self.watches_lost.clone());
+        all.register("events_dropped", "Events that were not written: too many waited", self.notes_dropped.clone());
+        all.register("watches_lost", "Watches that were lost and began anew", self.watches_lost.clone());
     }
 
     /// All of it, as text in the OpenMetrics format.
@@ -114,26 +87,6 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = text::encode(&mut out, &self.registry);
         out
-    }
-
-    pub(crate) fn claim_created(&self, claim: &NodeClaim) {
-        let labels = vec![
-            ("reason", "provisioned".to_owned()),
-            ("nodepool", label(&claim.metadata, labels::NODE_POOL)),
-            ("min_values_relaxed", annotation(&claim.metadata, "karpenter.sh/nodeclaim-min-values-relaxed", "false")),
-        ];
-        self.claims_created.get_or_create(&labels).inc();
-    }
-
-    pub(crate) fn evicted(&self, result: &ActionResult) {
-        let code = match result {
-            ActionResult::Written => "201",
-            ActionResult::Refused(Refusal::NotFound) => "404",
-            ActionResult::Refused(Refusal::Conflict | Refusal::AlreadyExists) => "409",
-            ActionResult::Refused(Refusal::TooManyRequests(_)) => "429",
-            _ => "500",
-        };
-        self.evictions.get_or_create(&vec![("code", code.to_owned())]).inc();
     }
 
     pub(crate) fn provider_called(&self, provider: &str, method: &'static str, took: Duration, result: &ActionResult) {
@@ -158,85 +111,72 @@ impl Metrics {
         self.watches_lost.get_or_create(&vec![("kind", kind.to_owned())]).inc();
     }
 
-    /// Counts what comes and goes; `before` is the cluster without this event.
-    pub(crate) fn observe(&self, event: &Event, before: &Mirror) {
-        match event {
-            Event::Applied(Object::Node(node)) => {
-                let was_registered = before.get_node(&node.metadata.name).is_some_and(is_registered);
-                if is_registered(node) && !was_registered {
-                    self.nodes_created.get_or_create(&of_node(node)).inc();
-                }
-            }
-            Event::Deleted(ObjectRef::Node(name)) => {
-                if let Some(node) = before.get_node(name).filter(|node| is_registered(node)) {
-                    self.nodes_terminated.get_or_create(&of_node(node)).inc();
-                }
-            }
-            Event::Deleted(ObjectRef::NodeClaim(name)) => {
-                if let Some(claim) = before.get_claim(name) {
-                    let meta = &claim.metadata;
-                    let labels = vec![
-                        ("nodepool", label(meta, labels::NODE_POOL)),
-                        ("capacity_type", label(meta, labels::CAPACITY_TYPE)),
-                        ("zone", label(meta, labels::ZONE)),
-                    ];
-                    self.claims_terminated.get_or_create(&labels).inc();
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Brings the gauges up to date.
-    pub(crate) fn survey(&self, cluster: &Mirror, is_synced: bool) {
-        self.is_synced.set(i64::from(is_synced));
-        let (mut nodes, mut pending) = (0, 0);
-        let mut usage: BTreeMap<String, ResourceList> = BTreeMap::new();
-        self.pool_limits.clear();
-        self.pool_usage.clear();
-        for object in cluster.objects() {
-            match object {
-                Object::Node(node) => {
-                    nodes += 1;
-                    let pool = label(&node.metadata, labels::NODE_POOL);
-                    if !pool.is_empty() {
-                        usage.entry(pool).or_default().add(&node.status.capacity);
-                    }
-                }
-                Object::Pod(pod) => pending += i64::from(pod.spec.node_name.is_empty() && pod.is_active()),
-                Object::NodePool(pool) => set(&self.pool_limits, pool.name(), &pool.spec.limits),
-                _ => {}
-            }
-        }
-        for (pool, amounts) in &usage {
-            set(&self.pool_usage, pool, amounts);
-        }
-        self.node_count.set(nodes);
-        self.pending_pods.set(pending);
+    /// Takes down what the engine did and how things stand.
+    pub(crate) fn survey(&self, engine: &Engine) {
+        let reading = Reading { counters: engine.counters().clone(), levels: engine.levels() };
+        *self.engine.0.lock().unwrap_or_else(PoisonError::into_inner) = reading;
     }
 }
 
-fn set(amounts: &Amounts, pool: &str, resources: &ResourceList) {
-    for (name, quantity) in resources.iter() {
-        let labels = vec![("resource_type", name.to_string().replace('-', "_")), ("nodepool", pool.to_owned())];
-        amounts.get_or_create(&labels).set(quantity.as_f64());
+/// What an engine said last.
+#[derive(Clone, Debug, Default)]
+struct OfEngine(Arc<Mutex<Reading>>);
+
+#[derive(Debug, Default)]
+struct Reading {
+    counters: Counters,
+    levels: Vec<(Metric, MetricLabels, f64)>,
+}
+
+impl Collector for OfEngine {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts: Vec<_> = reading.counters.counts().collect();
+        for series in counts.chunk_by(|a, b| a.0 == b.0) {
+            let name = name(series[0].0);
+            let name = name.strip_suffix("_total").unwrap_or(name);
+            let mut all = encoder.encode_descriptor(name, "Counted by the engine", None, MetricType::Counter)?;
+            for (_, labels, count) in series {
+                all.encode_family(*labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+            }
+        }
+        let durations: Vec<_> = reading.counters.durations().collect();
+        for series in durations.chunk_by(|a, b| a.0 == b.0) {
+            let help = "Measured by the engine, in seconds";
+            let mut all = encoder.encode_descriptor(name(series[0].0), help, None, MetricType::Histogram)?;
+            for (_, labels, durations) in series {
+                let sum = durations.sum.as_secs_f64();
+                let buckets = buckets(durations);
+                all.encode_family(*labels)?.encode_histogram::<NoLabelSet>(sum, durations.count, &buckets, None)?;
+            }
+        }
+        for series in reading.levels.chunk_by(|a, b| a.0 == b.0) {
+            let mut all = encoder.encode_descriptor(name(series[0].0), "As it is now", None, MetricType::Gauge)?;
+            for (_, labels, level) in series {
+                all.encode_family(labels)?.encode_gauge(level)?;
+            }
+        }
+        Ok(())
     }
 }
 
-fn label(meta: &ObjectMeta, key: &str) -> String {
-    meta.labels.get(key).cloned().unwrap_or_default()
+/// The name without the prefix, which the registry adds.
+fn name(metric: Metric) -> &'static str {
+    let name = metric.name().strip_prefix(PREFIX).and_then(|name| name.strip_prefix('_'));
+    name.unwrap_or(metric.name())
 }
 
-fn annotation(meta: &ObjectMeta, key: &str, default: &str) -> String {
-    meta.annotations.get(key).map_or(default, String::as_str).to_owned()
-}
-
-fn of_node(node: &Node) -> Labels {
-    vec![("nodepool", label(&node.metadata, labels::NODE_POOL)), ("zone", label(&node.metadata, labels::ZONE))]
-}
-
-fn is_registered(node: &Node) -> bool {
-    node.metadata.labels.contains_key(labels::REGISTERED)
+/// The bounds of an engine's durations in seconds, each with how many are above the one before and not above it.
+fn buckets(durations: &Durations) -> Vec<(f64, u64)> {
+    let bounds = (0..Durations::BUCKETS).map(|power| f64::from(1_u32 << power)).zip(&durations.at_most);
+    let mut below = 0;
+    let mut out: Vec<(f64, u64)> = Vec::new();
+    for (bound, at_most) in bounds {
+        out.push((bound, at_most - below));
+        below = *at_most;
+    }
+    out.push((f64::MAX, durations.count - below));
+    out
 }
 
 /// The kind of the error of a provider, if there is one.
@@ -294,36 +234,45 @@ impl Probes {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use karpenter_core::{
+        Timestamp,
+        api::{Node, ObjectMeta},
+        engine::{EngineOptions, Event, Object},
+        labels,
+    };
 
     use super::*;
 
     #[test]
-    fn what_comes_and_goes_is_counted_by_karpenters_names() {
-        let (metrics, mut mirror) = (Metrics::default(), Mirror::default());
+    fn what_the_engine_counts_is_told_by_karpenters_names() {
+        let (metrics, mut engine) = (Metrics::default(), Engine::new(EngineOptions::default()));
         let mut node = Node::default();
         node.metadata = ObjectMeta::named("n");
-        let put = |node: &Node, mirror: &mut Mirror| {
-            let event = Event::Applied(Object::Node(Arc::new(node.clone())));
-            metrics.observe(&event, mirror);
-            mirror.observe(&event);
-        };
-        put(&node, &mut mirror);
+        let now = Timestamp::from_millis(0);
+        engine.observe(Event::Applied(Object::Node(Arc::new(node.clone()))), now);
+        engine.observe(Event::Synced, now);
         for (key, value) in [(labels::NODE_POOL, "p"), (labels::ZONE, "a"), (labels::REGISTERED, "true")] {
             node.metadata.labels.insert(key.to_owned(), value.to_owned());
         }
-        put(&node, &mut mirror);
-        put(&node, &mut mirror);
-        metrics.observe(&Event::Deleted(ObjectRef::Node("n".to_owned())), &mirror);
-        metrics.survey(&mirror, true);
+        engine.observe(Event::Applied(Object::Node(Arc::new(node))), now);
+        metrics.survey(&engine);
+        metrics.provider_called("kwok", "List", Duration::from_millis(20), &ActionResult::Listed(Ok(Vec::new())));
         let text = metrics.encode();
         for line in [
             "karpenter_nodes_created_total{nodepool=\"p\",zone=\"a\"} 1",
-            "karpenter_nodes_terminated_total{nodepool=\"p\",zone=\"a\"} 1",
             "karpenter_cluster_state_node_count 1",
             "karpenter_cluster_state_synced 1",
+            "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
+    }
+
+    #[test]
+    fn buckets_add_up() {
+        let mut durations = Durations::default();
+        durations.count = 5;
+        durations.at_most = vec![1, 1, 4];
+        assert_eq!(buckets(&durations), [(1.0, 1), (2.0, 0), (4.0, 3), (f64::MAX, 1)]);
     }
 }

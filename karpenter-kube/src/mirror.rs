@@ -57,10 +57,6 @@ impl Mirror {
         }
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
-        self.0.values()
-    }
-
     /// How events of the cluster name an object.
     pub(crate) fn reference(&self, of: &ObjectRef) -> ObjectReference {
         let (api_version, kind, namespace, name) = match of {
