@@ -238,28 +238,22 @@ mod tests {
         Timestamp,
         api::{Node, ObjectMeta},
         engine::{EngineOptions, Event, Object},
-        labels,
     };
 
     use super::*;
 
     #[test]
-    fn what_the_engine_counts_is_told_by_karpenters_names() {
+    fn what_the_engine_says_is_told_by_karpenters_names() {
         let (metrics, mut engine) = (Metrics::default(), Engine::new(EngineOptions::default()));
         let mut node = Node::default();
         node.metadata = ObjectMeta::named("n");
         let now = Timestamp::from_millis(0);
-        engine.observe(Event::Applied(Object::Node(Arc::new(node.clone()))), now);
-        engine.observe(Event::Synced, now);
-        for (key, value) in [(labels::NODE_POOL, "p"), (labels::ZONE, "a"), (labels::REGISTERED, "true")] {
-            node.metadata.labels.insert(key.to_owned(), value.to_owned());
-        }
         engine.observe(Event::Applied(Object::Node(Arc::new(node))), now);
+        engine.observe(Event::Synced, now);
         metrics.survey(&engine);
         metrics.provider_called("kwok", "List", Duration::from_millis(20), &ActionResult::Listed(Ok(Vec::new())));
         let text = metrics.encode();
         for line in [
-            "karpenter_nodes_created_total{nodepool=\"p\",zone=\"a\"} 1",
             "karpenter_cluster_state_node_count 1",
             "karpenter_cluster_state_synced 1",
             "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
