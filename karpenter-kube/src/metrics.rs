@@ -254,8 +254,8 @@ mod tests {
         metrics.provider_called("kwok", "List", Duration::from_millis(20), &ActionResult::Listed(Ok(Vec::new())));
         let text = metrics.encode();
         for line in [
-            "karpenter_cluster_state_node_count 1",
-            "karpenter_cluster_state_synced 1",
+            "karpenter_cluster_state_node_count 1.0",
+            "karpenter_cluster_state_synced 1.0",
             "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
