@@ -153,7 +153,11 @@ impl Collector for OfEngine {
         for series in reading.levels.chunk_by(|a, b| a.0 == b.0) {
             let mut all = encoder.encode_descriptor(name(series[0].0), "As it is now", None, MetricType::Gauge)?;
             for (_, labels, level) in series {
-                all.encode_family(labels)?.encode_gauge(level)?;
+                if labels.is_empty() {
+                    all.encode_gauge(level)?;
+                } else {
+                    all.encode_family(labels)?.encode_gauge(level)?;
+                }
             }
         }
         Ok(())
