@@ -386,7 +386,8 @@ mod tests {
         let mut api = ApiServer::default();
         let mut node = Node::default();
         node.metadata.name = "n".to_owned();
-        node.status.allocatable = ResourceList::from_iter([("cpu", Quantity::from_units(1))]);
+        node.status.allocatable =
+            ResourceList::from_iter([("cpu", Quantity::from_units(1)), ("pods", Quantity::from_units(9))]);
         let node = api.create(node).expect("a new node");
         let mut step_by_step = Invariants::default();
         step_by_step.observe(&Change { before: None, after: Some(Object::Node(node)) });
