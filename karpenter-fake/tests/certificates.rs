@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Snapshot, SnapshotBuilder,
-    api::{Node, NodePool, Pod, PodBuilder},
+    api::{
+        DaemonSet, Node, NodePool, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, PodBuilder,
+        Workload,
+    },
+    labels,
     schedule::{Certificate, Worth},
     strategies,
 };
@@ -198,4 +202,30 @@ fn what_does_not_exist_proves_nothing() {
 
 fn shares(resource: &str, share_ppm: u32) -> BTreeMap<String, u32> {
     BTreeMap::from([(resource.to_owned(), share_ppm)])
+}
+
+#[test]
+fn a_daemon_that_runs_whatever_an_open_label_becomes_takes_its_room() {
+    let expression = |key: &str, operator, value: &str| NodeSelectorRequirement::new(key, operator, [value]);
+    let term = |expressions: Vec<NodeSelectorRequirement>| {
+        let mut term = NodeSelectorTerm::default();
+        term.match_expressions = expressions;
+        term
+    };
+    let (size, zone) = ("example.com/size", labels::ZONE);
+    let mut terms = NodeSelector::default();
+    terms.node_selector_terms = vec![
+        term(vec![expression(zone, Operator::NotIn, "c")]),
+        term(vec![expression(size, Operator::Lt, "1"), expression(size, Operator::Gt, "1")]),
+    ];
+    let mut daemons = DaemonSet::default();
+    daemons.metadata.name = "daemons".to_owned();
+    daemons.spec.template.spec =
+        Workload::from(Pod::named("daemon").cpu("1").memory("1Gi")).into_pods().expect("a pod")[0].spec.clone();
+    daemons.spec.template.spec.affinity.node_affinity.required = Some(terms);
+    let mut pool = NodePool::named("general");
+    pool.spec.template.spec.requirements.push(expression(size, Operator::Gt, "1"));
+    let builder = Snapshot::builder().pool(pool).daemonset(daemons).pods(Pod::named("p").cpu("1").memory("1Gi"));
+    // A third of the cores that the daemon leaves.
+    assert_near(proven(builder, vec![four_cpus()]), 0.40 / 3.0);
 }

@@ -94,6 +94,17 @@ pub(super) fn some_value_holds(expressions: &[&NodeSelectorRequirement]) -> bool
 
 /// Whether a daemon runs on a node of which this is said, whatever becomes of labels that are still open.
 pub(super) fn is_sure(daemon: &PodSpec, said: &Expressions) -> bool {
+    let Some(required) = &daemon.affinity.node_affinity.required else { return is_sure_alone(daemon, said) };
+    // Labels that are still open in one term do not matter where another one holds.
+    required.node_selector_terms.iter().any(|term| {
+        let mut alone = daemon.clone();
+        alone.affinity.node_affinity.required.get_or_insert_default().node_selector_terms = vec![term.clone()];
+        is_sure_alone(&alone, said)
+    })
+}
+
+/// The same for a daemon with at most one term.
+fn is_sure_alone(daemon: &PodSpec, said: &Expressions) -> bool {
     let wanted = Wanted::new(daemon, &[]);
     let mut labels = BTreeMap::from([(labels::HOSTNAME.to_owned(), NEW.to_owned())]);
     for key in wanted.keys().filter(|key| *key != labels::HOSTNAME) {
