@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use karpenter_core::{
     Catalogs, Planner, PlannerOptions, Price, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Operator, Pod},
-    engine::{Action, ActionId, ActionResult, Event},
+    engine::{Action, ActionId, ActionResult, Event, Object, ObjectRef},
     labels,
     provider::ProviderId,
 };
@@ -32,6 +32,11 @@ pub(crate) struct Rules {
     plans: BTreeMap<String, Price>,
     /// The claims of machines that were bought.
     bought: BTreeMap<ProviderId, String>,
+    /// The claims that the engine knows, with their pools and whether a command takes their nodes away.
+    claims: BTreeMap<String, (String, bool)>,
+    /// How many nodes of each pool may be disrupted at a time, as it is written.
+    budgets: BTreeMap<String, String>,
+    is_listing: bool,
     asks: usize,
     since: Option<Timestamp>,
     is_aloud: bool,
@@ -96,9 +101,51 @@ impl Rules {
         if let Some(words) = words::of_event(event).filter(|_| self.is_aloud) {
             self.tell(|| format!("{now} {words}"));
         }
+        self.budgets_are_kept(now, event);
         let Event::Done { id, result: ActionResult::Launched(result) } = event else { return };
         if let (Some(claim), Ok(launched)) = (self.launches.remove(id), result) {
             self.bought.insert(launched.instance.id.clone(), claim.metadata.uid.clone());
+        }
+    }
+
+    /// Of no pool more nodes are disrupted at a time than its budget says, as far as claims are marked by commands.
+    fn budgets_are_kept(&mut self, now: Timestamp, event: &Event) {
+        let claim = match event {
+            Event::Relist => {
+                self.claims.clear();
+                self.is_listing = true;
+                return;
+            }
+            Event::Synced => {
+                self.is_listing = false;
+                return;
+            }
+            Event::Deleted(ObjectRef::NodeClaim(name)) => return drop(self.claims.remove(name)),
+            Event::Applied(Object::NodePool(pool)) => {
+                let nodes = pool.spec.disruption.budgets[0].nodes.clone();
+                return drop(self.budgets.insert(pool.name().to_owned(), nodes));
+            }
+            Event::Applied(Object::NodeClaim(claim)) => claim,
+            _ => return,
+        };
+        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL).cloned() else { return };
+        // A machine that was told to go is not counted any more.
+        let is_marked = claim.status.is_true("DisruptionReason") && !claim.status.is_true("InstanceTerminating");
+        let before = self.claims.insert(claim.name().to_owned(), (pool.clone(), is_marked));
+        if self.is_listing || !is_marked || before.is_some_and(|(_, was_marked)| was_marked) {
+            return;
+        }
+        let of_pool = || self.claims.values().filter(|(own, _)| *own == pool);
+        let (total, marked) = (of_pool().count(), of_pool().filter(|(_, is_marked)| *is_marked).count());
+        let written = self.budgets.get(&pool).map_or("", String::as_str);
+        let allowed = match written.strip_suffix('%') {
+            Some(percent) => percent.parse::<usize>().map(|percent| (total * percent).div_ceil(100)),
+            None => written.parse(),
+        };
+        if allowed.is_ok_and(|allowed| allowed < marked) {
+            self.fault(format!(
+                "{now}: {marked} of {total} nodes of {pool} are disrupted, though its budget is {written}"
+            ));
         }
     }
 
@@ -126,7 +173,8 @@ impl Rules {
         let machines = setting.live.account().machines;
         let cost = world.cloud().hourly_cost();
         let planned: Price = self.plans.values().copied().sum();
-        if cost > planned {
+        // Sums of floats depend on their order.
+        if cost.dollars_per_hour() > planned.dollars_per_hour() + 1e-9 {
             self.fault(format!("{now}: {machines} machines cost {cost} an hour, but only {planned} was planned"));
         }
         // Claims that are gone have no machine; those of lost calls are found and ended in a few minutes.
