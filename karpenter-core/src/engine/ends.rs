@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Action, Engine, ObjectRef, Refusal, Target, Work, outbox::Purpose};
+use super::{Action, Engine, ObjectRef, Refusal, Target, Work, outbox::Purpose, recall::Replaces};
 use crate::{
     Timestamp,
     api::{ConditionStatus, Node, NodeClaim, ObjectKey},
@@ -300,13 +300,15 @@ impl Engine {
         self.ends.first_wave.is_none_or(|seen| seen + SECOND_WAVE <= now)
     }
 
-    /// Whether a pod was promised the room of a node that comes instead of others.
+    /// Whether a pod was promised the room of a node that comes instead of its own.
     fn needs_replacement(&self, pod: &ObjectKey) -> bool {
         let Some(promise) = self.provisioner.promises.get(pod) else { return false };
-        let of_node = || self.store.claim_of(self.store.nodes.get(&promise.place)?);
-        let claim = self.store.claims.get(&promise.place).or_else(of_node);
-        claim.is_some_and(|claim| {
-            claim.metadata.deletion_timestamp.is_none() && claim.metadata.annotations.contains_key(labels::REPLACES)
+        let claim_of = |node: &str| self.store.claim_of(self.store.nodes.get(node)?);
+        let comes = self.store.claims.get(&promise.place).or_else(|| claim_of(&promise.place));
+        let goes = self.store.pods.get(pod).and_then(|pod| claim_of(&pod.spec.node_name));
+        comes.zip(goes).is_some_and(|(comes, goes)| {
+            let text = comes.metadata.annotations.get(labels::REPLACES);
+            comes.metadata.deletion_timestamp.is_none() && text.is_some_and(|text| Replaces::names(text, goes.name()))
         })
     }
 

@@ -29,6 +29,11 @@ impl Replaces {
         format!("{:?}/{}/{}", self.method, self.replacements, self.claims.join(","))
     }
 
+    /// Whether the text says that this claim goes.
+    pub(super) fn names(text: &str, claim: &str) -> bool {
+        text.rsplit('/').next().is_some_and(|claims| claims.split(',').any(|name| name == claim))
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '/');
         let (method, count, claims) = (parts.next()?, parts.next()?, parts.next()?);
@@ -94,6 +99,7 @@ mod tests {
         let claims = vec!["general-a".to_owned(), "general-b".to_owned()];
         for method in [Method::StaticDrift, Method::Drift, Method::Consolidation] {
             let replaces = Replaces { method, replacements: 2, claims: claims.clone() };
+            assert!(Replaces::names(&replaces.text(), "general-b") && !Replaces::names(&replaces.text(), "general"));
             assert_eq!(Replaces::parse(&replaces.text()), Some(replaces));
         }
         for text in ["", "Drift", "Drift/1", "Drift/one/a", "Whim/1/a"] {
