@@ -124,7 +124,7 @@ impl Engine {
         {
             return self.begin(&command, &snapshot, now);
         }
-        let standing = Disruptor::standing(&snapshot, &catalogs, now);
+        let standing = Standing { snapshot: snapshot.clone(), catalogs: catalogs.clone(), at: now };
         let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
         let found = if is_same { None } else { disruptor.start(&snapshot, &catalogs, now).next() };
         let Some(found) = found else {

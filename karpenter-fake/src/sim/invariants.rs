@@ -361,6 +361,7 @@ fn is_healthy(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use karpenter_core::{Quantity, ResourceList};
+    use serde_json::json;
 
     use super::*;
 
@@ -376,9 +377,10 @@ mod tests {
         for name in ["a", "b"] {
             step_by_step.inspect(&api);
             assert_eq!(step_by_step.take(), [], "before {name}");
-            let mut pod = Pod::named(name).cpu("600m").build().expect("a pod");
-            pod.spec.node_name = "n".to_owned();
-            let pod = api.create(pod).expect("a new pod");
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": "600m"}}});
+            let spec = json!({"nodeName": "n", "containers": [container]});
+            let pod = serde_json::from_value::<Pod>(json!({"metadata": {"name": name}, "spec": spec}));
+            let pod = api.create(pod.expect("a pod")).expect("a new pod");
             step_by_step.inspect(&api);
             let missed = Breach::Miscounted { node: "n".to_owned() };
             assert_eq!(step_by_step.take().last(), Some(&missed), "nobody told of {name}");
