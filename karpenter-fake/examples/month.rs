@@ -43,7 +43,7 @@ const INTERRUPTED_PPM: u32 = 10_000 / PERIODS_A_DAY;
 const NOTICE: Duration = Duration::from_mins(2);
 /// How long pods must have left a node alone before it is consolidated, and how often that is looked for.
 const CONSOLIDATE_AFTER_SECS: u64 = 900;
-const DISRUPTION_PERIOD: Duration = Duration::from_mins(15);
+const DISRUPTION_PERIOD: Duration = Duration::from_mins(30);
 /// How much is tried for one command, as a share of the usual.
 const EFFORT: f64 = 0.03;
 /// How often it is asked whether each node still is what it should be, and which machines there are: less often than by default.

@@ -22,8 +22,11 @@ use karpenter_core::{
 };
 use karpenter_fake::sim::{Account, Exchange, Live, Workload};
 
-/// How much is tried for one command, as a share of the usual.
-const EFFORT: f64 = 0.1;
+/// How often nodes that should go are looked for, and how much is tried for one command, as a share of the usual.
+const DISRUPTION_PERIOD: Duration = Duration::from_mins(5);
+const EFFORT: f64 = 0.01;
+/// How long a span of time is for which the bound is worked out.
+const SPAN: Duration = Duration::from_mins(15);
 
 /// What a pod asks for: thousandths of a CPU, mebibytes, GPUs.
 type Shape = (u64, u64, u64);
@@ -53,12 +56,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let catalog = Arc::new(Catalog::new(types)?);
     println!("{} pods; dollars", arrivals.len());
     println!("{:<28}{:>14}{:>14}{:>10}{:>12}", "nodes go", "bill", "bound", "ratio", "evictions");
+    let mut known = Known::new();
     for (name, upkeep) in [
         ("if others can do their work", Upkeep::Consolidated),
         ("if they are empty", Upkeep::EmptyOnly),
         ("when they expire", Upkeep::Never),
     ] {
-        let Outcome { account, bound, evictions } = replay(&arrivals, &catalog, upkeep)?;
+        let Outcome { account, bound, evictions } = replay(&arrivals, &catalog, upkeep, &mut known)?;
         let bill = account.bill.micro_dollars() as f64 / 1e6;
         let ratio = bill / bound.dollars;
         println!("{name:<28}{bill:>14.2}{:>14.2}{ratio:>10.3}{evictions:>12}", bound.dollars);
@@ -96,20 +100,26 @@ fn index_of(columns: &[&str], name: &str) -> Result<usize, String> {
     columns.iter().position(|column| *column == name).ok_or_else(|| format!("the trace has no column {name}"))
 }
 
-struct Outcome {
+struct Outcome<'k> {
     account: Account,
-    bound: Bound,
+    bound: Bound<'k>,
     evictions: usize,
 }
 
 /// Lives through the whole trace.
-fn replay(arrivals: &[Arrival], catalog: &Arc<Catalog>, upkeep: Upkeep) -> Result<Outcome, Box<dyn Error>> {
+fn replay<'k>(
+    arrivals: &[Arrival],
+    catalog: &Arc<Catalog>,
+    upkeep: Upkeep,
+    known: &'k mut Known,
+) -> Result<Outcome<'k>, Box<dyn Error>> {
     let pool = pool(upkeep);
     let mut options = EngineOptions::default();
+    options.disruption_period = Some(DISRUPTION_PERIOD);
     options.disruptor.effort = EFFORT;
     let mut live = Live::new(1, catalog.clone(), options);
     live.world_mut().api_mut().create(pool.clone())?;
-    let mut bound = Bound::new(&pool, catalog);
+    let mut bound = Bound::new(&pool, catalog, known);
     let mut evictions = 0;
     // At one time pods go before others come.
     let departures = arrivals.iter().map(|arrival| (arrival.until, false, arrival));
@@ -134,6 +144,7 @@ fn replay(arrivals: &[Arrival], catalog: &Arc<Catalog>, upkeep: Upkeep) -> Resul
             bound.observe(event, now);
         }
     });
+    bound.settle(end);
     for breach in live.take_breaches() {
         println!("broken: {breach}");
     }
@@ -165,26 +176,30 @@ fn pod(name: &str, (cpu, memory, gpus): Shape) -> PodBuilder {
     if gpus > 0 { pod.request("nvidia.com/gpu", &gpus.to_string()) } else { pod }
 }
 
-/// The least that machines for the pods that run cost at each moment, added up over time.
+/// What nodes for pods of these shapes, so many of each, cost at least, in dollars an hour.
+type Known = BTreeMap<BTreeMap<Shape, u32>, f64>;
+
+/// The least that machines for the pods that run cost, added up over time.
 ///
 /// Whatever machines there are, those of one moment have room for the pods that are bound then, so that they cost no less than the
-/// proved bound on the price of any nodes for these pods. The bound is worked out whenever the bound pods change, so that the sum
-/// is exact.
-struct Bound {
+/// proved bound on the price of any nodes for these pods. Of each span of time those pods count that were bound throughout: of each
+/// shape the smallest number.
+struct Bound<'k> {
     snapshot: Snapshot,
     catalogs: Catalogs,
     planner: Planner,
     /// The shapes of the bound pods.
     pods: BTreeMap<ObjectKey, Shape>,
     counts: BTreeMap<Shape, u32>,
-    known: BTreeMap<BTreeMap<Shape, u32>, f64>,
-    dollars_per_hour: f64,
+    /// The smallest counts of this span.
+    lows: BTreeMap<Shape, u32>,
+    known: &'k mut Known,
     since: Timestamp,
     dollars: f64,
 }
 
-impl Bound {
-    fn new(pool: &NodePool, catalog: &Arc<Catalog>) -> Self {
+impl<'k> Bound<'k> {
+    fn new(pool: &NodePool, catalog: &Arc<Catalog>, known: &'k mut Known) -> Self {
         let mut catalogs = Catalogs::new();
         catalogs.insert(pool.name(), catalog.clone());
         let snapshot = Snapshot::builder().pool(pool.clone()).build().expect("one pool is a cluster");
@@ -194,8 +209,8 @@ impl Bound {
             planner: Planner::default(),
             pods: BTreeMap::new(),
             counts: BTreeMap::new(),
-            known: BTreeMap::new(),
-            dollars_per_hour: 0.0,
+            lows: BTreeMap::new(),
+            known,
             since: Timestamp::default(),
             dollars: 0.0,
         }
@@ -213,35 +228,51 @@ impl Bound {
         if self.pods.get(&key).copied() == shape {
             return;
         }
-        self.dollars += self.dollars_per_hour * now.since(self.since).as_secs_f64() / 3600.0;
-        self.since = now;
+        // Up to now nothing has changed for the whole of some spans.
+        let spans = now.since(self.since).as_secs() / SPAN.as_secs();
+        self.settle(self.since + Duration::from_secs(spans * SPAN.as_secs()));
         if let Some(old) = self.pods.remove(&key) {
             let count = self.counts.entry(old).or_default();
             *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&old);
-            }
+            let low = self.lows.entry(old).or_default();
+            *low = (*low).min(*count);
+            self.counts.retain(|_, count| *count > 0);
         }
         if let Some(shape) = shape {
             *self.counts.entry(shape).or_default() += 1;
             self.pods.insert(key, shape);
         }
-        self.dollars_per_hour = self.least();
     }
 
-    /// The least that nodes for the bound pods cost, in dollars an hour.
-    fn least(&mut self) -> f64 {
-        if let Some(known) = self.known.get(&self.counts) {
+    /// Adds what the time up to then must have cost.
+    fn settle(&mut self, until: Timestamp) {
+        let hours = until.since(self.since).as_secs_f64() / 3600.0;
+        if hours <= 0.0 {
+            return;
+        }
+        let first = hours.min(SPAN.as_secs_f64() / 3600.0);
+        let lows = std::mem::take(&mut self.lows).into_iter().filter(|(_, count)| *count > 0).collect();
+        self.dollars += self.least(lows) * first;
+        if hours > first {
+            self.dollars += self.least(self.counts.clone()) * (hours - first);
+        }
+        self.since = until;
+        self.lows = self.counts.clone();
+    }
+
+    /// The least that nodes for so many pods of each shape cost, in dollars an hour.
+    fn least(&mut self, counts: BTreeMap<Shape, u32>) -> f64 {
+        if let Some(known) = self.known.get(&counts) {
             return *known;
         }
         let mut snapshot = self.snapshot.clone();
-        for (number, (shape, count)) in self.counts.iter().enumerate() {
+        for (number, (shape, count)) in counts.iter().enumerate() {
             let pods = pod(&format!("shape-{number}"), *shape).replicas(*count);
             snapshot = snapshot.with_pending(pods).expect("pods of a shape have names of their own");
         }
         let problem = self.planner.prepare(&snapshot, &self.catalogs);
         let least = problem.certify(&problem.solve()).lower_bound.dollars_per_hour();
-        self.known.insert(self.counts.clone(), least);
+        self.known.insert(counts, least);
         least
     }
 }

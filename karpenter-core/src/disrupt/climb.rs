@@ -140,7 +140,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
 
     /// Whether there is time for more starts, and for two changes at a time.
     fn is_small(&self) -> bool {
-        self.order.len().saturating_mul(self.work_for(self.order.len() / 2)) <= SMALL
+        self.order.len().saturating_mul(self.work_for(self.order.len() / 2)) <= self.consolidation.share_of(SMALL)
     }
 
     /// The set that a search from there ends with.

@@ -40,7 +40,7 @@ pub struct DisruptorOptions {
     /// Whether spot nodes are replaced by spot nodes to save money.
     pub spot_to_spot: SpotToSpot,
     /// How much is tried for one command, as a share of what is tried by default: 1.0, which takes a second or two where a
-    /// thousand nodes may go. Less finds commands that save less, sooner.
+    /// thousand nodes may go. Less finds commands that save less, sooner: from fewer starts, and among fewer nodes.
     pub effort: f64,
 }
 
@@ -108,20 +108,6 @@ impl Disruptor {
         self.start(snapshot, catalogs, now).collect()
     }
 
-    /// All that a search depends on.
-    pub(crate) fn standing(snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Standing {
-        let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
-        let candidates = Candidates::of(snapshot, catalogs, now);
-        let may_go = candidates.all().iter().map(|node| (node.place, reasons.map(|reason| node.allows(reason))));
-        let limit = |pool| reasons.map(|reason| limit(snapshot, pool, reason, now).allowed());
-        Standing {
-            may_go: may_go.collect(),
-            limits: snapshot.pools().iter().map(limit).collect(),
-            snapshot: snapshot.clone(),
-            catalogs: catalogs.clone(),
-        }
-    }
-
     pub(super) fn scene<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs) -> Scene<'s> {
         let planner = Planner::new(self.options.planner.clone()).keeping(&self.shelf.clone().unwrap_or_default());
         Scene::new(snapshot, catalogs, planner)
@@ -132,24 +118,29 @@ impl Disruptor {
     }
 }
 
-/// What a search depends on. One that found nothing finds nothing for as long as this is the same.
+/// What a search was made from. One that found nothing finds nothing for as long as this is the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    snapshot: Snapshot,
-    catalogs: Catalogs,
-    /// The places that may go, by index, and whether each may for each reason.
-    may_go: Vec<(usize, [bool; 3])>,
-    /// How many nodes of each pool may go for each reason.
-    limits: Vec<[u32; 3]>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) catalogs: Catalogs,
+    pub(crate) at: Timestamp,
 }
 
 impl Standing {
-    /// Whether nothing has changed.
+    /// Whether the same search finds nothing again: nothing has changed, and time lets the same nodes go.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.may_go == other.may_go
-            && self.limits == other.limits
-            && self.catalogs.are_same(&other.catalogs)
+        self.catalogs.are_same(&other.catalogs)
             && self.snapshot.is_same(&other.snapshot)
+            && self.may_go() == other.may_go()
+    }
+
+    /// The places that may go, by index, and whether each may for each reason; and how many nodes of each pool may.
+    fn may_go(&self) -> impl PartialEq + use<> {
+        let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
+        let candidates = Candidates::of(&self.snapshot, &self.catalogs, self.at);
+        let may_go = candidates.all().iter().map(|node| (node.place, reasons.map(|reason| node.allows(reason))));
+        let limit = |pool| reasons.map(|reason| limit(&self.snapshot, pool, reason, self.at).allowed());
+        (may_go.collect::<Vec<_>>(), self.snapshot.pools().iter().map(limit).collect::<Vec<_>>())
     }
 }
 
@@ -284,4 +275,31 @@ fn emptied(scene: &Scene<'_>, candidates: &Candidates) -> Snapshot {
     let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
     let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
     scene.snapshot.without_places(&all, moving)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::NodePool;
+
+    #[test]
+    fn a_search_is_the_same_while_nothing_changes_and_time_allows_no_more() {
+        let read = |budgets| {
+            let mut pool = NodePool::named("p");
+            pool.spec.disruption = serde_json::from_value(json!({ "budgets": budgets })).expect("as the API has it");
+            pool
+        };
+        let at = |text: &str, budgets| Standing {
+            snapshot: Snapshot::builder().pool(read(budgets)).build().expect("a cluster"),
+            catalogs: Catalogs::new(),
+            at: text.parse().expect("a time"),
+        };
+        let by_day = || json!([{"nodes": "10"}, {"nodes": "0", "schedule": "0 8 * * *", "duration": "8h"}]);
+        let morning = at("2026-01-01T09:00:00Z", by_day());
+        assert!(morning.is_same(&at("2026-01-01T12:00:00Z", by_day())));
+        assert!(!morning.is_same(&at("2026-01-01T18:00:00Z", by_day())), "the budget is over");
+        assert!(!morning.is_same(&at("2026-01-01T09:00:00Z", json!([{"nodes": "0"}]))), "the pool is another");
+    }
 }

@@ -236,8 +236,16 @@ impl Selected {
         let index = Index::new(snapshot.budgets());
         let mut sets: IndexMap<Likeness<'_>, Vec<usize>, FxBuild> = IndexMap::default();
         let mut of_pod = Vec::with_capacity(snapshot.pods().len());
+        // Pods of one workload mostly come one after the other, and comparing takes less time than hashing.
+        let mut last: Option<(Likeness<'_>, usize)> = None;
         for pod in snapshot.pods() {
-            let set = sets.entry((pod.namespace(), &pod.metadata.labels));
+            let likeness = (pod.namespace(), &pod.metadata.labels);
+            if let Some((_, set)) = last.filter(|(known, _)| *known == likeness) {
+                of_pod.push(set);
+                continue;
+            }
+            let set = sets.entry(likeness);
+            last = Some((likeness, set.index()));
             of_pod.push(set.index());
             set.or_insert_with(|| index.selecting(pod, snapshot.budgets()));
         }

@@ -133,7 +133,7 @@ impl Engine {
                 Err(_) => self.counters.not_valid(&command),
             }
         }
-        let standing = Disruptor::standing(&snapshot, &catalogs, now);
+        let standing = Standing { snapshot: snapshot.clone(), catalogs: catalogs.clone(), at: now };
         let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
         let found = if is_same { None } else { disruptor.start(&snapshot, &catalogs, now).next() };
         let Some(found) = found else {
