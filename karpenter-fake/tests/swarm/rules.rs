@@ -1,6 +1,9 @@
 //! What must hold, whatever happens.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use karpenter_core::{
     Catalogs, Planner, PlannerOptions, Price, Timestamp,
@@ -203,7 +206,7 @@ impl Rules {
         }
     }
 
-    /// No pod waits for which the planner finds a place in the cluster as it is.
+    /// No pod waits for which the planner finds a place in the cluster as it is, unless a node for it is on its way.
     pub(crate) fn nobody_waits(&mut self, setting: &Setting) {
         let world = setting.live.world();
         let now = setting.live.now();
@@ -222,7 +225,11 @@ impl Rules {
         let types = current(setting).types().iter().filter(is_honest).cloned().collect();
         let catalogs = Catalogs::shared(types, &pools).expect("a part of a catalog");
         let plan = Planner::new(PlannerOptions::default()).plan(&snapshot, &catalogs);
-        let placed: Vec<&ObjectKey> = waiting.iter().filter(|pod| !plan.unplaced().contains_key(*pod)).collect();
+        let on_their_way = snapshot.places().iter().filter(|place| !place.is_initialized);
+        let coming: BTreeSet<&ObjectKey> =
+            on_their_way.filter_map(|place| plan.existing().get(&place.name)).flatten().collect();
+        let is_in_vain = |pod: &&ObjectKey| !plan.unplaced().contains_key(*pod) && !coming.contains(*pod);
+        let placed: Vec<&ObjectKey> = waiting.iter().filter(is_in_vain).collect();
         if let Some(first) = placed.first() {
             self.fault(format!("{now}: {} pods wait though they have a place, such as {first}", placed.len()));
         }
