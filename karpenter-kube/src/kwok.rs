@@ -11,11 +11,14 @@ use karpenter_core::{
 use karpenter_fake::FakeCloud;
 use kube::{
     Api, Client, Error,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::kinds::{Seen, Watched as _};
+use crate::{
+    kinds::{Seen, Watched as _},
+    write::create,
+};
 
 const NAME: &str = "kwok";
 const PREFIX: &str = "kwok://";
@@ -58,14 +61,7 @@ impl KwokCloud {
         id_of(&node.metadata.name).as_str().clone_into(&mut node.spec.provider_id);
         let mut wire = serde_json::to_value(&node).expect("objects of the API are JSON");
         wire["metadata"]["annotations"] = json!({PLAYED: "fake", CLAIM_UID: claim.metadata.uid});
-        let request = kube::core::Request::new(<Seen<Node> as kube::Resource>::url_path(&(), None));
-        let body = serde_json::to_vec(&wire).expect("objects of the API are JSON");
-        let made = match request.create(&PostParams::default(), body) {
-            Ok(request) => self.client.request::<Value>(request).await,
-            Err(error) => Err(Error::BuildRequest(error)),
-        };
-        made.map_err(|error| CreateError::Provider(failed("create", &error)))?;
-        Ok(())
+        create::<Node>(&self.client, &wire).await.map_err(|error| failed("create", &error).into())
     }
 }
 

@@ -27,32 +27,24 @@ impl Mirror {
 
     /// The node that a new version of it was made from, unless there is another version by now.
     pub(crate) fn node(&self, after: &Node) -> Option<Node> {
-        self.get_node(&after.metadata.name).filter(|node| is_same(&node.metadata, &after.metadata)).cloned()
+        match self.0.get(&ObjectRef::Node(after.metadata.name.clone()))? {
+            Object::Node(node) if is_same(&node.metadata, &after.metadata) => Some((**node).clone()),
+            _ => None,
+        }
     }
 
     /// The same for a claim.
     pub(crate) fn claim(&self, after: &NodeClaim) -> Option<NodeClaim> {
-        self.get_claim(after.name()).filter(|claim| is_same(&claim.metadata, &after.metadata)).cloned()
+        match self.0.get(&ObjectRef::NodeClaim(after.metadata.name.clone()))? {
+            Object::NodeClaim(claim) if is_same(&claim.metadata, &after.metadata) => Some((**claim).clone()),
+            _ => None,
+        }
     }
 
     /// The same for a pool.
     pub(crate) fn pool(&self, after: &NodePool) -> Option<NodePool> {
         match self.0.get(&ObjectRef::NodePool(after.metadata.name.clone()))? {
             Object::NodePool(pool) if is_same(&pool.metadata, &after.metadata) => Some((**pool).clone()),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn get_node(&self, name: &str) -> Option<&Node> {
-        match self.0.get(&ObjectRef::Node(name.to_owned()))? {
-            Object::Node(node) => Some(node),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn get_claim(&self, name: &str) -> Option<&NodeClaim> {
-        match self.0.get(&ObjectRef::NodeClaim(name.to_owned()))? {
-            Object::NodeClaim(claim) => Some(claim),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ use kube::{
     api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions},
     core::Status,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -31,13 +32,7 @@ impl Writer {
     }
 
     pub(crate) async fn create_claim(&self, claim: &NodeClaim) -> ActionResult {
-        let request = kube::core::Request::new(Seen::<NodeClaim>::url_path(&(), None));
-        let body = serde_json::to_vec(claim).expect("objects of the API are JSON");
-        let made = match request.create(&PostParams::default(), body) {
-            Ok(request) => self.client.request::<Value>(request).await,
-            Err(error) => Err(Error::BuildRequest(error)),
-        };
-        outcome(made)
+        outcome(create::<NodeClaim>(&self.client, claim).await)
     }
 
     pub(crate) async fn update_claim(&self, before: &NodeClaim, after: &NodeClaim) -> ActionResult {
@@ -89,6 +84,14 @@ impl Writer {
     fn pods(&self, pod: &ObjectKey) -> Api<core::Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
     }
+}
+
+/// Creates an object of a kind that belongs to no namespace.
+pub(crate) async fn create<T: Watched>(client: &Client, object: &impl Serialize) -> Result<(), Error> {
+    let body = serde_json::to_vec(object).expect("objects of the API are JSON");
+    let request = kube::core::Request::new(Seen::<T>::url_path(&(), None)).create(&PostParams::default(), body);
+    client.request::<Value>(request.map_err(Error::BuildRequest)?).await?;
+    Ok(())
 }
 
 /// For the object of this uid, and no other of its name.
