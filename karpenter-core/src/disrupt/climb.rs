@@ -3,7 +3,10 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use ordered_float::OrderedFloat;
@@ -13,7 +16,7 @@ use super::{
     consolidate::{Consolidation, Threshold, evictions_and_price},
     scene::{Care, Trial},
 };
-use crate::schedule::parallel;
+use crate::schedule::{Answers, parallel};
 
 /// How many sets of nodes are tried between two of which one is the best so far.
 const REFINEMENTS: usize = 4;
@@ -81,6 +84,12 @@ impl Found {
     }
 }
 
+/// Nodes that can go together, and what becomes of the cluster then.
+type Tried = (BTreeSet<usize>, Trial);
+
+/// What comes of taking away so many of the first nodes, by how that is sketched: it is the same for every threshold.
+type Prefixes = Answers<(usize, Care), Option<Tried>>;
+
 /// The nodes that may go together, and what was tried.
 pub(super) struct Climb<'k, 'c, 's> {
     consolidation: &'k Consolidation<'c, 's>,
@@ -131,9 +140,12 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
             starts.extend([plain, low, Start::All].map(|start| (start, Care::WeighedSketch)));
             starts.push((Start::All, Care::Sketch));
         }
+        let prefixes = Prefixes::up_to(usize::MAX);
+        let plain = climb(1.0, Care::Sketch);
+        parallel::map(&plain.prefix_sizes(), |&size| drop(plain.prefix(size, &prefixes)));
         let found = parallel::map(&starts, |&(start, sketch)| {
             let factor = if let Start::Wasteful(factor) = start { factor } else { 1.0 };
-            Some(climb(1.0, sketch).resumed(&climb(factor, sketch).from(start)?))
+            Some(climb(1.0, sketch).resumed(&climb(factor, sketch).from(start, &prefixes)?))
         });
         found.into_iter().flatten().collect()
     }
@@ -144,9 +156,9 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     }
 
     /// The set that a search from there ends with.
-    fn from(&self, start: Start) -> Option<Found> {
+    fn from(&self, start: Start, prefixes: &Prefixes) -> Option<Found> {
         let found = match start {
-            Start::Wasteful(_) => self.best_prefix().or_else(|| self.best_single())?,
+            Start::Wasteful(_) => self.best_prefix(prefixes).or_else(|| self.best_single())?,
             Start::All => self.try_all((0..self.order.len()).collect(), self.sketch)?,
         };
         Some(self.improved(found, (self.order.len() / PARTS).max(1), self.sketch))
@@ -168,15 +180,12 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     }
 
     /// The best of the sets of the first nodes, if any gains something.
-    fn best_prefix(&self) -> Option<Found> {
-        let all = self.order.len();
-        let mut sizes: Vec<usize> =
-            std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all).collect();
-        sizes.extend((all > 0).then_some(all));
+    fn best_prefix(&self, prefixes: &Prefixes) -> Option<Found> {
+        let mut sizes = self.prefix_sizes();
         let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
         for _ in 0..=self.consolidation.share_of(REFINEMENTS).min(REFINEMENTS) {
             sizes.retain(|size| !known.contains_key(size));
-            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect(), self.sketch));
+            let found = parallel::map(&sizes, |&size| self.prefix(size, prefixes));
             let found = found.into_iter().map(|found| found.filter(|found| found.is_allowed && found.gain > 0.0));
             known.extend(sizes.drain(..).zip(found));
             let Some(best) = best_of(&known) else { break };
@@ -186,6 +195,19 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         }
         let best = best_of(&known)?;
         known.remove(&best).flatten()
+    }
+
+    /// How many of the first nodes are tried at first.
+    fn prefix_sizes(&self) -> Vec<usize> {
+        let all = self.order.len();
+        let doubled = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all);
+        doubled.chain((all > 0).then_some(all)).collect()
+    }
+
+    fn prefix(&self, size: usize, prefixes: &Prefixes) -> Option<Found> {
+        let tried = prefixes.take((size, self.sketch), || Arc::new(self.tried((0..size).collect(), self.sketch)));
+        let (nodes, trial) = tried.as_ref().clone()?;
+        Some(self.appraised(nodes, trial))
     }
 
     /// The best of the nodes that may go alone.
@@ -266,7 +288,12 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     }
 
     /// What is gained if all of these go, without those of which a pod would have no place; `None` if none is left.
-    fn try_all(&self, mut nodes: BTreeSet<usize>, care: Care) -> Option<Found> {
+    fn try_all(&self, nodes: BTreeSet<usize>, care: Care) -> Option<Found> {
+        let (nodes, trial) = self.tried(nodes, care)?;
+        Some(self.appraised(nodes, trial))
+    }
+
+    fn tried(&self, mut nodes: BTreeSet<usize>, care: Care) -> Option<Tried> {
         for _ in 0..MAX_LEFT_OUT {
             if nodes.is_empty() {
                 return None;
@@ -274,7 +301,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
             let candidates = self.candidates(&nodes);
             self.work.fetch_add(self.work_for(nodes.len()), Ordering::Relaxed);
             match self.consolidation.scene.try_without(&candidates, care) {
-                Ok(trial) => return Some(self.appraised(nodes, trial)),
+                Ok(trial) => return Some((nodes, trial)),
                 Err(left) => {
                     let before = nodes.len();
                     nodes.retain(|&node| !self.order[node].pods.iter().any(|pod| left.contains(pod)));

@@ -20,7 +20,7 @@ pub(super) struct Scene<'s> {
 }
 
 /// How well it is planned where pods go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Care {
     /// By one search.
     Sketch,

@@ -44,7 +44,7 @@ pub use plan::{Answer, Plan, PlannedClaim, Warning};
 pub use pool_types::{LimitUse, PoolTypes, RemainingType, ValueCount};
 pub use problem::Problem;
 pub use replan::{Division, Replanner};
-pub(crate) use shelf::Shelf;
+pub(crate) use shelf::{Answers, Shelf};
 pub use stop::StopFlag;
 
 use std::sync::Arc;

@@ -90,13 +90,13 @@ impl fmt::Debug for Shelf {
 }
 
 /// Answers that are worked out once, up to a number of them.
-pub(super) struct Answers<K, V: ?Sized> {
+pub(crate) struct Answers<K, V: ?Sized> {
     most: usize,
     known: Shared<IndexMap<K, Arc<V>, FxBuild>>,
 }
 
 impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
-    pub(super) fn up_to(most: usize) -> Self {
+    pub(crate) fn up_to(most: usize) -> Self {
         Self { most, known: Shared::default() }
     }
 
@@ -114,7 +114,7 @@ impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
     }
 
     /// The answer to a question that is not needed any more.
-    pub(super) fn take(&self, question: K, answer: impl FnOnce() -> Arc<V>) -> Arc<V> {
+    pub(crate) fn take(&self, question: K, answer: impl FnOnce() -> Arc<V>) -> Arc<V> {
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&question) {
             return known.clone();
         }
