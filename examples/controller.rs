@@ -3,6 +3,10 @@
 //! a day takes seconds; the engine and what it does are those of a real controller.
 //!
 //!     cargo run --release --example controller
+//!
+//! The same engine on a real cluster, with nodes that kwok plays, until it is interrupted:
+//!
+//!     cargo run --release --example controller --features kube -- --kubeconfig ~/.kube/config
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
@@ -59,10 +63,34 @@ struct Controller {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => {}
+        ["--kubeconfig", file] => return work_on(file),
+        _ => return Err("usage: controller [--kubeconfig FILE]".into()),
+    }
     let shop = live_through_a_day(true)?;
     let kept = live_through_a_day(false)?;
     account(&shop, kept.world.bill());
     Ok(())
+}
+
+/// A controller of a real cluster, in which the resources of `karpenter-kube/crds` are known.
+#[cfg(feature = "kube")]
+#[tokio::main(flavor = "current_thread")]
+async fn work_on(kubeconfig: &str) -> Result<(), Box<dyn Error>> {
+    use karpenter::kube::{Client, Controller, ControllerOptions, KwokCloud, config};
+
+    let client = Client::try_from(config(Some(kubeconfig.as_ref()), None).await?)?;
+    let cloud = Arc::new(KwokCloud::new(client.clone(), generated_catalog()));
+    let controller = Controller::new(client, cloud, ControllerOptions::default());
+    println!("Looking after the cluster of {kubeconfig}; Ctrl-C ends it.");
+    Ok(controller.run(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?)
+}
+
+#[cfg(not(feature = "kube"))]
+fn work_on(_kubeconfig: &str) -> Result<(), Box<dyn Error>> {
+    Err("real clusters need another feature: cargo run --release --example controller --features kube".into())
 }
 
 /// A day with consolidation, or without it and without a word.

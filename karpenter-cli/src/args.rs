@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use crate::run::RunArgs;
+#[cfg(feature = "kube")]
+use crate::{live::Access, run::RunArgs};
 use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
     PlannerOptions, Timestamp,
@@ -41,6 +42,7 @@ pub enum Command {
     /// Make the decisions of a recording again, and say whether they are the same bytes
     Replay(ReplayArgs),
     /// Keep a cluster in the nodes that its pods need
+    #[cfg(feature = "kube")]
     Run(RunArgs),
 }
 
@@ -212,12 +214,29 @@ pub struct ExplainArgs {
     pub output: OutputFormat,
 }
 
-/// The files that are planned for.
+/// What asks for a cluster that runs.
+#[cfg(feature = "kube")]
+const LIVE: [&str; 3] = ["live", "context", "kubeconfig"];
+/// Nothing asks for a cluster that runs.
+#[cfg(not(feature = "kube"))]
+const LIVE: [&str; 0] = [];
+
+/// What is planned for.
 #[derive(Debug, clap::Args)]
 pub struct InputArgs {
     /// Dumps of the cluster as `kubectl get -o json` (or yaml) prints them; `-` is standard input
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    #[arg(long, required_unless_present_any = LIVE, conflicts_with_all = LIVE, num_args = 1.., value_name = "FILE")]
     pub cluster: Vec<PathBuf>,
+
+    /// The cluster that `kubectl` speaks to, as it is now, in the place of dumps; so too with `--context` or `--kubeconfig`
+    #[cfg(feature = "kube")]
+    #[arg(long)]
+    pub live: bool,
+
+    /// Which cluster.
+    #[cfg(feature = "kube")]
+    #[command(flatten)]
+    pub access: Access,
 
     /// The instance types that can be bought, a list in JSON or YAML; `-` is standard input
     ///

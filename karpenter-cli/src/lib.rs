@@ -5,6 +5,8 @@ pub mod check;
 pub mod consolidate;
 pub mod error;
 pub mod explain;
+#[cfg(feature = "kube")]
+pub mod live;
 pub mod load;
 pub mod outlook;
 pub mod output;
@@ -13,6 +15,7 @@ pub mod pool_outlook;
 pub mod recording;
 pub mod replay;
 pub mod report;
+#[cfg(feature = "kube")]
 pub mod run;
 pub mod simulate;
 pub mod whatif;

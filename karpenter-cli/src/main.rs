@@ -1,7 +1,10 @@
 //! The `karpenter` command.
 
 use std::{
+    env,
+    ffi::{OsStr, OsString},
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
@@ -9,15 +12,18 @@ use clap::Parser as _;
 use karpenter_cli::{
     Error,
     args::{Args, ChangeArgs, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
-    consolidate, explain, outlook, output, plan, pool_outlook, replay, run, simulate,
+    consolidate, explain, outlook, output, plan, pool_outlook, replay, simulate,
 };
 
 /// Dumps of clusters are many small objects, which this allocator makes and drops in half the time of the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// As `kubectl karpenter` this program has another name.
+const PLUGIN: &str = "kubectl-karpenter";
+
 fn main() -> ExitCode {
-    let Args { command } = Args::parse();
+    let Args { command } = Args::parse_from(arguments(env::args_os().collect()));
     if let Err(error) = check(&command) {
         error.exit();
     }
@@ -35,6 +41,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// What was asked for. As a plugin of `kubectl` it is about the cluster that `kubectl` speaks to, unless dumps are named.
+fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
+    let is_plugin = given.first().is_some_and(|path| Path::new(path).file_stem() == Some(OsStr::new(PLUGIN)));
+    let is_asked =
+        given.get(1).is_some_and(|word| ["plan", "consolidate", "explain"].iter().any(|asked| word == asked));
+    let names_dumps = given.iter().any(|word| word.to_string_lossy().starts_with("--cluster"));
+    if cfg!(feature = "kube") && is_plugin && is_asked && !names_dumps {
+        given.insert(2, "--live".into());
+    }
+    given
+}
+
 /// Checks what the parser of the command line cannot.
 fn check(command: &Command) -> Result<(), clap::Error> {
     let no_changes = ChangeArgs::default();
@@ -42,36 +60,35 @@ fn check(command: &Command) -> Result<(), clap::Error> {
         Command::Plan(PlanArgs { input, policies, changes, .. })
         | Command::Consolidate(ConsolidateArgs { input, policies, changes, .. }) => (input, policies, changes),
         Command::Explain(ExplainArgs { input, policies, .. }) => (input, policies, &no_changes),
-        Command::Simulate(_) | Command::Replay(_) | Command::Run(_) => return Ok(()),
+        _ => return Ok(()),
     };
     input.check(changes).and_then(|()| policies.check())
 }
 
 fn carry_out(command: &Command) -> Result<(), Error> {
-    if let Command::Run(args) = command {
-        return run::run(args);
+    match command {
+        Command::Plan(args) => print(&output::render(&plan::run(args)?, args.output, args.with_certificate)?),
+        Command::Consolidate(args) => print(&output::render_commands(&consolidate::run(args)?, args.output)?),
+        Command::Explain(args) => print(&explained(args)?),
+        Command::Simulate(args) => {
+            let done = simulate::run(args)?;
+            print(&done.transcript)?;
+            done.verdict()
+        }
+        Command::Replay(args) => print(&replay::run(args)?),
+        #[cfg(feature = "kube")]
+        Command::Run(args) => karpenter_cli::run::run(args),
     }
-    if let Command::Simulate(args) = command {
-        let done = simulate::run(args)?;
-        print(&done.transcript)?;
-        return done.verdict();
-    }
-    print(&answer(command)?)
 }
 
-fn answer(command: &Command) -> Result<String, Error> {
-    match command {
-        Command::Plan(args) => output::render(&plan::run(args)?, args.output, args.with_certificate),
-        Command::Consolidate(args) => output::render_commands(&consolidate::run(args)?, args.output),
-        Command::Explain(args) if !args.nodes.is_empty() => output::render_outlooks(&outlook::run(args)?, args.output),
-        Command::Explain(args) if !args.node_pools.is_empty() => {
-            output::render_pool_outlooks(&pool_outlook::run(args)?, args.output)
-        }
-        Command::Explain(args) => output::render_explanation(&explain::run(args)?, args.output),
-        Command::Simulate(args) => Ok(simulate::run(args)?.transcript),
-        Command::Replay(args) => replay::run(args),
-        Command::Run(args) => run::run(args).map(|()| String::new()),
+fn explained(args: &ExplainArgs) -> Result<String, Error> {
+    if !args.nodes.is_empty() {
+        return output::render_outlooks(&outlook::run(args)?, args.output);
     }
+    if !args.node_pools.is_empty() {
+        return output::render_pool_outlooks(&pool_outlook::run(args)?, args.output);
+    }
+    output::render_explanation(&explain::run(args)?, args.output)
 }
 
 /// Writes to standard output; a reader that has seen enough, such as `head`, is no error.
@@ -80,5 +97,28 @@ fn print(text: &str) -> Result<(), Error> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => Err(Error::Unwritable { source }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, feature = "kube"))]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_plugin_looks_at_the_cluster_that_runs() {
+        for (given, expected) in [
+            ("karpenter plan", "karpenter plan"),
+            ("/bin/kubectl-karpenter plan -o json", "/bin/kubectl-karpenter plan --live -o json"),
+            ("kubectl-karpenter explain shop/web", "kubectl-karpenter explain --live shop/web"),
+            ("kubectl-karpenter plan --cluster=a.json", "kubectl-karpenter plan --cluster=a.json"),
+            ("kubectl-karpenter simulate day.txt", "kubectl-karpenter simulate day.txt"),
+            ("kubectl-karpenter", "kubectl-karpenter"),
+        ] {
+            assert_eq!(arguments(words(given)), words(expected), "{given}");
+        }
     }
 }

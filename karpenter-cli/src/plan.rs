@@ -100,6 +100,10 @@ impl Input {
         for file in &args.cluster {
             reader.read(&read_text(file)?, &name_of(file))?;
         }
+        #[cfg(feature = "kube")]
+        if args.cluster.is_empty() {
+            args.access.read(&mut reader)?;
+        }
         let types = match &args.catalog {
             Some(file) => load::catalog(&read_text(file)?, &name_of(file))?,
             None => karpenter_fake::generated_types(),

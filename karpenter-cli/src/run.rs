@@ -14,16 +14,14 @@ use karpenter_core::{
     engine::EngineOptions,
     schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
 };
-use karpenter_kube::{Controller, ControllerOptions, KwokCloud, LeaseOptions, serve_metrics, serve_probes};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use karpenter_kube::{Client, Controller, ControllerOptions, KwokCloud, LeaseOptions, serve_metrics, serve_probes};
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{
-    Error, load,
+    Error,
+    live::{Access, failed},
+    load,
     plan::{name_of, read_text},
 };
 
@@ -41,13 +39,9 @@ pub struct RunArgs {
     #[arg(long, env = "KWOK_CATALOG", value_name = "FILE")]
     pub catalog: Option<PathBuf>,
 
-    /// How to reach the cluster; unless said otherwise what the pod's service account allows, or $KUBECONFIG, or ~/.kube/config
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// Which context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub access: Access,
 
     /// After the last of several pods so long is waited for another one
     #[arg(long, env = "BATCH_IDLE_DURATION", value_parser = duration, default_value = "1s", value_name = "DURATION")]
@@ -213,7 +207,7 @@ fn catalog(file: Option<&Path>) -> Result<Arc<Catalog>, Error> {
 }
 
 async fn work(args: &RunArgs, catalog: Arc<Catalog>) -> Result<(), Error> {
-    let config = config(args).await?;
+    let config = args.access.config().await?;
     let namespace = args.leader_election_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|error| failed("the cluster", &error))?;
     let mut options = ControllerOptions::default();
@@ -265,20 +259,6 @@ fn engine_options(args: &RunArgs) -> EngineOptions {
     engine
 }
 
-async fn config(args: &RunArgs) -> Result<Config, Error> {
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    match &args.kubeconfig {
-        Some(file) => {
-            let text = Kubeconfig::read_from(file).map_err(|error| failed("the kubeconfig", &error))?;
-            Config::from_custom_kubeconfig(text, &options).await.map_err(|error| failed("the kubeconfig", &error))
-        }
-        None if args.context.is_some() => {
-            Config::from_kubeconfig(&options).await.map_err(|error| failed("the kubeconfig", &error))
-        }
-        None => Config::infer().await.map_err(|error| failed("the cluster", &error)),
-    }
-}
-
 /// Pods have names of their own, processes on one machine have not.
 fn identity(name: &str) -> String {
     format!("{name}_{}", std::process::id())
@@ -303,10 +283,6 @@ async fn asked_to_end() {
         _ = tokio::signal::ctrl_c() => {}
     }
     tracing::info!("asked to end");
-}
-
-fn failed(what: &'static str, error: &dyn std::error::Error) -> Error {
-    Error::Run { what, message: error.to_string() }
 }
 
 #[cfg(test)]

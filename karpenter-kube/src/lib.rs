@@ -9,7 +9,7 @@
 //! use karpenter_kube::{Controller, ControllerOptions, KwokCloud};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = kube::Client::try_default().await?;
+//! let client = karpenter_kube::Client::try_from(karpenter_kube::config(None, None).await?)?;
 //! let cloud = KwokCloud::new(client.clone(), karpenter_fake::generated_catalog());
 //! let controller = Controller::new(client, Arc::new(cloud), ControllerOptions::default());
 //! controller.run(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
@@ -19,8 +19,10 @@
 
 mod carry;
 mod clock;
+mod connect;
 mod controller;
 mod crds;
+mod dump;
 mod kinds;
 mod kwok;
 mod lease;
@@ -32,9 +34,13 @@ mod watch;
 mod write;
 
 pub use carry::CallLimits;
+pub use connect::{ConnectError, config};
 pub use controller::{Controller, ControllerOptions, Stopped};
 pub use crds::CUSTOM_RESOURCE_DEFINITIONS;
+pub use dump::{DumpError, Page, dump};
 pub use kwok::KwokCloud;
 pub use lease::LeaseOptions;
 pub use metrics::{Metrics, Probes};
 pub use server::{serve_metrics, serve_probes};
+
+pub use kube::{Client, Config};

@@ -4,6 +4,7 @@
 
 mod definitions;
 mod life;
+mod live;
 mod plane;
 mod size;
 mod trouble;

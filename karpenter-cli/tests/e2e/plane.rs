@@ -123,6 +123,15 @@ impl Plane {
         Replica(command.args(args).stderr(log).spawn().expect("the controller starts"))
     }
 
+    /// What a command of ours answers about this cluster, as JSON.
+    pub(crate) fn ask(&self, command: &[&str]) -> Value {
+        let mut asked = Command::new(env!("CARGO_BIN_EXE_karpenter"));
+        asked.args(command).arg("--kubeconfig").arg(self.kubeconfig()).args(["-o", "json"]);
+        let done = asked.output().expect("the command runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&done.stdout).expect("JSON")
+    }
+
     /// Applies manifests, as `kubectl apply --server-side` does.
     pub(crate) async fn apply(&self, manifests: &str) {
         for manifest in manifests.split("\n---") {
@@ -235,6 +244,11 @@ fn ready(child: &mut Child) -> PathBuf {
 pub(crate) struct Replica(Child);
 
 impl Replica {
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Ends it as `kill -9` does.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("a child");

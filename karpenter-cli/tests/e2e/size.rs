@@ -1,6 +1,11 @@
 //! Many pods at once.
 
-use std::{collections::BTreeMap, time::Duration};
+#![expect(clippy::print_stderr, reason = "figures are printed")]
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use karpenter_core::{
     Catalog, Offering, Timestamp,
@@ -57,4 +62,55 @@ fn price_per_hour(claim: &NodeClaim, catalog: &Catalog) -> f64 {
         [labels::ZONE, labels::CAPACITY_TYPE].iter().all(|key| offering.label(key) == label(key))
     };
     instance_type.offerings.iter().find(is_bought).expect("an offering of the type").price.dollars_per_hour()
+}
+
+/// Prints how long claims are in coming, and what it takes to watch a large cluster: run it alone, with `--release`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures, and takes minutes"]
+async fn figures() {
+    let Some(plane) = Plane::start("figures").await else { return };
+    // Ten pods on each node.
+    plane.apply(&POOL.replace("consolidateAfter: 0s", "consolidateAfter: Never")).await;
+    let controller = plane.replica(&[]);
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "app-1"}},
+    }]});
+    for app in 1..=10 {
+        plane.apply(&deployment(&format!("app-{app}"), 1000, if app == 1 { spread.clone() } else { json!({}) })).await;
+    }
+    let (mut pods, mut claims) = ((0, Instant::now()), (0, Instant::now()));
+    while pods.0 < 10_000 || pods.1.elapsed() < Duration::from_mins(1) || claims.1.elapsed() < Duration::from_mins(1) {
+        let (now_pods, now_claims) = (plane.pods().await.len(), plane.claims().await.len());
+        if now_pods != pods.0 {
+            pods = (now_pods, Instant::now());
+        }
+        if now_claims != claims.0 {
+            claims = (now_claims, Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    eprintln!("{} pods, {} claims, the last claim after the last pod: {:?}", pods.0, claims.0, claims.1 - pods.1);
+    plane.until_running(10_000).await;
+    let before = spent(controller.id());
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let after = spent(controller.id());
+    eprintln!(
+        "{} nodes, {} kB, {} hundredths of a second in 120 s",
+        plane.nodes().await.len(),
+        after.0,
+        after.1 - before.1
+    );
+}
+
+/// The memory that a process holds, in kB, and how long it has worked, in hundredths of a second.
+fn spent(process: u32) -> (u64, u64) {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}")).expect("a process");
+    let status = read("status");
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
+    // After the name, in brackets, the times are the 12th and the 13th of what follows.
+    let stat = read("stat");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let times = fields[11].parse::<u64>().expect("ticks") + fields[12].parse::<u64>().expect("ticks");
+    (memory.expect("a size"), times)
 }

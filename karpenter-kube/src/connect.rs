@@ -1,0 +1,33 @@
+//! How clusters are reached.
+
+use std::path::Path;
+
+use kube::{
+    Config,
+    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+/// Why it is not known how to reach a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// A kubeconfig that cannot be read, or lacks what is asked of it.
+    #[error("the kubeconfig: {0}")]
+    Kubeconfig(#[from] KubeconfigError),
+    /// There is no kubeconfig, and this is no pod.
+    #[error("the cluster: {0}")]
+    Nowhere(#[from] InferConfigError),
+}
+
+/// How to reach the cluster of a context, or of the current one, of a kubeconfig. Without either that of `$KUBECONFIG` or
+/// `~/.kube/config`, or what the service account of this pod allows.
+///
+/// # Errors
+/// [`ConnectError`], before the cluster is asked for anything.
+pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    match kubeconfig {
+        Some(file) => Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &options).await?),
+        None if context.is_some() => Ok(Config::from_kubeconfig(&options).await?),
+        None => Ok(Config::infer().await?),
+    }
+}
