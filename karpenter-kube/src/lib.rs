@@ -18,6 +18,7 @@
 //! ```
 
 mod carry;
+mod census;
 mod clock;
 mod connect;
 mod controller;

@@ -17,11 +17,11 @@ use karpenter_core::{
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet, text},
-    metrics::{MetricType, counter::Counter, family::Family, histogram::Histogram},
+    metrics::{MetricType, counter::Counter, family::Family, histogram::Histogram, info::Info},
     registry::Registry,
 };
 
-use crate::clock;
+use crate::{census::Gauge, clock};
 
 /// Before all names.
 const PREFIX: &str = "karpenter";
@@ -72,6 +72,8 @@ impl Metrics {
     fn register(&mut self) {
         let all = &mut self.registry;
         all.register_collector(Box::new(self.engine.clone()));
+        let build = vec![("version", env!("CARGO_PKG_VERSION")), ("goarch", std::env::consts::ARCH)];
+        all.register("build", "What was built", Info::new(build));
         let help = "How long calls of the provider take, in seconds";
         all.register("cloudprovider_duration_seconds", help, self.provider_durations.clone());
         all.register("cloudprovider_errors", "Calls of the provider that failed", self.provider_errors.clone());
@@ -112,8 +114,8 @@ impl Metrics {
     }
 
     /// Takes down what the engine did and how things stand.
-    pub(crate) fn survey(&self, engine: &Engine) {
-        let reading = Reading { counters: engine.counters().clone(), levels: engine.levels() };
+    pub(crate) fn survey(&self, engine: &Engine, census: Vec<Gauge>) {
+        let reading = Reading { counters: engine.counters().clone(), levels: engine.levels(), census };
         *self.engine.0.lock().unwrap_or_else(PoisonError::into_inner) = reading;
     }
 }
@@ -126,6 +128,7 @@ struct OfEngine(Arc<Mutex<Reading>>);
 struct Reading {
     counters: Counters,
     levels: Vec<(Metric, MetricLabels, f64)>,
+    census: Vec<Gauge>,
 }
 
 impl Collector for OfEngine {
@@ -150,18 +153,27 @@ impl Collector for OfEngine {
                 all.encode_family(*labels)?.encode_histogram::<NoLabelSet>(sum, durations.count, &buckets, None)?;
             }
         }
-        for series in reading.levels.chunk_by(|a, b| a.0 == b.0) {
-            let mut all = encoder.encode_descriptor(name(series[0].0), "As it is now", None, MetricType::Gauge)?;
-            for (_, labels, level) in series {
-                if labels.is_empty() {
-                    all.encode_gauge(level)?;
-                } else {
-                    all.encode_family(labels)?.encode_gauge(level)?;
-                }
+        let levels: Vec<_> =
+            reading.levels.iter().map(|(metric, labels, level)| (name(*metric), labels, *level)).collect();
+        let census: Vec<_> = reading.census.iter().map(|(name, labels, level)| (*name, labels, *level)).collect();
+        encode_gauges(&levels, &mut encoder)?;
+        encode_gauges(&census, &mut encoder)
+    }
+}
+
+/// Writes gauges of which those of one name are together.
+fn encode_gauges(gauges: &[(&str, &MetricLabels, f64)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for series in gauges.chunk_by(|a, b| a.0 == b.0) {
+        let mut all = encoder.encode_descriptor(series[0].0, "As it is now", None, MetricType::Gauge)?;
+        for (_, labels, level) in series {
+            if labels.is_empty() {
+                all.encode_gauge(level)?;
+            } else {
+                all.encode_family(*labels)?.encode_gauge(level)?;
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The name without the prefix, which the registry adds.
@@ -254,12 +266,13 @@ mod tests {
         let now = Timestamp::from_millis(0);
         engine.observe(Event::Applied(Object::Node(Arc::new(node))), now);
         engine.observe(Event::Synced, now);
-        metrics.survey(&engine);
+        metrics.survey(&engine, Vec::new());
         metrics.provider_called("kwok", "List", Duration::from_millis(20), &ActionResult::Listed(Ok(Vec::new())));
         let text = metrics.encode();
         for line in [
             "karpenter_cluster_state_node_count 1.0",
             "karpenter_cluster_state_synced 1.0",
+            "karpenter_build_info{",
             "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");

@@ -25,6 +25,11 @@ impl Mirror {
         }
     }
 
+    /// All of them.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.0.values()
+    }
+
     /// The node that a new version of it was made from, unless there is another version by now.
     pub(crate) fn node(&self, after: &Node) -> Option<Node> {
         match self.0.get(&ObjectRef::Node(after.metadata.name.clone()))? {

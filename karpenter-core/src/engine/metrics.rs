@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Engine, Refusal, store::waits};
 use crate::{
-    Price, Timestamp,
+    Price, Quantity, ResourceName, Timestamp,
     api::{DisruptionReason, Node, NodeClaim, ObjectMeta},
     disrupt::{Command, Method},
     labels,
@@ -269,8 +269,8 @@ impl Engine {
             let pool_label = || ("nodepool", name.clone());
             let lists = [(Metric::PoolUsage, &pool.status.resources), (Metric::PoolLimit, &pool.spec.limits)];
             for (metric, list) in lists {
-                let series = |(resource, quantity): (&crate::ResourceName, crate::Quantity)| {
-                    (metric, vec![pool_label(), ("resource_type", resource.to_string())], quantity.as_f64())
+                let series = |(resource, quantity): (&ResourceName, Quantity)| {
+                    (metric, vec![pool_label(), ("resource_type", resource_label(resource))], quantity.as_f64())
                 };
                 out.extend(list.iter().map(series));
             }
@@ -293,6 +293,11 @@ impl Engine {
         let of_pool = |claim: &&NodeClaim| claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool);
         self.store.claims.values().map(AsRef::as_ref).filter(of_pool).filter_map(price).sum()
     }
+}
+
+/// A resource as Karpenter writes it in the label `resource_type`, such as `ephemeral_storage`.
+pub fn resource_label(resource: &ResourceName) -> String {
+    resource.as_str().to_lowercase().replace('-', "_")
 }
 
 fn labels_of(meta: &ObjectMeta) -> [(&'static str, String); 3] {

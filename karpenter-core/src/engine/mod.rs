@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 pub use action::{Action, ActionId, ActionResult, Note, Refusal, Request};
 pub use event::{Event, Object, ObjectRef};
-pub use metrics::{Counters, Durations, Metric, MetricLabels};
+pub use metrics::{Counters, Durations, Metric, MetricLabels, resource_label};
 pub use options::EngineOptions;
 
 use agenda::{Agenda, Work};
