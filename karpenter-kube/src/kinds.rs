@@ -27,6 +27,11 @@ pub(crate) trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'stat
 
     fn meta(&self) -> &ObjectMeta;
     fn into_object(self: Arc<Self>) -> Object;
+
+    /// The same in less memory, without what no decision depends on.
+    fn slimmed(self) -> Self {
+        self
+    }
 }
 
 macro_rules! watched {
@@ -52,7 +57,6 @@ watched! {
     NodePool, "karpenter.sh", "v1", "nodepools";
     NodeClaim, "karpenter.sh", "v1", "nodeclaims";
     Node, "", "v1", "nodes";
-    Pod, "", "v1", "pods";
     Namespace, "", "v1", "namespaces";
     PersistentVolume, "", "v1", "persistentvolumes";
     PersistentVolumeClaim, "", "v1", "persistentvolumeclaims";
@@ -60,6 +64,36 @@ watched! {
     PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
     StorageClass, "storage.k8s.io", "v1", "storageclasses";
     VolumeAttachment, "storage.k8s.io", "v1", "volumeattachments";
+}
+
+/// There are more pods than anything else, and each has a volume for the token of its service account.
+impl Watched for Pod {
+    const KIND: &'static str = "Pod";
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "pods";
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn into_object(self: Arc<Self>) -> Object {
+        Object::Pod(self)
+    }
+
+    fn slimmed(mut self) -> Self {
+        let (spec, status) = (&mut self.spec, &mut self.status);
+        spec.volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+        spec.volumes.shrink_to_fit();
+        spec.containers.shrink_to_fit();
+        spec.init_containers.shrink_to_fit();
+        spec.tolerations.shrink_to_fit();
+        spec.topology_spread_constraints.shrink_to_fit();
+        status.conditions.shrink_to_fit();
+        status.container_statuses.shrink_to_fit();
+        self.metadata.owner_references.shrink_to_fit();
+        self
+    }
 }
 
 // The API calls it `CSINode`.
@@ -100,7 +134,8 @@ impl<'de, T: Watched> Deserialize<'de> for Seen<T> {
         if meta.resource_version.is_none() {
             return Err(D::Error::custom("an object without metadata.resourceVersion"));
         }
-        let object = serde_path_to_error::deserialize(value).map(Arc::new).map_err(|error| error.to_string());
+        let object: Result<T, _> = serde_path_to_error::deserialize(value);
+        let object = object.map(|object| Arc::new(object.slimmed())).map_err(|error| error.to_string());
         Ok(Self { meta, object })
     }
 }
@@ -145,6 +180,19 @@ mod tests {
         assert_eq!(seen.meta.name.as_deref(), Some("p"));
         let error = seen.object.expect_err("no weight");
         assert!(error.starts_with("spec.weight: "), "{error}");
+    }
+
+    #[test]
+    fn of_volumes_those_are_kept_that_bear_on_where_a_pod_runs() {
+        let text = r#"{"metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"containers": [], "volumes": [
+            {"name": "token", "projected": {}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "d"}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+        ]}}"#;
+        let seen: Seen<Pod> = serde_json::from_str(text).expect("an object");
+        let pod = seen.object.expect("a pod");
+        assert_eq!(pod.volume_claim_names().collect::<Vec<_>>(), ["d", "p-scratch"]);
+        assert_eq!(pod.spec.volumes.len(), 2);
     }
 
     #[test]

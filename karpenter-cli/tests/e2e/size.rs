@@ -69,15 +69,13 @@ fn price_per_hour(claim: &NodeClaim, catalog: &Catalog) -> f64 {
 #[ignore = "measures, and takes minutes"]
 async fn figures() {
     let Some(plane) = Plane::start("figures").await else { return };
-    // Ten pods on each node.
-    plane.apply(&POOL.replace("consolidateAfter: 0s", "consolidateAfter: Never")).await;
+    // Ten pods or so on each node.
+    let pool = POOL.replace("consolidateAfter: 0s", "consolidateAfter: Never");
+    let sizes = "requirements: [{key: karpenter.kwok.sh/instance-cpu, operator: In, values: [\"4\"]}, ";
+    plane.apply(&pool.replace("requirements: [", sizes)).await;
     let controller = plane.replica(&[]);
-    let spread = json!({"topologySpreadConstraints": [{
-        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "app-1"}},
-    }]});
     for app in 1..=10 {
-        plane.apply(&deployment(&format!("app-{app}"), 1000, if app == 1 { spread.clone() } else { json!({}) })).await;
+        plane.apply(&deployment(&format!("app-{app}"), 1000, json!({})).replace("500m", "350m")).await;
     }
     let (mut pods, mut claims) = ((0, Instant::now()), (0, Instant::now()));
     while pods.0 < 10_000 || pods.1.elapsed() < Duration::from_mins(1) || claims.1.elapsed() < Duration::from_mins(1) {
