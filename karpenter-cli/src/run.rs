@@ -238,6 +238,7 @@ fn engine_options(args: &RunArgs) -> EngineOptions {
     let mut engine = EngineOptions::default();
     engine.batch_idle = args.batch_idle_duration;
     engine.batch_max = args.batch_max_duration;
+    engine.measures_gap = true;
     let preferences = match args.preference_policy {
         Preferences::Respect => PreferencePolicy::Respect,
         Preferences::Ignore => PreferencePolicy::Ignore,

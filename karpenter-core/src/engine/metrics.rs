@@ -58,6 +58,9 @@ pub enum Metric {
     PodsWaiting,
     /// How many of them have no place, as was found when they were planned for last.
     PodsUnschedulable,
+    /// How much dearer the last plan with new nodes is than the lower bound on its bill, in percent, if that is measured
+    /// ([`EngineOptions::measures_gap`](super::EngineOptions::measures_gap)).
+    Gap,
     /// What the nodes of a pool have, by `nodepool` and `resource_type`, in the units of the resource.
     PoolUsage,
     /// What they may have.
@@ -89,6 +92,7 @@ impl Metric {
             Self::Nodes => "karpenter_cluster_state_node_count",
             Self::PodsWaiting => "karpenter_scheduler_queue_depth",
             Self::PodsUnschedulable => "karpenter_scheduler_unschedulable_pods_count",
+            Self::Gap => "karpenter_scheduler_gap_to_bound_percent",
             Self::PoolUsage => "karpenter_nodepools_usage",
             Self::PoolLimit => "karpenter_nodepools_limit",
             Self::PoolCost => "karpenter_nodepools_cost_total",
@@ -265,6 +269,7 @@ impl Engine {
             of(Metric::PodsWaiting, store.pods.values().filter(|pod| waits(pod)).count()),
             of(Metric::PodsUnschedulable, self.provisioner.told.len()),
         ];
+        out.extend(self.provisioner.gap_percent.map(|percent| (Metric::Gap, Vec::new(), percent)));
         for (name, pool) in &store.pools {
             let pool_label = || ("nodepool", name.clone());
             let lists = [(Metric::PoolUsage, &pool.status.resources), (Metric::PoolLimit, &pool.spec.limits)];

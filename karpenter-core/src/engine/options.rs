@@ -29,6 +29,9 @@ pub struct EngineOptions {
     pub events_period: Option<Duration>,
     /// How often it is looked whether a node still is what it should be. Five minutes by default.
     pub drift_period: Duration,
+    /// Whether each plan for pods that wait is held against the lower bound on its bill, for [`Metric::Gap`](super::Metric::Gap).
+    /// Planning then takes about twice as long. Not by default.
+    pub measures_gap: bool,
     /// For how long an offering without capacity is avoided. Three minutes by default.
     pub avoid_for: Duration,
     /// Which nodes are sick. None by default; providers know theirs
@@ -49,6 +52,7 @@ impl Default for EngineOptions {
             list_period: Duration::from_mins(2),
             events_period: Some(Duration::from_secs(10)),
             drift_period: Duration::from_mins(5),
+            measures_gap: false,
             avoid_for: Duration::from_mins(3),
             repair_policies: Vec::new(),
         }

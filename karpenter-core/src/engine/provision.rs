@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Action, Engine, ObjectRef, outbox::Purpose, provisioner::promise_until, recall::Replaces};
 use crate::{
-    Plan, PlannedClaim, Snapshot, Timestamp,
+    Catalogs, Plan, PlannedClaim, Planner, Snapshot, Timestamp,
     api::{NodeClaim, NodePool},
     labels,
     lifecycle::LAUNCHED,
@@ -43,7 +43,19 @@ impl Engine {
         }
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let plan = self.provisioner.replanner.plan(&snapshot, &catalogs).clone();
+        if self.options.measures_gap {
+            self.measure_gap(&plan, &snapshot, &catalogs);
+        }
         self.carry_out(&plan, &snapshot, now);
+    }
+
+    fn measure_gap(&mut self, plan: &Plan, snapshot: &Snapshot, catalogs: &Catalogs) {
+        let planner = Planner::new(self.options.planner.clone());
+        let certificate = planner.prepare(snapshot, catalogs).certify(plan);
+        let (cost, bound) = (plan.hourly_cost().dollars_per_hour(), certificate.lower_bound.dollars_per_hour());
+        if bound > 0.0 {
+            self.provisioner.gap_percent = Some(100.0 * (cost / bound - 1.0));
+        }
     }
 
     /// Whether there is a claim without a machine, so that nobody knows what room it has, which pods may go to that are

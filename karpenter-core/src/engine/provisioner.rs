@@ -51,6 +51,8 @@ pub(super) struct Provisioner {
     pub(super) not_before: Option<Timestamp>,
     /// What the last plan with pods left over was made from, and when they are planned again at the earliest.
     pub(super) left_over: Option<((u64, u64), Option<Timestamp>)>,
+    /// How much dearer the last plan with new nodes is than any can be proven to be, in percent.
+    pub(super) gap_percent: Option<f64>,
     /// What pods were told last about why they have no place.
     pub(super) told: BTreeMap<ObjectKey, String>,
 }

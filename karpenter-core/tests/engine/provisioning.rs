@@ -51,6 +51,23 @@ fn pods_that_come_together_are_planned_together() {
 }
 
 #[test]
+fn plans_are_held_against_the_bound_if_that_is_asked_for() {
+    let mut options = EngineOptions::default();
+    for asks in [false, true] {
+        options.measures_gap = asks;
+        let mut world = World::with_pool(options.clone());
+        world.add_pods("web", 9, "900m");
+        world.run(60);
+        assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+        let gaps = world.engine.levels().into_iter().filter(|(metric, ..)| *metric == Metric::Gap);
+        let gaps: Vec<f64> = gaps.map(|(.., percent)| percent).collect();
+        assert_eq!(gaps.len(), usize::from(asks));
+        // Nine pods take a large node and a small one, of which they leave room.
+        assert!(gaps.iter().all(|percent| (0.1..100.0).contains(percent)), "{gaps:?}");
+    }
+}
+
+#[test]
 fn a_steady_stream_of_pods_is_planned_every_ten_seconds() {
     let mut world = World::with_pool(EngineOptions::default());
     for index in 0..24 {
