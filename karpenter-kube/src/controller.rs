@@ -19,7 +19,6 @@ use tokio::{
 
 use crate::{
     carry::{CallLimits, Carrier, Outcome},
-    census::census,
     clock,
     kinds::Watched,
     lease::{Election, LeaseOptions},
@@ -184,7 +183,7 @@ impl Work {
                 _ = leads.changed() => {}
                 _ = gauges.tick() => {
                     if let Some(engine) = &self.engine {
-                        self.metrics.survey(engine, census(self.mirror.objects(), clock::now()));
+                        self.metrics.survey(engine, &self.mirror);
                     }
                 }
             }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use karpenter_core::{
-    engine::{ActionResult, Counters, Durations, Engine, Metric, MetricLabels},
+    engine::{ActionResult, Counters, Durations, Engine, Metric, MetricLabels, Object},
     provider::CreateError,
 };
 use prometheus_client::{
@@ -21,7 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{census::Gauge, clock};
+use crate::{census::census, clock, mirror::Mirror};
 
 /// Before all names.
 const PREFIX: &str = "karpenter";
@@ -114,8 +114,10 @@ impl Metrics {
     }
 
     /// Takes down what the engine did and how things stand.
-    pub(crate) fn survey(&self, engine: &Engine, census: Vec<Gauge>) {
-        let reading = Reading { counters: engine.counters().clone(), levels: engine.levels(), census };
+    pub(crate) fn survey(&self, engine: &Engine, mirror: &Mirror) {
+        let objects = mirror.objects().filter(|object| matches!(object, Object::Node(_) | Object::Pod(_))).cloned();
+        let reading =
+            Reading { counters: engine.counters().clone(), levels: engine.levels(), objects: objects.collect() };
         *self.engine.0.lock().unwrap_or_else(PoisonError::into_inner) = reading;
     }
 }
@@ -128,7 +130,8 @@ struct OfEngine(Arc<Mutex<Reading>>);
 struct Reading {
     counters: Counters,
     levels: Vec<(Metric, MetricLabels, f64)>,
-    census: Vec<Gauge>,
+    /// Nodes and pods, which the engine shares: texts of them are made when somebody asks.
+    objects: Vec<Object>,
 }
 
 impl Collector for OfEngine {
@@ -155,7 +158,8 @@ impl Collector for OfEngine {
         }
         let levels: Vec<_> =
             reading.levels.iter().map(|(metric, labels, level)| (name(*metric), labels, *level)).collect();
-        let census: Vec<_> = reading.census.iter().map(|(name, labels, level)| (*name, labels, *level)).collect();
+        let census = census(reading.objects.iter(), clock::now());
+        let census: Vec<_> = census.iter().map(|(name, labels, level)| (*name, labels, *level)).collect();
         encode_gauges(&levels, &mut encoder)?;
         encode_gauges(&census, &mut encoder)
     }
@@ -263,16 +267,21 @@ mod tests {
         let (metrics, mut engine) = (Metrics::default(), Engine::new(EngineOptions::default()));
         let mut node = Node::default();
         node.metadata = ObjectMeta::named("n");
+        node.metadata.creation_timestamp = Some(Timestamp::from_millis(0));
         let now = Timestamp::from_millis(0);
-        engine.observe(Event::Applied(Object::Node(Arc::new(node))), now);
-        engine.observe(Event::Synced, now);
-        metrics.survey(&engine, Vec::new());
+        let mut mirror = Mirror::default();
+        for event in [Event::Applied(Object::Node(Arc::new(node))), Event::Synced] {
+            mirror.observe(&event);
+            engine.observe(event, now);
+        }
+        metrics.survey(&engine, &mirror);
         metrics.provider_called("kwok", "List", Duration::from_millis(20), &ActionResult::Listed(Ok(Vec::new())));
         let text = metrics.encode();
         for line in [
             "karpenter_cluster_state_node_count 1.0",
             "karpenter_cluster_state_synced 1.0",
             "karpenter_build_info{",
+            "node_name=\"n\"",
             "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
