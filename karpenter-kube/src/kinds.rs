@@ -85,6 +85,7 @@ impl Watched for Pod {
         let (spec, status) = (&mut self.spec, &mut self.status);
         spec.volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
         spec.volumes.shrink_to_fit();
+        status.conditions.retain(|condition| matches!(condition.r#type.as_str(), "PodScheduled" | "Ready"));
         spec.containers.shrink_to_fit();
         spec.init_containers.shrink_to_fit();
         spec.tolerations.shrink_to_fit();
@@ -183,16 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn of_volumes_those_are_kept_that_bear_on_where_a_pod_runs() {
+    fn of_a_pod_that_is_kept_which_bears_on_where_it_runs() {
         let text = r#"{"metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"containers": [], "volumes": [
             {"name": "token", "projected": {}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "d"}},
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+        ]}, "status": {"conditions": [
+            {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}
         ]}}"#;
         let seen: Seen<Pod> = serde_json::from_str(text).expect("an object");
         let pod = seen.object.expect("a pod");
         assert_eq!(pod.volume_claim_names().collect::<Vec<_>>(), ["d", "p-scratch"]);
-        assert_eq!(pod.spec.volumes.len(), 2);
+        assert_eq!((pod.spec.volumes.len(), pod.status.conditions.len(), pod.is_unready()), (2, 2, true));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Sender;
 use crate::kinds::{Seen, Watched};
 
 /// How many objects are asked for at a time.
-const PAGE: u32 = 500;
+const PAGE: u32 = 100;
 
 /// What a watch has to tell.
 #[derive(Debug)]
