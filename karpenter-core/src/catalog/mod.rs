@@ -16,7 +16,7 @@ pub(crate) use table::Table;
 use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, api::NodePool, labels};
 
 /// The end of the key of the label that names a capacity reservation.
-const RESERVATION_SUFFIX: &str = "/reservation-id";
+const RESERVATION_SUFFIX: &str = "reservation-id";
 
 /// A kind of machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -363,5 +363,20 @@ impl Catalogs {
             if offerings.is_empty() { catalog.clone() } else { Arc::new(catalog.without(offerings)) }
         };
         Self(self.0.iter().map(|(pool, catalog)| (pool.clone(), narrowed(catalog))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_bought_anyway_can_be_avoided() {
+        let price = Price::per_hour(1.0).expect("a price");
+        let mut only = InstanceType::named("a", [("cpu", Quantity::from_units(1))]).offering("spot", "z", price);
+        only.offerings[0].available = false;
+        let key = only.offerings[0].key("a");
+        let catalog = Catalog::new(vec![only]).expect("a catalog").without([&key]);
+        assert!(!catalog.is_available("a", 0));
     }
 }

@@ -115,8 +115,11 @@ impl Table {
         self.starts[type_index]..self.starts[type_index + 1]
     }
 
+    /// The rows that can be bought, with a bit for every row.
     pub(crate) fn available(&self) -> FixedBitSet {
-        self.rows.iter().enumerate().filter(|(_, r)| r.is_available).map(|(i, _)| i).collect()
+        let mut out = FixedBitSet::with_capacity(self.rows.len());
+        out.extend(self.rows.iter().enumerate().filter(|(_, r)| r.is_available).map(|(i, _)| i));
+        out
     }
 
     pub(crate) fn is_well_known(&self, key: &str) -> bool {

@@ -16,7 +16,7 @@ use super::{
 /// The most nodes that one offering is tried as, where requirements leave labels open.
 const MAX_VARIANTS: usize = 16;
 /// The end of the key of the label that names a capacity reservation.
-const RESERVATION_SUFFIX: &str = "/reservation-id";
+const RESERVATION_SUFFIX: &str = "reservation-id";
 /// A number that no bound is likely to name.
 const FAR_NUMBER: i64 = 1_000_003;
 /// Names under which the kubelet sets labels a second time.
