@@ -52,6 +52,24 @@ pub async fn dump(client: &Client) -> Result<Vec<Page>, DumpError> {
     Ok(pages)
 }
 
+/// All claims, as they are now.
+///
+/// # Errors
+/// [`DumpError`] if they cannot be read, or one of them is not what it should be.
+pub async fn claims(client: &Client) -> Result<Vec<NodeClaim>, DumpError> {
+    #[derive(Deserialize)]
+    struct Claims {
+        items: Vec<NodeClaim>,
+    }
+
+    let mut all = Vec::new();
+    for page in list::<NodeClaim>(client).await? {
+        let source = |error| DumpError { kind: page.kind, source: Box::new(Error::SerdeError(error)) };
+        all.extend(serde_json::from_str::<Claims>(&page.text).map_err(source)?.items);
+    }
+    Ok(all)
+}
+
 async fn list<T: Watched>(client: &Client) -> Result<Vec<Page>, DumpError> {
     let failed = |source| DumpError { kind: T::KIND, source: Box::new(source) };
     let (mut pages, mut params) = (Vec::new(), ListParams::default().limit(PAGE));

@@ -38,7 +38,7 @@ pub use carry::CallLimits;
 pub use connect::{ConnectError, config};
 pub use controller::{Controller, ControllerOptions, Stopped};
 pub use crds::CUSTOM_RESOURCE_DEFINITIONS;
-pub use dump::{DumpError, Page, dump};
+pub use dump::{DumpError, Page, claims, dump};
 pub use kwok::KwokCloud;
 pub use lease::LeaseOptions;
 pub use metrics::{Metrics, Probes};

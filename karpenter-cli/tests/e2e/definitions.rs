@@ -56,6 +56,7 @@ fn plural(document: &Value) -> &'static str {
         Some("NodePool") => "nodepools",
         Some("NodeClaim") => "nodeclaims",
         Some("KWOKNodeClass") => "kwoknodeclasses",
+        Some("EC2NodeClass") => "ec2nodeclasses",
         other => panic!("{other:?}"),
     }
 }

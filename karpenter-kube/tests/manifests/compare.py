@@ -16,6 +16,7 @@ import yaml
 
 HERE = pathlib.Path(__file__).parent
 OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
+PLURALS = {"NodePool": "nodepools", "NodeClaim": "nodeclaims", "KWOKNodeClass": "kwoknodeclasses", "EC2NodeClass": "ec2nodeclasses"}
 EARLIER = "an earlier write was refused"
 
 
@@ -34,7 +35,7 @@ def must(*arguments):
 
 
 def install(folder):
-    must("delete", "crd", "--ignore-not-found", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh")
+    must("delete", "crd", "--ignore-not-found", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh", "ec2nodeclasses.karpenter.k8s.aws")
     must("create", "-f", folder)
     must("wait", "--for=condition=Established", "--timeout=60s", "-f", folder)
     print(must("get", "-f", folder, "-o", "name").strip().replace("\n", " "))
@@ -68,7 +69,7 @@ def try_all():
     for path in sorted(HERE.glob("*/*.yaml")):
         documents = list(yaml.safe_load_all(path.read_text()))
         results[path] = write(documents)
-        plural = {"NodePool": "nodepools", "NodeClaim": "nodeclaims", "KWOKNodeClass": "kwoknodeclasses"}[documents[0]["kind"]]
+        plural = PLURALS[documents[0]["kind"]]
         must("delete", plural, "--ignore-not-found", documents[0]["metadata"]["name"])
     return results
 
