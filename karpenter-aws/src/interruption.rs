@@ -1,0 +1,6 @@
+//! What EC2 says will happen to instances.
+
+pub mod message;
+mod queue;
+
+pub use queue::InterruptionQueue;

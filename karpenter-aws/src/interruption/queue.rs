@@ -1,0 +1,137 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use karpenter_core::{
+    OfferingKey, Timestamp, labels,
+    provider::{ProviderError, ProviderEvent, ProviderId},
+};
+
+use super::message::{Kind, Message, parse};
+use crate::{
+    api::{ApiError, AwsApi},
+    ec2::queue::QueueMessage,
+    provider::Ec2Provider,
+};
+
+/// EC2 takes spot machines back so long after it said so.
+const SPOT_NOTICE: Duration = Duration::from_mins(2);
+/// The most messages that wait for the engine. More are left in the queue, which shows them again.
+const MAX_WAITING: usize = 1000;
+
+/// Reads the queue of what happens to machines and tells it to the engine, as events of the provider.
+///
+/// A message stays in the queue until the engine has read what it says: one that was received and not deleted is received
+/// again by whoever comes next. To be told twice of a machine does no harm.
+pub struct InterruptionQueue {
+    api: Arc<dyn AwsApi>,
+    provider: Ec2Provider,
+    name: String,
+    url: Option<String>,
+    /// Messages by their ids: what they are deleted by, and the number of the event after which they may be.
+    waiting: BTreeMap<String, (String, u64)>,
+}
+
+impl InterruptionQueue {
+    /// Reads the queue of this name and tells `provider`.
+    pub fn new(api: Arc<dyn AwsApi>, provider: Ec2Provider, name: impl Into<String>) -> Self {
+        Self { api, provider, name: name.into(), url: None, waiting: BTreeMap::new() }
+    }
+
+    /// Waits for messages, which may take 20 seconds, and tells what they say. To be called again and again.
+    ///
+    /// What the messages say is given back too, for those who count or show it; one that cannot be read is deleted.
+    ///
+    /// # Errors
+    /// The queue did not answer, or something that is needed to know whose a machine is. What was not told comes again.
+    pub async fn poll(&mut self) -> Result<Vec<Message>, ProviderError> {
+        self.receive().await.map_err(|error| error.to_error("next_events"))
+    }
+
+    async fn receive(&mut self) -> Result<Vec<Message>, ApiError> {
+        let url = match &self.url {
+            Some(url) => url.clone(),
+            None => self.url.insert(self.api.get_queue_url(&self.name).await?).clone(),
+        };
+        self.delete_read(&url).await?;
+        let received = match self.api.receive_messages(&url).await {
+            Err(error) if error.is_not_found() => {
+                // It may be made anew, with another address.
+                self.url = None;
+                return Err(error);
+            }
+            answer => answer?,
+        };
+        let mut out = Vec::new();
+        for message in received {
+            if let Some(known) = self.waiting.get_mut(&message.id) {
+                known.0 = message.receipt;
+                continue;
+            }
+            out.extend(self.take_in(&url, message).await?);
+        }
+        Ok(out)
+    }
+
+    /// Deletes the messages that the engine has read.
+    async fn delete_read(&mut self, url: &str) -> Result<(), ApiError> {
+        let read = self.provider.events_read();
+        let done: Vec<String> =
+            self.waiting.iter().filter(|(_, (_, event))| *event <= read).map(|(id, _)| id.clone()).collect();
+        for id in done {
+            if let Some((receipt, _)) = self.waiting.get(&id) {
+                self.api.delete_message(url, receipt).await?;
+            }
+            self.waiting.remove(&id);
+        }
+        Ok(())
+    }
+
+    async fn take_in(&mut self, url: &str, received: QueueMessage) -> Result<Option<Message>, ApiError> {
+        let parsed = received.body.as_deref().map(parse);
+        let Some(Ok(message)) = parsed else {
+            self.api.delete_message(url, &received.receipt).await?;
+            return Ok(None);
+        };
+        let mut last_event = None;
+        for instance in message.instance_ids.iter().filter(|_| message.kind.drains()) {
+            last_event = self.tell(&message, instance).await?.or(last_event);
+        }
+        match last_event {
+            Some(event) if self.waiting.len() < MAX_WAITING => {
+                self.waiting.insert(received.id, (received.receipt, event));
+            }
+            Some(_) => {}
+            None => self.api.delete_message(url, &received.receipt).await?,
+        }
+        Ok(Some(message))
+    }
+
+    /// Tells of one machine, if it is one of this cluster. Returns the number of the event.
+    async fn tell(&self, message: &Message, instance: &str) -> Result<Option<u64>, ApiError> {
+        let Some(zone) = self.provider.zone_of(instance) else { return Ok(None) };
+        if matches!(message.kind, Kind::SpotInterrupted | Kind::CapacityReservationInterrupted) {
+            self.note_shortage(message.kind, instance).await?;
+        }
+        let id = crate::provider::provider_id(&zone, instance);
+        Ok(Some(self.provider.tell(event(message, id))))
+    }
+
+    /// What was taken back is not to be had for a while.
+    async fn note_shortage(&self, kind: Kind, instance: &str) -> Result<(), ApiError> {
+        let Some(machine) = self.provider.look_at(instance).await? else { return Ok(()) };
+        if kind == Kind::SpotInterrupted {
+            let (instance_type, zone) = (machine.instance_type, machine.zone);
+            self.provider.avoid(OfferingKey { instance_type, zone, capacity_type: labels::SPOT.to_owned() });
+        } else if let Some(reservation) = machine.reservation_id {
+            self.provider.exhaust_reservation(&reservation);
+        }
+        Ok(())
+    }
+}
+
+fn event(message: &Message, id: ProviderId) -> ProviderEvent {
+    let at: Timestamp = message.time;
+    match message.kind {
+        Kind::SpotInterrupted => ProviderEvent::Interruption { id, at: at + SPOT_NOTICE },
+        _ => ProviderEvent::Interruption { id, at },
+    }
+}

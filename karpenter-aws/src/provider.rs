@@ -1,0 +1,248 @@
+//! The [`CloudProvider`] that buys instances of EC2.
+
+mod buy;
+mod cache;
+mod class;
+mod drift;
+mod error;
+mod filters;
+mod hash;
+mod hold;
+mod images;
+mod launch;
+mod machines;
+mod market;
+mod network;
+mod options;
+mod profiles;
+mod reservations;
+mod tags;
+mod template_data;
+mod templates;
+mod unavailable;
+mod upkeep;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+pub use class::Resolved;
+pub use error::LaunchFailure;
+use karpenter_core::{
+    Catalog, CloudProvider, OfferingKey,
+    api::{ConditionStatus, NodeClaim, NodePool},
+    provider::{
+        CreateError, Deletion, EventCursor, Instance, Launched, ProviderError, ProviderEvent, ProviderEvents,
+        ProviderId, RepairPolicy,
+    },
+};
+pub(crate) use machines::provider_id;
+pub use options::{ClusterAccess, ProviderOptions};
+pub use unavailable::{Scope, UNAVAILABLE_FOR, Unavailable};
+
+use crate::{
+    api::{ApiError, AwsApi},
+    batch::{Batcher, Window},
+    clock::Clock,
+    ec2::instance::{Ec2Instance, InstanceState},
+    nodeclass::Ec2NodeClass,
+    price::Prices,
+};
+
+/// How long requests for fleets wait for others that are alike.
+const FLEET_WINDOW: Window =
+    Window { idle: Duration::from_millis(35), longest: Duration::from_secs(1), items: launch::MAX_CLAIMS };
+/// How long questions about machines, and their deletions, wait for others.
+const MACHINE_WINDOW: Window = Window { idle: Duration::from_millis(100), longest: Duration::from_secs(1), items: 500 };
+/// The most events that nobody has read yet; older ones are dropped, because machines tell the same by being gone.
+const MAX_EVENTS: usize = 10_000;
+
+/// Buys instances of EC2 for claims whose class is an `EC2NodeClass`. Cheap to clone.
+///
+/// It is told of node classes by [`Ec2Provider::apply_class`], finds out by itself what their selectors select, and asks
+/// AWS again when that is old. What it was told by AWS it remembers for as long as its options say.
+#[derive(Clone)]
+pub struct Ec2Provider(Arc<Inner>);
+
+struct Inner {
+    api: Arc<dyn AwsApi>,
+    clock: Arc<dyn Clock>,
+    options: ProviderOptions,
+    state: Arc<Mutex<State>>,
+    fleets: Batcher<String, launch::Order, buy::Bought>,
+    looks: Batcher<(), String, Result<Option<Ec2Instance>, ApiError>>,
+    deletions: Batcher<(), String, Result<InstanceState, ApiError>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The node classes that there are.
+    classes: BTreeMap<String, Arc<Ec2NodeClass>>,
+    /// What their selectors found, by their names.
+    resolved: BTreeMap<String, Arc<Resolved>>,
+    market: market::Market,
+    prices: Prices,
+    unavailable: Unavailable,
+    free: network::FreeAddresses,
+    remaining: reservations::Remaining,
+    templates: templates::Templates,
+    owners: machines::Owners,
+    /// What happened to machines that nobody has read yet, and how many events there were before.
+    events: (u64, Vec<ProviderEvent>),
+}
+
+impl Ec2Provider {
+    /// Buys in the account that `api` speaks to, at the times that `clock` says.
+    pub fn new(api: Arc<dyn AwsApi>, clock: Arc<dyn Clock>, options: ProviderOptions) -> Self {
+        let state = State { prices: options.prices.clone(), ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let fleets = {
+            let context = buy::Context { api: api.clone(), clock: clock.clone(), state: state.clone() };
+            Batcher::new(clock.clone(), FLEET_WINDOW, move |_, orders| {
+                let context = context.clone();
+                Box::pin(async move { context.buy_together(orders).await })
+            })
+        };
+        let looks = {
+            let api = api.clone();
+            Batcher::new(clock.clone(), MACHINE_WINDOW, move |(), ids| Box::pin(hold::look(api.clone(), ids)))
+        };
+        let deletions = {
+            let api = api.clone();
+            Batcher::new(clock.clone(), MACHINE_WINDOW, move |(), ids| Box::pin(hold::terminate(api.clone(), ids)))
+        };
+        Self(Arc::new(Inner { api, clock, options, state, fleets, looks, deletions }))
+    }
+
+    /// Takes in a node class, as it is now.
+    pub fn apply_class(&self, class: Ec2NodeClass) {
+        let class = Arc::new(class);
+        self.0.lock().classes.insert(class.name().to_owned(), class);
+    }
+
+    /// There is no such node class any more.
+    pub fn remove_class(&self, name: &str) {
+        let mut state = self.0.lock();
+        state.classes.remove(name);
+        state.resolved.remove(name);
+        state.market.forget(name);
+    }
+
+    /// A machine is that of a claim, whatever its tags say. Who takes over from another controller says so of every claim
+    /// that has a machine before anything else: machines that nobody is known to own are not in the list.
+    pub fn adopt(&self, id: &ProviderId, claim_uid: &str) {
+        if let Some((zone, machine)) = machines::parts(id) {
+            self.0.lock().owners.set(machine, claim_uid, zone);
+        }
+    }
+
+    /// What had no capacity when it was last asked for.
+    pub fn unavailable(&self) -> Unavailable {
+        self.0.lock().unavailable.clone()
+    }
+
+    /// An offering is not bought for three minutes, as after an interruption.
+    pub fn avoid(&self, offering: OfferingKey) {
+        let now = self.0.clock.now();
+        self.0.lock().unavailable.mark(offering, Scope::default(), now);
+    }
+
+    /// A capacity reservation has nothing left.
+    pub fn exhaust_reservation(&self, id: &str) {
+        self.0.lock().remaining.exhaust(id);
+    }
+
+    /// Tells the engine of something with the next events. Returns how many events there are by then: it is read once
+    /// [`Ec2Provider::events_read`] is as large.
+    pub fn tell(&self, event: ProviderEvent) -> u64 {
+        let mut state = self.0.lock();
+        let (first, events) = &mut state.events;
+        events.push(event);
+        if events.len() > MAX_EVENTS {
+            events.remove(0);
+            *first += 1;
+        }
+        *first + events.len() as u64
+    }
+
+    /// How many events the engine has read.
+    pub fn events_read(&self) -> u64 {
+        self.0.lock().events.0
+    }
+
+    /// The zone of a machine of this cluster; `None` if it is none.
+    pub(crate) fn zone_of(&self, instance: &str) -> Option<String> {
+        self.0.lock().owners.zone_of(instance).map(str::to_owned)
+    }
+
+    /// A machine as it is now.
+    pub(crate) async fn look_at(&self, instance: &str) -> Result<Option<Ec2Instance>, ApiError> {
+        self.0.look_at(instance).await
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Ec2Provider {
+    fn name(&self) -> &str {
+        error::NAME
+    }
+
+    /// Empty if the class of the pool is not there or on its way out.
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
+        self.0.catalog_of(&pool.spec.template.spec.node_class_ref.name).await
+    }
+
+    async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {
+        self.0.create(claim).await
+    }
+
+    async fn delete(&self, id: &ProviderId) -> Result<Deletion, ProviderError> {
+        self.0.delete(id).await
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Option<Instance>, ProviderError> {
+        self.0.get(id).await
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, ProviderError> {
+        self.0.list().await
+    }
+
+    async fn drift(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+        self.0.drift(claim).await
+    }
+
+    fn repair_policies(&self) -> Vec<RepairPolicy> {
+        let (ten, thirty) = (Duration::from_mins(10), Duration::from_mins(30));
+        let policies = [
+            ("Ready", ConditionStatus::False, thirty),
+            ("Ready", ConditionStatus::Unknown, thirty),
+            ("AcceleratedHardwareReady", ConditionStatus::False, ten),
+            ("StorageReady", ConditionStatus::False, thirty),
+            ("NetworkingReady", ConditionStatus::False, thirty),
+            ("KernelReady", ConditionStatus::False, thirty),
+            ("ContainerRuntimeReady", ConditionStatus::False, thirty),
+        ];
+        policies.into_iter().map(|(kind, status, after)| RepairPolicy::new(kind, status, after)).collect()
+    }
+
+    async fn next_events(&self, cursor: EventCursor) -> Result<ProviderEvents, ProviderError> {
+        let mut state = self.0.lock();
+        let (first, events) = &mut state.events;
+        // What was read is told no more; a cursor of an earlier process is older than all there is.
+        let read = usize::try_from(cursor.0.saturating_sub(*first)).unwrap_or(usize::MAX).min(events.len());
+        events.drain(..read);
+        *first += read as u64;
+        let next = EventCursor(*first + events.len() as u64);
+        Ok(ProviderEvents::new(events.clone(), next))
+    }
+}

@@ -1,0 +1,239 @@
+//! What the selectors of a node class find, and whether machines can be made of it.
+
+use std::sync::Arc;
+
+use karpenter_core::{
+    Timestamp,
+    api::ConditionStatus,
+    provider::{ProviderError, ProviderErrorKind},
+};
+
+use super::{Inner, error::NAME, images, network, profiles, reservations, tags};
+use crate::{
+    api::ApiError,
+    ec2,
+    instance_type::{PlacementGroup, Strategy},
+    nodeclass::{Ec2NodeClass, Ec2NodeClassStatus, SecurityGroup, Subnet, conditions},
+};
+
+/// A node class, and what its selectors found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// The class; its status is what was found.
+    pub class: Ec2NodeClass,
+    /// Its placement group.
+    pub placement_group: Option<PlacementGroup>,
+    /// When it was found.
+    pub since: Timestamp,
+}
+
+impl Resolved {
+    /// Why no machine can be made of the class, if so.
+    pub fn problem(&self) -> Option<String> {
+        self.class.not_ready()
+    }
+}
+
+/// Why nothing is known of a class.
+#[derive(Clone, Debug)]
+pub(crate) enum ClassError {
+    /// It is not there, or on its way out.
+    Missing {
+        /// Which of the two.
+        message: String,
+    },
+    /// AWS did not say.
+    Provider(ProviderError),
+}
+
+/// What is found out about a class, one aspect after the other.
+struct Findings {
+    /// The status is what was found so far, and the conditions of before.
+    class: Ec2NodeClass,
+    now: Timestamp,
+}
+
+impl Findings {
+    /// Notes an aspect: that it holds, or why it does not.
+    fn note(&mut self, kind: &str, problem: Option<(&str, String)>) {
+        let status = if problem.is_none() { ConditionStatus::True } else { ConditionStatus::False };
+        let (reason, message) = problem.unwrap_or_else(|| (kind, String::new()));
+        self.class.set_condition(kind, status, reason, message, self.now);
+    }
+}
+
+impl super::Ec2Provider {
+    /// What the selectors of a class find, asked anew if that is old: its status is to be written to the cluster.
+    ///
+    /// # Errors
+    /// AWS did not say, or there is no such class.
+    pub async fn resolve(&self, class: &str) -> Result<Arc<Resolved>, ProviderError> {
+        self.0.resolve(class).await.map_err(|error| match error {
+            ClassError::Missing { message } => ProviderError::new(NAME, "resolve", ProviderErrorKind::Other, message),
+            ClassError::Provider(error) => error,
+        })
+    }
+}
+
+impl Inner {
+    /// What the selectors of a class find. If AWS does not say, what they found last, as long as they are the same.
+    pub(crate) async fn resolve(&self, name: &str) -> Result<Arc<Resolved>, ClassError> {
+        let now = self.clock.now();
+        let (class, known) = {
+            let state = self.lock();
+            let missing = |what: &str| ClassError::Missing { message: format!("node class {name} {what}") };
+            let class = state.classes.get(name).cloned().ok_or_else(|| missing("is not there"))?;
+            if class.metadata.deletion_timestamp.is_some() {
+                return Err(missing("is on its way out"));
+            }
+            let is_same = |known: &&Arc<Resolved>| {
+                known.class.spec == class.spec && known.class.metadata.uid == class.metadata.uid
+            };
+            let known = state.resolved.get(name).filter(is_same).cloned();
+            (class, known)
+        };
+        if let Some(known) = known.as_ref().filter(|known| now < known.since + self.options.discovery_period) {
+            return Ok(known.clone());
+        }
+        match self.discover(&class, now).await {
+            Ok(resolved) => {
+                let resolved = Arc::new(resolved);
+                self.lock().resolved.insert(name.to_owned(), resolved.clone());
+                Ok(resolved)
+            }
+            Err(error) => known.ok_or_else(|| ClassError::Provider(error.to_error("resolve"))),
+        }
+    }
+
+    async fn discover(&self, class: &Ec2NodeClass, now: Timestamp) -> Result<Resolved, ApiError> {
+        let conditions = class.status.conditions.clone();
+        let status = Ec2NodeClassStatus { conditions, ..Ec2NodeClassStatus::default() };
+        let mut findings = Findings { class: Ec2NodeClass { status, ..class.clone() }, now };
+        self.find_images(&mut findings).await?;
+        self.find_reservations(&mut findings).await?;
+        let placement_group = self.find_placement_group(&mut findings).await?;
+        self.find_network(&mut findings).await?;
+        self.find_profile(&mut findings).await?;
+        findings.note(conditions::VALIDATION_SUCCEEDED, invalid(class));
+        let mut class = findings.class;
+        class.set_ready(now);
+        let ca_bundle = Some(self.options.cluster.ca_bundle.as_str()).filter(|bundle| !bundle.is_empty());
+        // A class whose hash cannot be known is not ready, and nothing is bought of it.
+        class.metadata.annotations.extend(class.hash_annotations(ca_bundle).unwrap_or_default());
+        Ok(Resolved { class, placement_group, since: now })
+    }
+
+    async fn find_images(&self, findings: &mut Findings) -> Result<(), ApiError> {
+        let found = images::find(&*self.api, &findings.class, &self.options.cluster.version, findings.now).await?;
+        let problem = match found {
+            Ok(amis) => {
+                findings.class.status.amis = amis;
+                let is_empty = findings.class.status.amis.is_empty();
+                is_empty.then(|| ("AMINotFound", "the selectors found no image".to_owned()))
+            }
+            Err(problem) => Some(("UnsupportedAlias", problem)),
+        };
+        findings.note(conditions::AMIS_READY, problem);
+        Ok(())
+    }
+
+    async fn find_reservations(&self, findings: &mut Findings) -> Result<(), ApiError> {
+        if !self.options.uses_reservations {
+            findings.note(conditions::CAPACITY_RESERVATIONS_READY, None);
+            return Ok(());
+        }
+        let terms = findings.class.spec.capacity_reservation_selector_terms.clone();
+        let found = reservations::find_reservations(&*self.api, &terms, findings.now).await?;
+        let now = findings.now;
+        self.lock().remaining.refresh(&found, now);
+        findings.class.status.capacity_reservations =
+            found.iter().filter_map(|reservation| reservations::to_status(reservation, now)).collect();
+        findings.note(conditions::CAPACITY_RESERVATIONS_READY, None);
+        Ok(())
+    }
+
+    async fn find_placement_group(&self, findings: &mut Findings) -> Result<Option<PlacementGroup>, ApiError> {
+        let Some(selector) = findings.class.spec.placement_group_selector.clone() else {
+            findings.note(conditions::PLACEMENT_GROUP_READY, None);
+            return Ok(None);
+        };
+        let found = network::find_placement_group(&*self.api, &selector).await?;
+        let group = found.and_then(|group| {
+            let known = [Strategy::Cluster, Strategy::Partition, Strategy::Spread];
+            let strategy = known.into_iter().find(|strategy| strategy.as_str() == group.strategy)?;
+            Some(PlacementGroup { id: group.id, strategy, partition_count: group.partition_count.unwrap_or(0) })
+        });
+        let problem =
+            group.is_none().then(|| ("PlacementGroupNotFound", "the selector found no placement group".to_owned()));
+        findings.note(conditions::PLACEMENT_GROUP_READY, problem);
+        Ok(group)
+    }
+
+    async fn find_network(&self, findings: &mut Findings) -> Result<(), ApiError> {
+        let spec = findings.class.spec.clone();
+        let subnets = network::find_subnets(&*self.api, &spec.subnet_selector_terms).await?;
+        let groups = network::find_security_groups(&*self.api, &spec.security_group_selector_terms).await?;
+        self.lock().free.refresh(&subnets, findings.now);
+        let to_subnet = |s: ec2::network::Subnet| Subnet { id: s.id, zone: s.zone, zone_id: s.zone_id };
+        findings.class.status.subnets = subnets.into_iter().map(to_subnet).collect();
+        findings.class.status.security_groups =
+            groups.into_iter().map(|group| SecurityGroup { id: group.id, name: group.name }).collect();
+        let none =
+            |is_empty: bool, reason, what: &str| is_empty.then(|| (reason, format!("the selectors found no {what}")));
+        let (no_subnets, no_groups) =
+            (findings.class.status.subnets.is_empty(), findings.class.status.security_groups.is_empty());
+        findings.note(conditions::SUBNETS_READY, none(no_subnets, "SubnetsNotFound", "subnet"));
+        findings.note(conditions::SECURITY_GROUPS_READY, none(no_groups, "SecurityGroupsNotFound", "security group"));
+        Ok(())
+    }
+
+    /// The profile that the class names, or one that is made for its role.
+    async fn find_profile(&self, findings: &mut Findings) -> Result<(), ApiError> {
+        let (class, options) = (findings.class.clone(), &self.options);
+        let mut problem = None;
+        if let Some(profile) = &class.spec.instance_profile {
+            findings.class.status.instance_profile.clone_from(profile);
+        } else {
+            let (cluster, region, uid) = (&options.cluster_name, options.region(), &class.metadata.uid);
+            let name = profiles::profile_name(cluster, region, class.name(), uid, &class.spec.role);
+            let is_known = self.lock().profile_is_known(&class, &name);
+            if !is_known {
+                let mut tags = tags::of_class(cluster, class.name(), &class.spec.tags);
+                tags.insert(karpenter_core::labels::REGION.to_owned(), region.to_owned());
+                let path = profiles::class_path(region, cluster, uid);
+                match profiles::ensure(&*self.api, &name, &path, &class.spec.role, &tags).await {
+                    Err(error) if error.is_not_found() => problem = Some(("RoleNotFound", error.message().to_owned())),
+                    answer => answer?,
+                }
+            }
+            findings.class.status.instance_profile = name;
+        }
+        findings.note(conditions::INSTANCE_PROFILE_READY, problem);
+        Ok(())
+    }
+}
+
+impl super::State {
+    /// Whether a profile was found to be as it should a short while ago.
+    fn profile_is_known(&self, class: &Ec2NodeClass, name: &str) -> bool {
+        let known = self.resolved.get(class.name());
+        known.is_some_and(|resolved| {
+            let status = &resolved.class.status;
+            let is_ready = status.condition(conditions::INSTANCE_PROFILE_READY) == ConditionStatus::True;
+            status.instance_profile == name && is_ready
+        })
+    }
+}
+
+/// Why the class itself is of no use, whatever its selectors find.
+fn invalid(class: &Ec2NodeClass) -> Option<(&'static str, String)> {
+    if let Err(broken) = class.validate() {
+        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        return Some(("InvalidSpec", broken.join("; ")));
+    }
+    if let Some(key) = class.spec.tags.keys().find(|key| tags::is_restricted(key)) {
+        return Some(("TagValidationFailed", format!("the tag {key} is not for users")));
+    }
+    class.refusal().map(|refusal| (refusal.reason, refusal.message))
+}

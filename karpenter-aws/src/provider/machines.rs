@@ -1,0 +1,254 @@
+//! Whose the machines are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karpenter_core::{
+    Timestamp, labels,
+    provider::{Instance, ProviderId},
+};
+
+use super::tags;
+use crate::{
+    ec2::{fleet::FleetRequest, instance::Ec2Instance},
+    instance_type::labels as own,
+    nodeclass,
+};
+
+/// The most machines that are remembered; far more than a cluster has.
+const MAX_OWNERS: usize = 100_000;
+/// EC2 may not tell of a machine for so long after it was bought.
+const UNSEEN_FOR: Duration = Duration::from_mins(1);
+/// The beginning of all ids of machines, before the zone.
+const SCHEME: &str = "aws:///";
+
+/// The name of a machine for Kubernetes.
+pub(crate) fn provider_id(zone: &str, instance: &str) -> ProviderId {
+    ProviderId::new(format!("{SCHEME}{zone}/{instance}"))
+}
+
+/// The zone and the id of the machine that has this name; `None` if it is none of EC2.
+pub(crate) fn parts(id: &ProviderId) -> Option<(&str, &str)> {
+    let (zone, instance) = id.as_str().strip_prefix(SCHEME)?.split_once('/')?;
+    let digits = instance.strip_prefix("i-")?;
+    (!digits.is_empty() && digits.chars().all(|c| c.is_ascii_alphanumeric())).then_some((zone, instance))
+}
+
+/// The id of the machine that has this name; `None` if it is none of EC2.
+pub(crate) fn instance_id(id: &ProviderId) -> Option<&str> {
+    parts(id).map(|(_, instance)| instance)
+}
+
+/// A fleet whose answer was lost. It is asked for once more as it was, so that it is bought once.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) request: FleetRequest,
+    /// The claims in the order in which machines are dealt to them.
+    pub(crate) claims: Vec<ClaimName>,
+    pub(crate) terms: Arc<super::launch::Terms>,
+}
+
+/// What a claim is called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClaimName {
+    pub(crate) uid: String,
+    pub(crate) name: String,
+}
+
+/// Which claim each machine was bought for.
+///
+/// What this process bought it knows by itself. Of the rest the tags tell, or whoever knows the claims.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owners {
+    /// By the ids of the machines.
+    by_machine: BTreeMap<String, Owned>,
+    /// Whether all machines that were there at the start have been looked at.
+    pub(crate) is_complete: bool,
+    /// Fleets whose answer was lost, by the uids of the claims. One for each claim at most.
+    pub(crate) attempts: BTreeMap<String, Arc<Attempt>>,
+}
+
+#[derive(Clone, Debug)]
+struct Owned {
+    uid: String,
+    zone: String,
+    /// When it was bought by this process, unless it was given back.
+    bought: Option<Timestamp>,
+}
+
+impl Owners {
+    /// A machine is that of a claim.
+    pub(crate) fn set(&mut self, machine: &str, uid: &str, zone: &str) {
+        self.insert(machine, uid, zone, None);
+    }
+
+    /// A machine was bought for a claim.
+    pub(crate) fn bought(&mut self, machine: &str, uid: &str, zone: &str, now: Timestamp) {
+        self.insert(machine, uid, zone, Some(now));
+    }
+
+    fn insert(&mut self, machine: &str, uid: &str, zone: &str, bought: Option<Timestamp>) {
+        if self.by_machine.len() < MAX_OWNERS || self.by_machine.contains_key(machine) {
+            self.by_machine.insert(machine.to_owned(), Owned { uid: uid.to_owned(), zone: zone.to_owned(), bought });
+        }
+    }
+
+    /// The machine of a claim; the first of several.
+    pub(crate) fn machine_of(&self, uid: &str) -> Option<&str> {
+        self.by_machine.iter().find(|(_, owned)| owned.uid == uid).map(|(machine, _)| machine.as_str())
+    }
+
+    /// A machine was given back: it may be gone any time.
+    pub(crate) fn given_back(&mut self, machine: &str) {
+        if let Some(owned) = self.by_machine.get_mut(machine) {
+            owned.bought = None;
+        }
+    }
+
+    /// A machine is gone.
+    pub(crate) fn forget(&mut self, machine: &str) {
+        self.by_machine.remove(machine);
+    }
+
+    /// The uid of the claim of a machine.
+    pub(crate) fn uid_of(&self, machine: &str) -> Option<&str> {
+        self.by_machine.get(machine).map(|owned| owned.uid.as_str())
+    }
+
+    /// The zone of a machine.
+    pub(crate) fn zone_of(&self, machine: &str) -> Option<&str> {
+        self.by_machine.get(machine).map(|owned| owned.zone.as_str())
+    }
+
+    /// Whether a machine was bought so short a time ago that EC2 may not tell of it yet.
+    pub(crate) fn may_be_unseen(&self, machine: &str, now: Timestamp) -> bool {
+        self.by_machine.get(machine).is_some_and(|owned| owned.is_young(now))
+    }
+
+    /// Takes in all machines that there are: what is not among them is gone.
+    ///
+    /// A machine whose claim has another one already was bought twice; nobody owns it, so that it is collected.
+    pub(crate) fn learn(&mut self, machines: &[Ec2Instance], now: Timestamp) {
+        let is_there: BTreeSet<&str> = machines.iter().map(|m| m.id.as_str()).collect();
+        self.by_machine.retain(|machine, owned| is_there.contains(machine.as_str()) || owned.is_young(now));
+        let mut owned: BTreeSet<String> = self.by_machine.values().map(|owned| owned.uid.clone()).collect();
+        for (machine, uid) in tags::claims_of(machines) {
+            if self.by_machine.contains_key(machine) {
+                continue;
+            }
+            let is_surplus = self.is_complete && owned.contains(uid);
+            let zone = machines.iter().find(|m| m.id == machine).map_or("", |m| m.zone.as_str());
+            self.set(machine, if is_surplus { "" } else { uid }, zone);
+            owned.insert(uid.to_owned());
+        }
+        self.is_complete = true;
+    }
+}
+
+impl Owned {
+    fn is_young(&self, now: Timestamp) -> bool {
+        self.bought.is_some_and(|bought| now < bought + UNSEEN_FOR)
+    }
+}
+
+/// What a machine was bought as.
+pub(crate) fn capacity_type(machine: &Ec2Instance) -> &'static str {
+    let is_targeted = machine.reservation_preference.as_deref() == Some("capacity-reservations-only");
+    match machine {
+        Ec2Instance { spot_request_id: Some(_), .. } => labels::SPOT,
+        Ec2Instance { reservation_id: Some(_), .. } if is_targeted => labels::RESERVED,
+        _ => labels::ON_DEMAND,
+    }
+}
+
+/// What EC2 tells of a machine, in the words of the engine.
+pub(crate) fn to_instance(machine: &Ec2Instance, uid: &str) -> Instance {
+    let capacity_type = capacity_type(machine);
+    let mut out = BTreeMap::new();
+    let mut set = |key: &str, value: &str| {
+        if !value.is_empty() {
+            out.insert(key.to_owned(), value.to_owned());
+        }
+    };
+    set(labels::INSTANCE_TYPE, &machine.instance_type);
+    set(labels::ZONE, &machine.zone);
+    set(labels::CAPACITY_TYPE, capacity_type);
+    set(own::TENANCY, &machine.tenancy);
+    if let Some(id) = machine.reservation_id.as_ref().filter(|_| capacity_type == labels::RESERVED) {
+        set(own::RESERVATION_ID, id);
+    }
+    for (tag, label) in [
+        (tags::NODE_POOL, labels::NODE_POOL.to_owned()),
+        (tags::NODE_CLASS, nodeclass::Ec2NodeClass::default().reference().label_key()),
+    ] {
+        set(&label, machine.tags.get(tag).map_or("", String::as_str));
+    }
+    let mut instance = Instance::new(provider_id(&machine.zone, &machine.id), uid, out);
+    instance.is_terminating = machine.state.is_ending();
+    instance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ec2::Tags;
+
+    const fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    fn machine(id: &str, uid: &str) -> Ec2Instance {
+        let tags = Tags::from([(tags::CLAIM_UID.to_owned(), uid.to_owned())]);
+        Ec2Instance { id: id.to_owned(), tags, ..Ec2Instance::default() }
+    }
+
+    #[test]
+    fn names_of_machines_of_ec2() {
+        assert_eq!(instance_id(&provider_id("us-west-2a", "i-0a1")), Some("i-0a1"));
+        for other in ["aws:///us-west-2a/", "fake:///z/i-1", "aws:///i-1", "aws:///z/i-", "aws:///z/i-1/x", "x"] {
+            assert_eq!(instance_id(&ProviderId::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_was_bought_twice_is_nobodys() {
+        let mut owners = Owners::default();
+        owners.learn(&[machine("i-2", "u1")], at(0));
+        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], at(0));
+        assert_eq!((owners.uid_of("i-1"), owners.uid_of("i-2")), (Some(""), Some("u1")));
+        assert_eq!(owners.machine_of("u1"), Some("i-2"));
+        owners.learn(&[], at(0));
+        assert_eq!(owners.machine_of("u1"), None, "it is gone");
+    }
+
+    #[test]
+    fn a_machine_may_be_unseen_for_a_minute_unless_it_was_given_back() {
+        let mut owners = Owners::default();
+        owners.bought("i-1", "u1", "z", at(0));
+        owners.bought("i-2", "u2", "z", at(0));
+        owners.given_back("i-2");
+        owners.learn(&[], at(59));
+        assert_eq!((owners.machine_of("u1"), owners.machine_of("u2")), (Some("i-1"), None));
+        assert!(owners.may_be_unseen("i-1", at(59)) && !owners.may_be_unseen("i-1", at(60)));
+        owners.learn(&[], at(60));
+        assert_eq!(owners.machine_of("u1"), None);
+    }
+
+    #[test]
+    fn at_the_start_nobody_knows_which_of_two_is_meant() {
+        let mut owners = Owners::default();
+        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], at(0));
+        assert_eq!((owners.uid_of("i-1"), owners.uid_of("i-2")), (Some("u1"), Some("u1")));
+    }
+
+    #[test]
+    fn a_machine_is_reserved_if_it_asked_for_its_reservation() {
+        let open = Ec2Instance { reservation_id: Some("cr-1".to_owned()), ..Ec2Instance::default() };
+        assert_eq!(capacity_type(&open), labels::ON_DEMAND);
+        let preference = Some("capacity-reservations-only".to_owned());
+        assert_eq!(capacity_type(&Ec2Instance { reservation_preference: preference, ..open }), labels::RESERVED);
+    }
+}

@@ -1,0 +1,276 @@
+//! What can be bought, as far as AWS said.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use karpenter_core::{
+    Catalog, OfferingKey, Price, Timestamp,
+    provider::{ProviderError, ProviderErrorKind},
+};
+
+use super::{Inner, Resolved, State, class::ClassError, error::NAME, unavailable::Scope};
+use crate::{
+    ec2::{
+        Filter, InstanceTypeInfo,
+        price::{ProductFilter, SpotPriceRecord},
+    },
+    instance_type::{self, TypeSettings},
+    price::{Prices, currency},
+};
+
+/// The instance types of a region, and where each can be had.
+pub(crate) struct Types {
+    pub(crate) infos: Vec<InstanceTypeInfo>,
+    zones: BTreeMap<String, BTreeSet<String>>,
+    until: Timestamp,
+}
+
+impl Types {
+    pub(crate) fn get(&self, name: &str) -> Option<&InstanceTypeInfo> {
+        self.infos.iter().find(|info| info.instance_type == name)
+    }
+}
+
+/// The instance types and the catalogs that were made of them.
+#[derive(Default)]
+pub(crate) struct Market {
+    types: Option<Arc<Types>>,
+    prices_until: Option<Timestamp>,
+    /// Counts what changes prices and types.
+    version: u64,
+    /// The last catalog of each class, and what it was made of.
+    catalogs: BTreeMap<String, (CatalogKey, Arc<Catalog>)>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct CatalogKey {
+    resolved: Timestamp,
+    market: u64,
+    unavailable: u64,
+    remaining: Vec<(String, u32)>,
+}
+
+impl Market {
+    pub(crate) fn forget(&mut self, class: &str) {
+        self.catalogs.remove(class);
+    }
+}
+
+impl Inner {
+    /// The catalog of a class; empty if there is no such class.
+    pub(crate) async fn catalog_of(&self, class: &str) -> Result<Arc<Catalog>, ProviderError> {
+        let resolved = match self.resolve(class).await {
+            Ok(resolved) => resolved,
+            Err(ClassError::Missing { .. }) => return Ok(Arc::new(empty())),
+            Err(ClassError::Provider(error)) => return Err(error),
+        };
+        self.catalog(&resolved).await
+    }
+
+    /// What can be bought for a class.
+    pub(crate) async fn catalog(&self, resolved: &Resolved) -> Result<Arc<Catalog>, ProviderError> {
+        if resolved.class.status.subnets.is_empty() {
+            return Ok(Arc::new(empty()));
+        }
+        let types = self.types().await?;
+        self.refresh_prices().await?;
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.unavailable.expire(now);
+        let class = &resolved.class;
+        let reservations = &class.status.capacity_reservations;
+        let key = CatalogKey {
+            resolved: resolved.since,
+            market: state.market.version,
+            unavailable: state.unavailable.version(),
+            remaining: reservations.iter().map(|r| (r.id.clone(), state.remaining.count(&r.id))).collect(),
+        };
+        if let Some((known, catalog)) = state.market.catalogs.get(class.name())
+            && *known == key
+        {
+            return Ok(catalog.clone());
+        }
+        let catalog = Arc::new(self.compile(resolved, &types, &state, now)?);
+        state.market.catalogs.insert(class.name().to_owned(), (key, catalog.clone()));
+        Ok(catalog)
+    }
+
+    fn compile(
+        &self,
+        resolved: &Resolved,
+        types: &Types,
+        state: &State,
+        now: Timestamp,
+    ) -> Result<Catalog, ProviderError> {
+        let class = &resolved.class;
+        let other = |message: String| ProviderError::new(NAME, "catalog", ProviderErrorKind::Other, message);
+        let settings = TypeSettings::new(class, &self.options.types).map_err(|error| other(error.to_string()))?;
+        let scope = Scope {
+            placement_group: resolved.placement_group.as_ref().map(|g| g.id.clone()).unwrap_or_default(),
+            partition: None,
+        };
+        let is_sold_out = |key: &OfferingKey| {
+            let here = class.status.subnets.iter().filter(|subnet| subnet.zone == key.zone);
+            state.unavailable.is_unavailable(key, &scope, here.map(|subnet| subnet.id.as_str()), now)
+        };
+        let left_of_reservation = |id: &str| state.remaining.count(id);
+        let market = instance_type::Market {
+            prices: &state.prices,
+            placement_group: resolved.placement_group.as_ref(),
+            shifted_zones: &self.options.avoided_zones,
+            is_sold_out: &is_sold_out,
+            left_of_reservation: &left_of_reservation,
+        };
+        let nowhere = BTreeSet::new();
+        let mut out = Vec::new();
+        for info in &types.infos {
+            let zones = types.zones.get(&info.instance_type).unwrap_or(&nowhere);
+            if let Some(mut instance_type) = settings.instance_type(info, zones) {
+                settings.add_offerings(&mut instance_type, info, zones, class, &market);
+                // Whatever has no price would seem to be free.
+                instance_type.offerings.retain(|o| o.price > Price::ZERO || o.reservation_capacity.is_some());
+                out.push(instance_type);
+            }
+        }
+        Catalog::new(out).map_err(|error| other(error.to_string()))
+    }
+
+    /// The instance types of the region.
+    pub(crate) async fn types(&self) -> Result<Arc<Types>, ProviderError> {
+        let now = self.clock.now();
+        let known = self.lock().market.types.clone();
+        if let Some(types) = known.as_ref().filter(|types| now < types.until) {
+            return Ok(types.clone());
+        }
+        match self.fetch_types(now).await {
+            Ok(types) => {
+                let types = Arc::new(types);
+                let mut state = self.lock();
+                state.market.types = Some(types.clone());
+                state.market.version += 1;
+                Ok(types)
+            }
+            // What was known yesterday is better than nothing.
+            Err(error) => known.ok_or(error),
+        }
+    }
+
+    async fn fetch_types(&self, now: Timestamp) -> Result<Types, ProviderError> {
+        let filters = [
+            Filter::new("supported-virtualization-type", ["hvm"]),
+            Filter::new("processor-info.supported-architecture", ["x86_64", "arm64"]),
+        ];
+        let infos = self.api.describe_instance_types(&filters).await.map_err(|error| error.to_error("catalog"))?;
+        let offerings = self.api.describe_zone_offerings().await.map_err(|error| error.to_error("catalog"))?;
+        let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (instance_type, zone) in offerings {
+            zones.entry(instance_type).or_default().insert(zone);
+        }
+        Ok(Types { infos, zones, until: now + self.options.catalog_period })
+    }
+
+    /// Asks for prices if those that are known are old. A price list that is out of reach leaves the prices that are
+    /// known, such as those of a file.
+    async fn refresh_prices(&self) -> Result<(), ProviderError> {
+        let now = self.clock.now();
+        if self.lock().market.prices_until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        let spot = self.api.describe_spot_prices().await;
+        // The price list does not know the regions of the government, and an isolated network does not reach it.
+        let has_list = !self.options.is_isolated && !self.options.region().starts_with("us-gov");
+        let on_demand = if has_list { Some(self.fetch_on_demand().await) } else { None };
+        let mut state = self.lock();
+        let mut first_error = None;
+        match spot {
+            // None at all is no news: all prices stay as they are.
+            Ok(records) => drop(state.prices.update_spot(records.into_iter().filter_map(spot_price))),
+            Err(error) => first_error = Some(error),
+        }
+        match on_demand {
+            Some(Ok((shared, metal))) => drop(state.prices.update_on_demand(shared, metal)),
+            Some(Err(error)) => first_error = Some(error),
+            None => {}
+        }
+        state.market.version += 1;
+        let is_known = state.prices != Prices::default();
+        if first_error.is_none() {
+            state.market.prices_until = Some(now + self.options.catalog_period);
+        }
+        match first_error {
+            Some(error) if !is_known => Err(error.to_error("catalog")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn fetch_on_demand(&self) -> Result<(OnDemand, OnDemand), crate::ApiError> {
+        let filters = |tenancy: &str, family: &str| {
+            let fixed = [
+                ("regionCode", self.options.region()),
+                ("serviceCode", "AmazonEC2"),
+                ("preInstalledSw", "NA"),
+                ("operatingSystem", "Linux"),
+                ("capacitystatus", "Used"),
+                ("marketoption", "OnDemand"),
+                ("tenancy", tenancy),
+                ("productFamily", family),
+            ];
+            fixed.map(|(field, value)| ProductFilter::new(field, value))
+        };
+        let shared = self.api.get_products(&filters("Shared", "Compute Instance")).await?;
+        let metal = self.api.get_products(&filters("Dedicated", "Compute Instance (bare metal)")).await?;
+        let currency = currency(self.options.region());
+        let read = |products: &[String]| products.iter().filter_map(|text| product_price(text, currency)).collect();
+        Ok((read(&shared), read(&metal)))
+    }
+}
+
+/// Prices by instance type.
+type OnDemand = Vec<(String, f64)>;
+
+/// Type, zone and price of a record. One that does not say since when does not count.
+fn spot_price(record: SpotPriceRecord) -> Option<(String, String, f64)> {
+    record.since?;
+    Some((record.instance_type, record.zone, record.price.parse().ok()?))
+}
+
+/// Type and price an hour of a product of the price list; `None` if it has none.
+fn product_price(text: &str, currency: &str) -> Option<(String, f64)> {
+    let product: serde_json::Value = serde_json::from_str(text).ok()?;
+    let name = product.pointer("/product/attributes/instanceType")?.as_str()?;
+    let terms = product.pointer("/terms/OnDemand")?.as_object()?.values();
+    let dimensions = terms.filter_map(|term| term.get("priceDimensions")?.as_object()).flat_map(|all| all.values());
+    let is_hourly = |dimension: &&serde_json::Value| dimension.get("unit").is_none_or(|unit| unit == "Hrs");
+    let mut prices =
+        dimensions.filter(is_hourly).filter_map(|dimension| dimension.pointer("/pricePerUnit")?.get(currency));
+    let price: f64 = prices.find_map(|price| price.as_str()?.parse().ok())?;
+    Some((name.to_owned(), price))
+}
+
+fn empty() -> Catalog {
+    Catalog::new(Vec::new()).unwrap_or_else(|error| unreachable!("an empty list is a catalog: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_has_an_hourly_price_in_the_currency_of_the_region() {
+        let product = |unit: &str, currency: &str, price: &str| {
+            format!(
+                r#"{{"product":{{"attributes":{{"instanceType":"m5.large"}}}},"terms":{{"OnDemand":{{"t":{{"priceDimensions":
+                {{"d":{{"unit":"{unit}","pricePerUnit":{{"{currency}":"{price}"}}}}}}}}}}}}}}"#
+            )
+        };
+        let usd = |text: &str| product_price(text, "USD");
+        assert_eq!(usd(&product("Hrs", "USD", "0.096")), Some(("m5.large".to_owned(), 0.096)));
+        for wrong in
+            [product("Quantity", "USD", "9"), product("Hrs", "CNY", "9"), product("Hrs", "USD", "x"), "{".into()]
+        {
+            assert_eq!(usd(&wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+use std::sync::Arc;
+
+use karpenter_aws::{
+    Clock,
+    interruption::{InterruptionQueue, message::Kind},
+    provider::Scope,
+};
+use karpenter_core::{
+    CloudProvider, OfferingKey, labels,
+    provider::{EventCursor, Launched, ProviderEvent},
+};
+
+use crate::world::{World, claim, label};
+
+const URL: &str = "https://sqs.example/1/events";
+
+fn queue(world: &World) -> InterruptionQueue {
+    world.aws.with(|state| state.queues.entry(URL.to_owned()).or_default().clear());
+    InterruptionQueue::new(Arc::new(world.aws.clone()), world.provider.clone(), "events")
+}
+
+fn warning(instance: &str, detail_type: &str) -> String {
+    format!(
+        r#"{{"version":"0","source":"aws.ec2","detail-type":"{detail_type}","time":"2026-01-01T00:00:00Z",
+            "detail":{{"instance-id":"{instance}"}}}}"#
+    )
+}
+
+async fn bought(world: &World) -> (Launched, String) {
+    let launched = world.provider.create(&claim("u1", &[])).await.expect("bought");
+    let id = launched.instance.id.as_str().rsplit('/').next().expect("an id").to_owned();
+    (launched, id)
+}
+
+fn left(world: &World) -> usize {
+    world.aws.with(|state| state.queues[URL].len())
+}
+
+#[tokio::test]
+async fn a_warning_is_told_and_deleted_once_the_engine_has_read_it() {
+    let world = World::new();
+    let mut queue = queue(&world);
+    let (launched, id) = bought(&world).await;
+    world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
+    let messages = queue.poll().await.expect("answers");
+    assert_eq!(messages.iter().map(|message| message.kind).collect::<Vec<_>>(), [Kind::SpotInterrupted]);
+    assert!(queue.poll().await.expect("answers").is_empty(), "it is known already");
+    assert_eq!(left(&world), 1);
+    let read = world.provider.next_events(EventCursor::default()).await.expect("known");
+    let at = "2026-01-01T00:02:00Z".parse().expect("a time");
+    assert_eq!(read.events, [ProviderEvent::Interruption { id: launched.instance.id.clone(), at }]);
+    queue.poll().await.expect("answers");
+    assert_eq!(left(&world), 1, "it may not have been taken in");
+    assert!(world.provider.next_events(read.cursor).await.expect("known").events.is_empty());
+    queue.poll().await.expect("answers");
+    assert_eq!(left(&world), 0);
+    let key = OfferingKey {
+        instance_type: label(&launched, labels::INSTANCE_TYPE).to_owned(),
+        zone: label(&launched, labels::ZONE).to_owned(),
+        capacity_type: labels::SPOT.to_owned(),
+    };
+    let marks = world.provider.unavailable();
+    let now = world.aws.clock().now();
+    assert!(marks.is_unavailable(&key, &Scope::default(), [], now));
+}
+
+#[tokio::test]
+async fn what_says_nothing_of_machines_of_the_cluster_is_deleted_at_once() {
+    let world = World::new();
+    let mut queue = queue(&world);
+    let (_, id) = bought(&world).await;
+    world.aws.send(URL, warning("i-0other", "EC2 Spot Instance Interruption Warning"));
+    world.aws.send(URL, warning(&id, "EC2 Instance Rebalance Recommendation"));
+    world.aws.send(URL, "no JSON");
+    world.aws.send(URL, "");
+    let kinds: Vec<Kind> = queue.poll().await.expect("answers").iter().map(|message| message.kind).collect();
+    assert_eq!(kinds, [Kind::SpotInterrupted, Kind::RebalanceRecommendation, Kind::NoOp]);
+    assert_eq!(left(&world), 0);
+    assert!(world.provider.next_events(EventCursor::default()).await.expect("known").events.is_empty());
+}
+
+#[tokio::test]
+async fn a_message_that_could_not_be_taken_in_comes_again() {
+    let world = World::new();
+    let mut queue = queue(&world);
+    let (_, id) = bought(&world).await;
+    world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
+    world.aws.refuse("DescribeInstances", "RequestLimitExceeded", "slow down");
+    queue.poll().await.expect_err("it is not known what it was bought as");
+    assert_eq!(queue.poll().await.expect("answers").len(), 1);
+    assert_eq!(world.provider.next_events(EventCursor::default()).await.expect("known").events.len(), 1);
+}

@@ -1,0 +1,271 @@
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use karpenter_aws::{
+    ec2::{
+        fleet::{Allocation, TargetKind},
+        reservation::CapacityReservation,
+    },
+    instance_type::labels as own,
+    mem::Exhausted,
+    nodeclass::CapacityReservationSelectorTerm,
+};
+use karpenter_core::{
+    CloudProvider, labels,
+    provider::{CreateError, Deletion, ProviderErrorKind},
+};
+
+use crate::world::{World, claim, class, label, pool};
+
+#[tokio::test]
+async fn spot_is_bought_before_on_demand_and_the_cheapest_is_taken() {
+    let world = World::new();
+    let claim = claim("u1", &[(labels::ARCH, &["amd64"])]);
+    let launched = world.provider.create(&claim).await.expect("bought");
+    assert_eq!(label(&launched, labels::INSTANCE_TYPE), "c5.large");
+    assert_eq!(label(&launched, labels::CAPACITY_TYPE), labels::SPOT);
+    assert_eq!((label(&launched, labels::NODE_POOL), label(&launched, own::TENANCY)), ("general", "default"));
+    assert!(label(&launched, own::ZONE_ID).starts_with("usw2-az"));
+    assert_eq!(launched.image_id, "ami-x86");
+    let fleet = world.aws.with(|state| state.fleets[0].clone());
+    assert_eq!((fleet.target, fleet.allocation), (TargetKind::Spot, Some(Allocation::PriceCapacityOptimized)));
+    assert!(fleet.client_token.len() <= 64);
+    for (key, value) in [
+        ("karpenter.sh/nodepool", "general"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ("eks:eks-cluster-name", "test"),
+        ("kubernetes.io/cluster/test", "owned"),
+        ("karpenter.sh/nodeclaim", "general-u1"),
+    ] {
+        assert_eq!(fleet.tags[key], value);
+    }
+    let exotic = |name: &str| name.contains("metal") || name.starts_with("g4dn");
+    let choices = fleet.configs.iter().flat_map(|config| &config.overrides);
+    assert!(choices.into_iter().all(|choice| !exotic(&choice.instance_type)));
+}
+
+#[tokio::test]
+async fn what_has_no_capacity_is_gone_round_and_remembered() {
+    let world = World::new();
+    world.aws.with(|state| state.exhausted.push(Exhausted::new("*", "*", "spot")));
+    let on_demand = world.provider.create(&claim("u1", &[])).await.expect("on-demand is left");
+    assert_eq!(label(&on_demand, labels::CAPACITY_TYPE), labels::ON_DEMAND);
+    let asked = world.aws.count("CreateFleet");
+    world.provider.create(&claim("u2", &[])).await.expect("bought");
+    assert_eq!(world.aws.count("CreateFleet"), asked + 1, "nobody asks for spot again");
+    world.aws.with(|state| state.exhausted.clear());
+    world.aws.clock().advance(Duration::from_mins(3));
+    let spot = world.provider.create(&claim("u3", &[])).await.expect("bought");
+    assert_eq!(label(&spot, labels::CAPACITY_TYPE), labels::SPOT);
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_met_names_all_that_was_tried() {
+    let world = World::new();
+    world.aws.with(|state| state.exhausted.push(Exhausted::everything()));
+    let only = claim("u1", &[(labels::INSTANCE_TYPE, &["m5.large"]), (labels::ZONE, &["us-west-2a", "us-west-2b"])]);
+    for _ in 0..2 {
+        let error = world.provider.create(&only).await.expect_err("nothing is left");
+        let CreateError::InsufficientCapacity { offerings } = error else { panic!("{error}") };
+        assert_eq!(offerings.len(), 4, "two zones, spot and on-demand: {offerings:?}");
+    }
+    let catalog = world.provider.catalog(&pool()).await.expect("known");
+    let m5 = catalog.get("m5.large").expect("there");
+    assert_eq!(m5.offerings.iter().filter(|offering| offering.available).count(), 2, "the third zone was not tried");
+}
+
+#[tokio::test]
+async fn a_full_subnet_is_no_shortage_elsewhere() {
+    let world = World::new();
+    world.aws.with(|state| state.subnets[0].free_addresses = 0);
+    let only = claim("u1", &[(labels::ZONE, &["us-west-2a"])]);
+    assert!(matches!(world.provider.create(&only).await, Err(CreateError::InsufficientCapacity { .. })));
+    let launched = world.provider.create(&claim("u2", &[])).await.expect("other zones have addresses");
+    assert_ne!(label(&launched, labels::ZONE), "us-west-2a");
+}
+
+#[tokio::test]
+async fn claims_that_are_alike_share_fleets_and_get_machines_of_their_own() {
+    let world = World::new();
+    let claims: Vec<_> = (0..20).map(|i| claim(&format!("{i:036}"), &[])).collect();
+    let launched = join_all(claims.iter().map(|claim| world.provider.create(claim))).await;
+    let mut ids: Vec<_> = launched.into_iter().map(|l| l.expect("bought").instance.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!((ids.len(), world.machines()), (20, 20));
+    assert!(world.aws.count("CreateFleet") <= 6, "{} fleets", world.aws.count("CreateFleet"));
+    for fleet in world.aws.with(|state| state.fleets.clone()) {
+        assert!(fleet.tags.values().all(|value| value.len() <= 256));
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_buys_once() {
+    let world = World::new();
+    world.aws.lose_answer("CreateFleet");
+    let claim = claim("u1", &[]);
+    let error = world.provider.create(&claim).await.expect_err("lost");
+    assert!(matches!(error, CreateError::Provider(e) if e.kind == ProviderErrorKind::Unavailable));
+    let launched = world.provider.create(&claim).await.expect("it was bought");
+    assert_eq!(world.machines(), 1);
+    let again = world.provider.create(&claim).await.expect("the same");
+    assert_eq!(launched.instance, again.instance);
+}
+
+#[tokio::test]
+async fn a_lost_answer_buys_once_for_claims_that_shared_a_fleet() {
+    let world = World::new();
+    world.aws.lose_answer("CreateFleet");
+    let claims = ["u1", "u2", "u3"].map(|uid| claim(uid, &[]));
+    for answer in join_all(claims.iter().map(|claim| world.provider.create(claim))).await {
+        answer.expect_err("lost");
+    }
+    let mut ids = Vec::new();
+    for claim in &claims {
+        ids.push(world.provider.create(claim).await.expect("it was bought").instance.id);
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!((ids.len(), world.machines()), (3, 3));
+}
+
+#[tokio::test]
+async fn another_process_knows_what_was_bought() {
+    let mut world = World::new();
+    let claims = ["u1", "u2"].map(|uid| claim(uid, &[]));
+    let before = join_all(claims.iter().map(|claim| world.provider.create(claim))).await;
+    world.restart();
+    let listed = world.provider.list().await.expect("known");
+    for (claim, launched) in claims.iter().zip(before) {
+        let launched = launched.expect("bought");
+        let again = world.provider.create(claim).await.expect("the same");
+        assert_eq!(
+            (again.instance.id, &again.instance.labels),
+            (launched.instance.id.clone(), &launched.instance.labels)
+        );
+        let found = listed.iter().find(|instance| instance.id == launched.instance.id).expect("listed");
+        assert_eq!(found.claim_uid, claim.metadata.uid);
+    }
+    assert_eq!(world.machines(), 2);
+}
+
+#[tokio::test]
+async fn machines_of_another_controller_are_left_alone_until_they_are_adopted() {
+    let world = World::new();
+    let launched = world.provider.create(&claim("u1", &[])).await.expect("bought");
+    world.aws.with(|state| {
+        for machine in state.instances.values_mut() {
+            machine.tags.remove("karpenter.k8s.aws/nodeclaim-uid");
+        }
+    });
+    let mut taken_over = World { aws: world.aws.clone(), provider: world.provider.clone() };
+    taken_over.restart();
+    assert!(taken_over.provider.list().await.expect("known").is_empty());
+    taken_over.provider.adopt(&launched.instance.id, "theirs");
+    let listed = taken_over.provider.list().await.expect("known");
+    assert_eq!(listed.iter().map(|i| i.claim_uid.as_str()).collect::<Vec<_>>(), ["theirs"]);
+}
+
+#[tokio::test]
+async fn machines_go_once_and_then_are_gone() {
+    let world = World::new();
+    let id = world.provider.create(&claim("u1", &[])).await.expect("bought").instance.id;
+    assert_eq!(world.provider.delete(&id).await, Ok(Deletion::Started));
+    assert_eq!(world.provider.delete(&id).await, Ok(Deletion::Started));
+    assert_eq!(world.aws.count("TerminateInstances"), 1);
+    assert_eq!(world.provider.delete(&id).await, Ok(Deletion::Gone));
+    assert_eq!(world.provider.get(&id).await, Ok(None));
+    assert!(world.provider.list().await.expect("known").is_empty());
+}
+
+#[tokio::test]
+async fn a_bad_id_does_not_spoil_the_question_for_others() {
+    let world = World::new();
+    let id = world.provider.create(&claim("u1", &[])).await.expect("bought").instance.id;
+    let bad = karpenter_core::provider::ProviderId::new("aws:///us-west-2a/i-0bad");
+    let (good, missing) = join(world.provider.get(&id), world.provider.get(&bad)).await;
+    assert_eq!((good.expect("known").map(|i| i.id), missing), (Some(id.clone()), Ok(None)));
+    let (good, missing) = join(world.provider.delete(&id), world.provider.delete(&bad)).await;
+    assert_eq!((good, missing), (Ok(Deletion::Started), Ok(Deletion::Gone)));
+}
+
+#[tokio::test]
+async fn refusals_have_kinds_that_the_engine_reacts_to() {
+    let world = World::new();
+    for (code, kind) in [
+        ("UnauthorizedOperation", ProviderErrorKind::Unauthorized),
+        ("RequestLimitExceeded", ProviderErrorKind::Throttled),
+        ("InvalidParameterValue", ProviderErrorKind::Other),
+    ] {
+        world.aws.refuse("CreateFleet", code, "no");
+        let error = world.provider.create(&claim("u1", &[])).await.expect_err("refused");
+        assert!(matches!(&error, CreateError::Provider(e) if e.kind == kind), "{error}");
+    }
+    world.provider.create(&claim("u1", &[])).await.expect("nothing stands in the way");
+}
+
+#[tokio::test]
+async fn a_class_that_is_not_ready_says_why() {
+    let world = World::new();
+    world.aws.with(|state| state.security_groups.clear());
+    let error = world.provider.create(&claim("u1", &[])).await.expect_err("not ready");
+    let CreateError::NodeClassNotReady { class, message } = error else { panic!("{error}") };
+    assert_eq!((class.as_str(), message.contains("SecurityGroupsReady")), ("default", true), "{message}");
+    let mut unknown = claim("u2", &[]);
+    unknown.spec.node_class_ref.name = "other".to_owned();
+    assert!(matches!(world.provider.create(&unknown).await, Err(CreateError::NodeClassNotReady { .. })));
+    assert_eq!(world.aws.count("CreateFleet"), 0);
+}
+
+#[tokio::test]
+async fn a_template_that_is_gone_is_made_anew() {
+    let world = World::new();
+    world.provider.create(&claim("u1", &[])).await.expect("bought");
+    world.aws.with(|state| state.templates.clear());
+    world.provider.create(&claim("u2", &[])).await.expect("bought");
+    assert_eq!(world.machines(), 2);
+}
+
+#[tokio::test]
+async fn unused_templates_go_and_so_do_those_of_a_class() {
+    let mut world = World::new();
+    let templates = |world: &World| world.aws.with(|state| state.templates.len());
+    world.provider.create(&claim("u1", &[])).await.expect("bought");
+    assert!(templates(&world) > 0);
+    world.restart();
+    world.provider.upkeep().await.expect("done");
+    assert!(templates(&world) > 0, "they may be in use");
+    world.aws.clock().advance(Duration::from_mins(1));
+    world.provider.upkeep().await.expect("done");
+    assert_eq!(templates(&world), 0);
+    world.provider.create(&claim("u2", &[])).await.expect("bought");
+    world.provider.finalize_class("default", "class-uid").await.expect("done");
+    assert_eq!((templates(&world), world.aws.with(|state| state.profiles.len())), (0, 0));
+}
+
+#[tokio::test]
+async fn reservations_are_bought_first_until_nothing_is_left_of_them() {
+    let mut class = class();
+    class.spec.capacity_reservation_selector_terms =
+        vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
+    let world = World::with(class);
+    world.aws.with(|state| {
+        state.reservations.push(CapacityReservation {
+            id: "cr-1".to_owned(),
+            instance_type: "m5.xlarge".to_owned(),
+            zone: "us-west-2b".to_owned(),
+            available_count: 1,
+            total_count: 1,
+            match_criteria: "targeted".to_owned(),
+            state: "active".to_owned(),
+            ..CapacityReservation::default()
+        });
+    });
+    let first = world.provider.create(&claim("u1", &[])).await.expect("bought");
+    assert_eq!((label(&first, labels::CAPACITY_TYPE), label(&first, own::RESERVATION_ID)), (labels::RESERVED, "cr-1"));
+    assert_eq!(label(&first, labels::INSTANCE_TYPE), "m5.xlarge");
+    let second = world.provider.create(&claim("u2", &[])).await.expect("bought");
+    assert_eq!((label(&second, labels::CAPACITY_TYPE), label(&second, own::RESERVATION_ID)), (labels::SPOT, ""));
+    let found = world.provider.get(&first.instance.id).await.expect("known").expect("there");
+    assert_eq!(found.labels[labels::CAPACITY_TYPE], labels::RESERVED);
+}
