@@ -9,7 +9,7 @@ use std::{
 
 use clap::{ArgAction, ValueEnum};
 use karpenter_core::{
-    Catalog, CloudProvider as _,
+    Catalog, CloudProvider,
     disrupt::SpotToSpot,
     engine::EngineOptions,
     schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
@@ -18,6 +18,8 @@ use karpenter_kube::{Client, Controller, ControllerOptions, KwokCloud, LeaseOpti
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
+#[cfg(feature = "aws")]
+use crate::aws;
 use crate::{
     Error,
     live::{Access, failed},
@@ -95,6 +97,11 @@ pub struct RunArgs {
     #[arg(long, env = "HEALTH_PROBE_PORT", default_value_t = 8081, value_name = "PORT")]
     pub health_probe_port: u16,
 
+    /// How machines of EC2 are bought.
+    #[cfg(feature = "aws")]
+    #[command(flatten)]
+    pub aws: aws::AwsArgs,
+
     /// How much is logged
     #[arg(long, env = "LOG_LEVEL", value_enum, default_value_t = LogLevel::Info, ignore_case = true)]
     pub log_level: LogLevel,
@@ -105,6 +112,9 @@ pub struct RunArgs {
 pub enum Provider {
     /// Nodes that kwok plays
     Kwok,
+    /// Machines of EC2
+    #[cfg(feature = "aws")]
+    Aws,
 }
 
 /// What becomes of what pods only prefer.
@@ -191,11 +201,8 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         LogLevel::Error => LevelFilter::ERROR,
     };
     tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level).with_writer(std::io::stderr).init();
-    let catalog = catalog(args.catalog.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime
-        .map_err(|source| Error::Run { what: "the runtime", message: source.to_string() })?
-        .block_on(work(args, catalog))
+    runtime.map_err(|source| Error::Run { what: "the runtime", message: source.to_string() })?.block_on(work(args))
 }
 
 /// What the kwok provider sells.
@@ -206,10 +213,50 @@ fn catalog(file: Option<&Path>) -> Result<Arc<Catalog>, Error> {
     Catalog::new(types).map(Arc::new).map_err(|source| Error::Catalog { file: name, source })
 }
 
-async fn work(args: &RunArgs, catalog: Arc<Catalog>) -> Result<(), Error> {
+async fn work(args: &RunArgs) -> Result<(), Error> {
     let config = args.access.config().await?;
     let namespace = args.leader_election_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|error| failed("the cluster", &error))?;
+    let options = options(args, namespace);
+    match args.provider {
+        Provider::Kwok => {
+            let cloud = KwokCloud::new(client.clone(), catalog(args.catalog.as_deref())?);
+            control(args, controller(args, client, Arc::new(cloud), options)).await
+        }
+        #[cfg(feature = "aws")]
+        Provider::Aws => {
+            let ec2 = aws::ec2(&args.aws, &client, args.feature_gates.reserved_capacity).await?;
+            let controller = controller(args, client.clone(), Arc::new(ec2.provider.clone()), options);
+            ec2.attend(&args.aws, client, &controller.probes());
+            control(args, controller).await
+        }
+    }
+}
+
+fn controller(
+    args: &RunArgs,
+    client: Client,
+    cloud: Arc<dyn CloudProvider>,
+    mut options: ControllerOptions,
+) -> Controller {
+    if args.feature_gates.node_repair {
+        options.engine.repair_policies = cloud.repair_policies();
+    }
+    Controller::new(client, cloud, options)
+}
+
+/// Works until the process is asked to end, and tells of it meanwhile.
+async fn control(args: &RunArgs, controller: Controller) -> Result<(), Error> {
+    if let Some(listener) = listen(args.metrics_port).await? {
+        tokio::spawn(serve_metrics(listener, controller.metrics()));
+    }
+    if let Some(listener) = listen(args.health_probe_port).await? {
+        tokio::spawn(serve_probes(listener, controller.probes()));
+    }
+    controller.run(asked_to_end()).await.map_err(|error| failed("the controller", &error))
+}
+
+fn options(args: &RunArgs, namespace: String) -> ControllerOptions {
     let mut options = ControllerOptions::default();
     options.engine = engine_options(args);
     options.limits.writes_per_second = usize::try_from(args.kube_client_qps).unwrap_or(usize::MAX);
@@ -219,19 +266,7 @@ async fn work(args: &RunArgs, catalog: Arc<Catalog>) -> Result<(), Error> {
         lease.name.clone_from(&args.leader_election_name);
         options.lease = Some(lease);
     }
-    let Provider::Kwok = args.provider;
-    let cloud = KwokCloud::new(client.clone(), catalog);
-    if args.feature_gates.node_repair {
-        options.engine.repair_policies = cloud.repair_policies();
-    }
-    let controller = Controller::new(client, Arc::new(cloud), options);
-    if let Some(listener) = listen(args.metrics_port).await? {
-        tokio::spawn(serve_metrics(listener, controller.metrics()));
-    }
-    if let Some(listener) = listen(args.health_probe_port).await? {
-        tokio::spawn(serve_probes(listener, controller.probes()));
-    }
-    controller.run(asked_to_end()).await.map_err(|error| failed("the controller", &error))
+    options
 }
 
 fn engine_options(args: &RunArgs) -> EngineOptions {

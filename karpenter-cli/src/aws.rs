@@ -1,0 +1,165 @@
+//! `karpenter run --provider aws`: machines of EC2.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::ArgAction;
+use karpenter_aws::{
+    AwsApi, NodeClasses,
+    interruption::InterruptionQueue,
+    provider::{ClusterAccess, Ec2Provider, ProviderOptions},
+    sdk::{SdkAws, TokioClock},
+};
+use karpenter_core::provider::ProviderId;
+use karpenter_kube::{Client, Probes};
+
+use crate::{Error, live::failed};
+
+/// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "With --provider aws")]
+pub struct AwsArgs {
+    /// The name of the cluster: machines, launch templates and instance profiles are tagged with it
+    #[arg(long, env = "CLUSTER_NAME", default_value = "", value_name = "NAME")]
+    pub cluster_name: String,
+
+    /// The address of the API server for nodes; what EKS says of the cluster unless said otherwise
+    #[arg(long, env = "CLUSTER_ENDPOINT", value_name = "URL")]
+    pub cluster_endpoint: Option<String>,
+
+    /// The certificate of the API server for nodes, in base64; what EKS says of the cluster unless said otherwise
+    #[arg(long, env = "CLUSTER_CA_BUNDLE", value_name = "BASE64")]
+    pub cluster_ca_bundle: Option<String>,
+
+    /// Nothing but EC2, SSM, STS and SQS can be reached: prices are not asked for and instance profiles are not collected
+    #[arg(long, env = "ISOLATED_VPC", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    pub isolated_vpc: bool,
+
+    /// How much of the memory of machines the hypervisor takes, as a share
+    #[arg(long, env = "VM_MEMORY_OVERHEAD_PERCENT", default_value_t = 0.075, value_parser = share, value_name = "SHARE")]
+    pub vm_memory_overhead_percent: f64,
+
+    /// The queue that tells of interruptions; none unless said otherwise
+    #[arg(long, env = "INTERRUPTION_QUEUE", default_value = "", value_name = "NAME")]
+    pub interruption_queue: String,
+
+    /// How many network interfaces of a machine no pod has addresses of
+    #[arg(long, env = "RESERVED_ENIS", default_value_t = 0, value_name = "N")]
+    pub reserved_enis: u32,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "a number from 0 to 1, less than 1, is expected".to_owned())
+}
+
+/// How long after a failure the queue of interruptions is read again, and how often a replica that does not act looks whether it
+/// does by now.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// AWS, and the provider that buys there.
+pub(crate) struct Ec2 {
+    api: Arc<dyn AwsApi>,
+    pub(crate) provider: Ec2Provider,
+}
+
+impl Ec2 {
+    /// Starts what goes on beside the controller: node classes are looked after, and the queue of interruptions is read, by the
+    /// replica that acts.
+    pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
+        let classes = NodeClasses::new(client, self.provider.clone());
+        let is_leader = |probes: &Arc<Probes>| {
+            let probes = Arc::clone(probes);
+            move || probes.is_leader()
+        };
+        tokio::spawn(classes.run(is_leader(probes)));
+        if !args.interruption_queue.is_empty() {
+            let queue = InterruptionQueue::new(self.api, self.provider, &args.interruption_queue);
+            tokio::spawn(read(queue, is_leader(probes)));
+        }
+    }
+}
+
+async fn read(mut queue: InterruptionQueue, is_leader: impl Fn() -> bool) {
+    loop {
+        if !is_leader() {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        match queue.poll().await {
+            Ok(messages) => messages.iter().for_each(|message| tracing::info!(?message, "AWS tells")),
+            Err(error) => {
+                tracing::warn!(error = %error, "the queue of interruptions cannot be read");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A provider that is not told of any node class yet. It knows the machines of the claims that there are, which may have been
+/// bought by another controller.
+///
+/// # Errors
+/// The name of the cluster, the region or the address of the API server is not known, or AWS or the API server does not answer.
+pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool) -> Result<Ec2, Error> {
+    let missing = |what, message: &str| Error::Run { what, message: message.to_owned() };
+    if args.cluster_name.is_empty() {
+        return Err(missing("--cluster-name", "it is needed with --provider aws; CLUSTER_NAME says it too"));
+    }
+    let config = SdkAws::environment().load().await;
+    let region = config.region().map(ToString::to_string);
+    let region = region.ok_or_else(|| missing("the region", "neither AWS_REGION nor the machine says which it is"))?;
+    let api: Arc<dyn AwsApi> = Arc::new(SdkAws::new(&config));
+    let cluster = cluster(args, client, api.as_ref()).await?;
+    let mut options = ProviderOptions::new(&args.cluster_name, region, cluster);
+    options.types.reserved_enis = args.reserved_enis;
+    options.types.vm_memory_overhead_millionths = millionths(args.vm_memory_overhead_percent);
+    options.is_isolated = args.isolated_vpc;
+    options.uses_reservations = uses_reservations;
+    let provider = Ec2Provider::new(Arc::clone(&api), Arc::new(TokioClock), options);
+    let claims = karpenter_kube::claims(client).await.map_err(|error| failed("the cluster", &error))?;
+    for claim in claims.iter().filter(|claim| !claim.status.provider_id.is_empty()) {
+        provider.adopt(&ProviderId::new(&claim.status.provider_id), &claim.metadata.uid);
+    }
+    Ok(Ec2 { api, provider })
+}
+
+/// How nodes reach the cluster: as it was said, and else as EKS says. A cluster that is not one of EKS must say all of it.
+async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<ClusterAccess, Error> {
+    let version = client.apiserver_version().await.map_err(|error| failed("the cluster", &error))?;
+    let minor = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let known = match api.describe_cluster(&args.cluster_name).await {
+        Ok(known) => known,
+        Err(error) if args.cluster_endpoint.is_some() && args.cluster_ca_bundle.is_some() => {
+            tracing::warn!(error = %error, "EKS says nothing of the cluster: AL2023 does not get to know the range of its services");
+            Default::default()
+        }
+        Err(error) => return Err(failed("the cluster", &error)),
+    };
+    let is_ipv4 = !known.service_ipv4_cidr.is_empty();
+    Ok(ClusterAccess {
+        endpoint: args.cluster_endpoint.clone().unwrap_or(known.endpoint),
+        ca_bundle: args.cluster_ca_bundle.clone().unwrap_or(known.ca_bundle),
+        version: format!("{}.{minor}", version.major),
+        service_cidr: if is_ipv4 { known.service_ipv4_cidr } else { known.service_ipv6_cidr },
+        dns_address: None,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
+fn millionths(share: f64) -> u32 {
+    (share * 1e6).round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_less_than_one() {
+        assert_eq!(share("0.075").map(millionths), Ok(75_000));
+        assert_eq!(share("0").map(millionths), Ok(0));
+        for wrong in ["1", "-0.1", "7.5%", "NaN"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+}
