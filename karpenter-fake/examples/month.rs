@@ -1,4 +1,4 @@
-//! A month of a cluster of some 500 nodes and 10,000 pods, second by second: 300,000 pods come and go, one node in a hundred is
+//! A month of a cluster of some 600 nodes and 10,000 pods, second by second: 300,000 pods come and go, one node in a hundred is
 //! interrupted each day, the engine decides as it would anywhere, with consolidation, and every step is checked.
 //!
 //!     cargo run --release -p karpenter-fake --features sim --example month [DAYS]
@@ -43,13 +43,17 @@ const INTERRUPTED_PPM: u32 = 10_000 / PERIODS_A_DAY;
 const NOTICE: Duration = Duration::from_mins(2);
 /// How long pods must have left a node alone before it is consolidated, and how often that is looked for.
 const CONSOLIDATE_AFTER_SECS: u64 = 900;
-const DISRUPTION_PERIOD: Duration = Duration::from_mins(30);
+const DISRUPTION_PERIOD: Duration = Duration::from_hours(2);
 /// How much is tried for one command, as a share of the usual.
 const EFFORT: f64 = 0.03;
 /// How often it is asked whether each node still is what it should be, and which machines there are: less often than by default.
 /// Nothing drifts here.
 const DRIFT_PERIOD: Duration = Duration::from_hours(1);
 const LIST_PERIOD: Duration = Duration::from_mins(10);
+
+/// Thousands of objects are copied and changed each minute.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let days = env::args().nth(1).map_or(Ok(DAYS), |days| days.parse())?;

@@ -23,10 +23,10 @@ use karpenter_core::{
 use karpenter_fake::sim::{Account, Exchange, Live, Workload};
 
 /// How often nodes that should go are looked for, and how much is tried for one command, as a share of the usual.
-const DISRUPTION_PERIOD: Duration = Duration::from_mins(5);
+const DISRUPTION_PERIOD: Duration = Duration::from_hours(1);
 const EFFORT: f64 = 0.01;
 /// How long a span of time is for which the bound is worked out.
-const SPAN: Duration = Duration::from_mins(15);
+const SPAN: Duration = Duration::from_hours(1);
 
 /// What a pod asks for: thousandths of a CPU, mebibytes, GPUs.
 type Shape = (u64, u64, u64);
@@ -46,6 +46,10 @@ enum Upkeep {
     EmptyOnly,
     Never,
 }
+
+/// Thousands of objects are copied and changed each minute.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let [trace, catalog] = &env::args().skip(1).collect::<Vec<_>>()[..] else {

@@ -43,6 +43,8 @@ pub struct SnapshotBuilder {
     nominations: BTreeMap<ObjectKey, String>,
     closed_nodes: BTreeSet<String>,
     earlier: Option<Snapshot>,
+    /// Whether the pods are known to be in order.
+    has_ordered_pods: bool,
     error: Option<FieldError>,
 }
 
@@ -97,6 +99,7 @@ impl SnapshotBuilder {
     /// Adds pods: a [`Pod`], a list of them, or what [`Pod::named`] starts.
     pub fn pods(mut self, pods: impl Into<Workload>) -> Self {
         let Workload { mut pods, error } = pods.into();
+        self.has_ordered_pods = false;
         // The first of several lists, which may be large, is kept as it is.
         if self.pods.is_empty() {
             self.pods = pods;
@@ -104,6 +107,13 @@ impl SnapshotBuilder {
             self.pods.append(&mut pods);
         }
         self.error = self.error.or(error);
+        self
+    }
+
+    /// All pods, in the order of namespace and name, each with a name of its own.
+    pub(crate) fn ordered_pods(mut self, pods: Vec<Arc<Pod>>) -> Self {
+        debug_assert!(pods.is_sorted_by(|a, b| a.sort_key() < b.sort_key()), "pods in order");
+        (self.pods, self.has_ordered_pods) = (pods, true);
         self
     }
 
@@ -200,7 +210,9 @@ impl SnapshotBuilder {
         sort_unique("DaemonSet", &mut self.daemonsets, |d| d.metadata.sort_key())?;
         sort_unique("Node", &mut self.nodes, |n| n.metadata.sort_key())?;
         sort_unique("NodeClaim", &mut self.claims, |c| c.metadata.sort_key())?;
-        sort_unique("Pod", &mut self.pods, |pod| pod.sort_key())?;
+        if !self.has_ordered_pods {
+            sort_unique("Pod", &mut self.pods, |pod| pod.sort_key())?;
+        }
         sort_unique("PodDisruptionBudget", &mut self.budgets, |b| b.metadata.sort_key())?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
         let storage = self.take_storage()?;
@@ -223,29 +235,40 @@ impl SnapshotBuilder {
         sites.sort_by(|a, b| a.name().cmp(b.name()));
         let by_name = index_of(&sites);
         let launching: BTreeSet<&str> = self.claims.iter().map(|claim| claim.name()).collect();
-        let mut pending = Vec::new();
+        let (mut pending, mut stands) = (Vec::new(), Vec::with_capacity(self.pods.len()));
+        let mut known = Stands::new(self.earlier.as_ref(), &sites, &by_name);
         for (index, pod) in self.pods.iter().enumerate() {
+            if let Some(site) = known.site_of(pod) {
+                sites[site as usize].pods.push(index);
+                stands.push(Some(site));
+                continue;
+            }
             let is_bound = !pod.spec.node_name.is_empty();
             let is_known = |name: &&String| by_name.contains_key(name.as_str()) || launching.contains(name.as_str());
             let planned = if is_bound { Some(&pod.spec.node_name) } else { self.promised(pod).filter(is_known) };
             let there = planned.or_else(|| nominated_node(pod));
-            let site = there.and_then(|name| by_name.get(name.as_str())).map(|&site| &mut sites[site]);
+            let number = there.and_then(|name| by_name.get(name.as_str())).copied();
+            let site = number.map(|site| &mut sites[site]);
             let wants_place = match &site {
                 Some(site) if planned.is_some() && site.is_deleting() => must_move(pod, &self.budgets),
                 _ => there.is_none() && is_provisionable(pod),
             };
+            let mut stand = None;
             if wants_place {
                 pending.push(index);
             } else if let Some(site) = site.filter(|_| !pod.is_finished()) {
                 site.pods.push(index);
+                let is_own = is_bound && pod.spec.node_name == site.name();
+                stand = number.filter(|_| is_own).and_then(|number| u32::try_from(number).ok());
             }
+            stands.push(stand);
         }
         let places = self.places(sites, &storage);
         let is_unlaunched = |claim: &&Arc<NodeClaim>| claim.status.provider_id.is_empty();
         let unlaunched = self.claims.iter().filter(is_unlaunched).map(|claim| NodeClaim::clone(claim)).collect();
         let Self { pools, daemonsets, budgets, pods, .. } = self;
         let objects = Objects { pools, daemonsets, unlaunched, budgets, namespaces, storage };
-        Snapshot { objects: Arc::new(objects), pods: pods.into(), pending, places }
+        Snapshot { objects: Arc::new(objects), pods: pods.into(), pending, places, stands: stands.into() }
     }
 
     /// The place of each site, which is that of the earlier snapshot if all that it is made from is the same.
@@ -313,6 +336,46 @@ impl Site {
             one.zip(other).map_or(one.is_none() && other.is_none(), |(a, b)| Arc::ptr_eq(a, b) || a == b)
         }
         are_same(self.node.as_ref(), place.node.as_ref()) && are_same(self.claim.as_ref(), place.node_claim.as_ref())
+    }
+}
+
+/// Where the pods of an earlier snapshot are bound. To look at a pod that is still the same takes no more time than to compare
+/// where it lies in memory.
+struct Stands<'e> {
+    pods: &'e [Arc<Pod>],
+    places: &'e [Option<u32>],
+    /// For each place of the earlier snapshot the site of the same node, if pods can stay there.
+    sites: Vec<Option<u32>>,
+    /// The pod that comes next.
+    next: usize,
+}
+
+impl<'e> Stands<'e> {
+    fn new(earlier: Option<&'e Snapshot>, sites: &[Site], by_name: &IndexMap<String, usize, FxBuild>) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.stands.len() == earlier.pods.len());
+        let Some(earlier) = earlier else { return Self { pods: &[], places: &[], sites: Vec::new(), next: 0 } };
+        let site_of = |place: &Arc<Place>| {
+            let &index = by_name.get(place.name.as_str())?;
+            let site = Some(&sites[index]).filter(|site| site.name() == place.name && !site.is_deleting());
+            site.and_then(|_| u32::try_from(index).ok())
+        };
+        let sites = earlier.places.iter().map(site_of).collect();
+        Self { pods: &earlier.pods, places: &earlier.stands, sites, next: 0 }
+    }
+
+    /// The site that a pod is bound to, if it is as it was. Pods are asked for in order.
+    fn site_of(&mut self, pod: &Arc<Pod>) -> Option<u32> {
+        let is_it = |known: Option<&Arc<Pod>>| known.is_some_and(|known| Arc::ptr_eq(known, pod));
+        if !is_it(self.pods.get(self.next)) {
+            let rest = &self.pods[self.next..];
+            self.next += rest.iter().take_while(|known| known.sort_key() < pod.sort_key()).count();
+            if !is_it(self.pods.get(self.next)) {
+                return None;
+            }
+        }
+        let place = self.places[self.next];
+        self.next += 1;
+        self.sites[place? as usize]
     }
 }
 

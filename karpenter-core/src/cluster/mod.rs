@@ -31,6 +31,9 @@ pub struct Snapshot {
     /// The indices of the pods that want a place, in order.
     pending: Vec<usize>,
     places: Vec<Arc<Place>>,
+    /// For each pod the place of the node that it is bound to, by index, as far as that was noted: nothing for clusters that were
+    /// only thought of.
+    stands: Arc<[Option<u32>]>,
 }
 
 /// The objects that stay the same wherever pods go.

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Timestamp,
-    api::{Pod, Taint, TaintEffect, tolerates_all},
+    api::{Pod, Taint, TaintEffect, Toleration, tolerates_all},
     labels,
 };
 
@@ -54,8 +54,11 @@ impl fmt::Display for Shield {
 /// Whether a drain evicts this pod: not if it is finished or on its way out, not if it mirrors a static pod, and not if
 /// it tolerates the taint of nodes that were chosen to go.
 pub fn is_evictable(pod: &Pod) -> bool {
-    let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
-    pod.is_active() && !pod.is_mirror() && tolerates_all(&pod.spec.tolerations, &disrupted, false).is_err()
+    let stays = |tolerations: &[Toleration]| {
+        let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
+        !tolerations.is_empty() && tolerates_all(tolerations, &disrupted, false).is_ok()
+    };
+    pod.is_active() && !pod.is_mirror() && !stays(&pod.spec.tolerations)
 }
 
 /// A duration in the notation of Go's `time.ParseDuration`, which has fractions and units down to nanoseconds; `None`

@@ -38,6 +38,8 @@ pub(super) struct Disruption {
     /// A command that must still be worth it then.
     probation: Option<(Command, Timestamp)>,
     pub(super) active: VecDeque<Active>,
+    /// Whether something has happened that may bring commands under way a step further.
+    pub(super) is_stirred: bool,
     /// Nodes that are marked though no command takes them away, and since when.
     stale: BTreeMap<String, Timestamp>,
     /// Counts how often a command was begun or ended.
@@ -87,6 +89,12 @@ impl Disruption {
         probation.or(self.next).into_iter().chain(timeout).min()
     }
 
+    /// Whether a command has to be looked at.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let timeout = self.timeout();
+        self.is_stirred || self.active.iter().any(|active| active.since + timeout <= now)
+    }
+
     fn timeout(&self) -> Duration {
         let count = u32::try_from(self.active.len()).unwrap_or(u32::MAX);
         TIME_PER_COMMAND.saturating_mul(count).clamp(MIN_TIMEOUT, MAX_TIMEOUT)
@@ -95,7 +103,9 @@ impl Disruption {
 
 impl Engine {
     pub(super) fn disrupt(&mut self, now: Timestamp) {
-        self.go_on(now);
+        if self.disruption.is_due(now) {
+            self.go_on(now);
+        }
         let Some(period) = self.options.disruption_period else { return };
         if let Some((_, until)) = &self.disruption.probation {
             if now < *until {
@@ -108,7 +118,7 @@ impl Engine {
         self.take_stale_marks(now);
         let has_begun = self.search(now);
         let failures = self.disruption.failures.min(MAX_DOUBLINGS);
-        let wait = (period * 2_u32.pow(failures)).min(FORCED_SEARCH);
+        let wait = (period * 2_u32.pow(failures)).min(FORCED_SEARCH.max(period));
         self.disruption.next = Some(if has_begun && failures == 0 { now } else { now + wait });
     }
 
@@ -234,13 +244,17 @@ impl Engine {
     /// Brings the commands under way a step further.
     fn go_on(&mut self, now: Timestamp) {
         let timeout = self.disruption.timeout();
+        self.disruption.is_stirred = false;
         for _ in 0..self.disruption.active.len() {
             let Some(active) = self.disruption.active.pop_front() else { return };
             if let Some(why) = self.fault(&active, timeout, now) {
                 self.disruption.turns += 1;
                 self.roll_back(&active, why, now);
-            } else if !self.is_replaced(&active) || !self.take_away(&active, now) {
+            } else if !self.is_replaced(&active) {
                 self.disruption.active.push_back(active);
+            } else if !self.take_away(&active, now) {
+                self.disruption.active.push_back(active);
+                self.disruption.is_stirred = true;
             } else {
                 self.disruption.failures = 0;
                 self.disruption.turns += 1;

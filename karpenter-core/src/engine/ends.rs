@@ -294,7 +294,13 @@ impl Engine {
             let pod = self.store.pods.get(pod);
             pod.is_some_and(|pod| pod.is_active() && is_drained(&pod.spec.node_name))
         };
-        if self.provisioner.promises.keys().any(|pod| stays(pod) && self.needs_replacement(pod)) {
+        let comes = |place: &str| {
+            let of_node = || self.store.claim_of(self.store.nodes.get(place)?);
+            let claim = self.store.claims.get(place).or_else(of_node);
+            claim.is_some_and(|claim| claim.metadata.annotations.contains_key(labels::REPLACES))
+        };
+        let places = self.provisioner.by_place.iter().filter(|(place, _)| comes(place));
+        if places.flat_map(|(_, pods)| pods).any(|pod| stays(pod) && self.needs_replacement(pod)) {
             self.ends.first_wave = Some(now);
         }
         self.ends.first_wave.is_none_or(|seen| seen + SECOND_WAVE <= now)

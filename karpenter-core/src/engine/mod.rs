@@ -119,6 +119,8 @@ impl Engine {
     /// Takes in what became known. Nothing is decided before the next [`tick`](Self::tick).
     pub fn observe(&mut self, event: Event, now: Timestamp) {
         self.now = now;
+        let is_of_pod = matches!(event, Event::Applied(Object::Pod(_)) | Event::Deleted(ObjectRef::Pod(_)));
+        self.disruption.is_stirred |= !is_of_pod;
         match event {
             Event::Applied(object) => {
                 let change = self.store.apply(object);

@@ -37,6 +37,9 @@ impl Engine {
             return;
         }
         self.provisioner.planned();
+        if !self.may_want_places() {
+            return;
+        }
         let Some(snapshot) = self.snapshot(now) else { return };
         if snapshot.pending().len() == 0 {
             return;

@@ -31,10 +31,10 @@ pub(super) struct Provisioner {
     pub(super) replanner: Replanner,
     /// The pods that wait and that no room was promised to.
     pub(super) fresh: BTreeSet<ObjectKey>,
-    waiting: BTreeSet<ObjectKey>,
+    pub(super) waiting: BTreeSet<ObjectKey>,
     /// At most one for each pod.
     pub(super) promises: BTreeMap<ObjectKey, Promise>,
-    by_place: BTreeMap<String, BTreeSet<ObjectKey>>,
+    pub(super) by_place: BTreeMap<String, BTreeSet<ObjectKey>>,
     lapses: BTreeSet<(Timestamp, ObjectKey)>,
     /// When the first and the last pod came that were not planned for yet.
     batch: Option<(Timestamp, Timestamp)>,
@@ -247,6 +247,11 @@ impl Provisioner {
     pub(super) fn is_paused(&self, pod: &Pod) -> bool {
         !self.suspects.is_empty()
             && self.suspects.get(&workload_of(pod)).is_some_and(|suspect| suspect.paused_until.is_some())
+    }
+
+    /// Whether some workload is left alone for now.
+    pub(super) fn has_pauses(&self) -> bool {
+        self.suspects.values().any(|suspect| suspect.paused_until.is_some())
     }
 
     /// A pod has a node: its workload is above suspicion.

@@ -61,6 +61,7 @@ impl Engine {
                 self.mark(outgoing, active.method, now);
             }
             self.disruption.active.push_back(active);
+            self.disruption.is_stirred = true;
             self.provisioner.hurry(now);
         }
     }

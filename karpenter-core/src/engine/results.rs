@@ -47,6 +47,7 @@ impl Engine {
         let error = |operation| {
             ProviderError::new("provider", operation, ProviderErrorKind::Unavailable, "nothing was heard of the call")
         };
+        self.disruption.is_stirred = true;
         match purpose {
             Purpose::Create { claim } => self.drop_claim(&claim, now),
             Purpose::Write(target) => self.agenda.add(work_of(target)),

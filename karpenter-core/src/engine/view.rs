@@ -36,7 +36,7 @@ impl Engine {
             .nodes(store.nodes.values().cloned())
             .claims(claims)
             .claims(self.provisioner.creating.values().cloned())
-            .pods(self.pods(&leaving))
+            .ordered_pods(self.pods(&leaving))
             .namespaces(store.namespaces.values().map(|namespace| (**namespace).clone()))
             .volume_claims(store.volume_claims.values().map(|claim| (**claim).clone()))
             .volumes(store.volumes.values().map(|volume| (**volume).clone()))
@@ -93,18 +93,43 @@ impl Engine {
                     && store.nodes.get(&pod.spec.node_name).is_some_and(|node| is_leaving(node))
             })
         };
-        // In the order of the pods.
-        let mut moving = self.provisioner.promises.iter().filter(moves).map(|(key, _)| key).peekable();
-        let all = store.pods.values().filter(|pod| !pod.spec.node_name.is_empty() || !self.provisioner.is_paused(pod));
-        let placed = all.map(|pod| {
-            let is_it = |key: &&ObjectKey| (key.namespace.as_str(), key.name.as_str()) == pod.sort_key();
-            if moving.next_if(is_it).is_none() {
-                return pod.clone();
+        let mut all: Vec<Arc<Pod>> = if self.provisioner.has_pauses() {
+            let is_seen = |pod: &&Arc<Pod>| !pod.spec.node_name.is_empty() || !self.provisioner.is_paused(pod);
+            store.pods.values().filter(is_seen).cloned().collect()
+        } else {
+            store.pods.values().cloned().collect()
+        };
+        for (key, _) in self.provisioner.promises.iter().filter(moves) {
+            let key = (key.namespace.as_str(), key.name.as_str());
+            if let Ok(index) = all.binary_search_by(|pod| pod.sort_key().cmp(&key)) {
+                Arc::make_mut(&mut all[index]).spec.node_name.clear();
             }
-            let mut pod = (**pod).clone();
-            pod.spec.node_name.clear();
-            Arc::new(pod)
-        });
-        placed.collect()
+        }
+        all
+    }
+
+    /// Whether a pod may want a place: one that waits for which no room is kept, or one that must leave its node. If not, no pod of
+    /// the [snapshot](Self::snapshot) is pending.
+    pub(super) fn may_want_places(&self) -> bool {
+        let (store, leaving) = (&self.store, self.disruption.leaving());
+        let goes = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some() || leaving.contains(claim.name());
+        let node_goes = |node: &Node| {
+            node.metadata.deletion_timestamp.is_some() || store.claim_of(node).is_some_and(|claim| goes(claim))
+        };
+        let keeps = |place: &str| {
+            let node = store.nodes.get(place).map(|node| !node_goes(node));
+            let claim = node.or_else(|| store.claims.get(place).map(|claim| !goes(claim)));
+            claim.unwrap_or_else(|| self.provisioner.creating.contains_key(place))
+        };
+        let has_place = |pod: &ObjectKey, node: &str| {
+            let promise = self.provisioner.promises.get(pod);
+            promise.is_some_and(|promise| promise.place != node && keeps(&promise.place))
+        };
+        let must_move = |node: &Node| {
+            let name = &node.metadata.name;
+            store.pods_on(name).any(|pod| pod.is_reschedulable() && !has_place(&pod.key(), name))
+        };
+        self.provisioner.waiting.iter().any(|pod| !has_place(pod, ""))
+            || store.nodes.values().any(|node| node_goes(node) && must_move(node))
     }
 }

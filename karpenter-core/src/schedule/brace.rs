@@ -1,10 +1,10 @@
 //! Nodes beyond those that would do if pods went where they are planned.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     landing::{Ground, Units},
-    problem::{Aim, Tolerance},
+    problem::{Aim, Base, Tolerance},
     search::{Batch, Search, remove_one},
 };
 use crate::{labels, schedule::pool::Pool};
@@ -173,15 +173,21 @@ impl<'p, 'a> Search<'p, 'a> {
         self.batches.iter().map(|batch| batch.candidate.price * batch.count as f64).sum()
     }
 
-    /// What the nodes that there are cost, as far as catalogs tell, in dollars an hour.
     fn bill_of_places(&self) -> f64 {
         let base = &self.problem.base;
-        let types: Vec<BTreeMap<&str, usize>> = base.pools.iter().map(Pool::types_by_name).collect();
+        *base.bill_of_places.get(&(), |()| (), || Arc::new(base.bill_of_places()))
+    }
+}
+
+impl Base<'_> {
+    /// What the nodes that there are cost, as far as catalogs tell, in dollars an hour.
+    fn bill_of_places(&self) -> f64 {
+        let types: Vec<BTreeMap<&str, usize>> = self.pools.iter().map(Pool::types_by_name).collect();
         let price = |labels: &BTreeMap<String, String>| {
-            let index = base.pools.iter().position(|pool| pool.is_of(labels))?;
+            let index = self.pools.iter().position(|pool| pool.is_of(labels))?;
             let type_index = *types[index].get(labels.get(labels::INSTANCE_TYPE)?.as_str())?;
-            base.pools[index].price_of(type_index, labels)
+            self.pools[index].price_of(type_index, labels)
         };
-        base.snapshot.places().iter().filter_map(|place| price(&place.labels)).sum()
+        self.snapshot.places().iter().filter_map(|place| price(&place.labels)).sum()
     }
 }

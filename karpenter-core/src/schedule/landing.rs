@@ -13,7 +13,7 @@ use fixedbitset::FixedBitSet;
 
 use self::family::{Domains, Family};
 use super::{
-    amounts::{Amounts, Axes, fits, take},
+    amounts::{Amounts, Axes, fits, least, take},
     candidate::Candidate,
     lot::Lot,
     occupancy::Occupancy,
@@ -36,7 +36,7 @@ pub(super) type Units = BTreeMap<usize, i64>;
 pub(super) struct Ground<'p, 'a> {
     problem: &'p Problem<'a>,
     /// The places, then the nodes to make.
-    nodes: Vec<Node>,
+    nodes: Vec<Arc<Node>>,
     /// The units to land.
     units: Vec<Unit>,
     /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
@@ -128,7 +128,7 @@ impl<'p, 'a> Ground<'p, 'a> {
         for batch in &landing {
             let base = &problem.base;
             let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
-            ground.nodes.extend(std::iter::repeat_n(node, batch.node_count()));
+            ground.nodes.extend(std::iter::repeat_n(Arc::new(node), batch.node_count()));
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
         ground.admit(&landing, &counts, &weights);
@@ -162,7 +162,7 @@ impl<'p, 'a> Ground<'p, 'a> {
                     node.add(lot, count);
                 }
             }
-            self.nodes.push(node);
+            self.nodes.push(Arc::new(node));
         }
     }
 
@@ -259,6 +259,7 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// ended. Those that find none remain.
     fn bind(&mut self, units: &mut Vec<Unit>, nodes: &[usize]) {
         let sample = sample_size(nodes.len());
+        let open = self.open(units, nodes);
         let mut start = 0;
         units.retain(|unit| {
             let lot = self.problem.lot(unit.lot);
@@ -267,10 +268,10 @@ impl<'p, 'a> Ground<'p, 'a> {
             let goes_to = |node: usize| {
                 family.map_or_else(|| self.admits[unit.lot].contains(node), |family| family.goes_to(node, most))
             };
-            let (mut best, mut seen, mut looked_at) = (None, 0, 0);
-            while looked_at < nodes.len() && seen < sample {
-                let here = nodes[(start + looked_at) % nodes.len()];
-                looked_at += 1;
+            let (mut best, mut seen, mut looked_at) = (None, 0, nodes.len());
+            let (before, after) = open.split_at(open.partition_point(|&position| position < start));
+            for &position in after.iter().chain(before) {
+                let here = nodes[position];
                 let node = &self.nodes[here];
                 if !goes_to(here) || !node.takes(lot) {
                     continue;
@@ -280,16 +281,30 @@ impl<'p, 'a> Ground<'p, 'a> {
                 if best.is_none_or(|(most, _)| score > most) {
                     best = Some((score, here));
                 }
+                if seen == sample {
+                    looked_at = (position + nodes.len() - start) % nodes.len() + 1;
+                    break;
+                }
             }
             start = (start + looked_at) % nodes.len().max(1);
             if let Some((_, node)) = best {
-                self.nodes[node].add(lot, 1);
+                Arc::make_mut(&mut self.nodes[node]).add(lot, 1);
                 if let Some(family) = unit.family {
                     self.families[family].land(node);
                 }
             }
             best.is_none()
         });
+    }
+
+    /// The positions of the nodes, if there are many of those alone that have room for the least that any of the units asks for.
+    /// No node gets emptier.
+    fn open(&self, units: &[Unit], nodes: &[usize]) -> Vec<usize> {
+        if nodes.len() <= FEW_NODES {
+            return (0..nodes.len()).collect();
+        }
+        let least = least(units.iter().map(|unit| &self.problem.lot(unit.lot).requests));
+        (0..nodes.len()).filter(|&position| fits(&least, &self.nodes[nodes[position]].room)).collect()
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     pool::{AlternativeRows, Daemon, Limit, Pool},
     reservation::Reservations,
     search::Seats,
-    shelf::Shelf,
+    shelf::{Answers, Shelf},
     topology::{Ladders, Lessons, allot},
     weigh::{Tariff, Weighing},
 };
@@ -138,6 +138,8 @@ pub(super) struct Base<'a> {
     /// Whether pods are left that the kube-scheduler could not place when the newest node came.
     pub(super) has_leftovers: bool,
     pub(super) warnings: Vec<Warning>,
+    /// What the nodes that there are cost, once somebody asked.
+    pub(super) bill_of_places: Answers<(), f64>,
 }
 
 /// How a constraint meets a pool: how willingly, and with which offerings by each alternative.
@@ -225,6 +227,7 @@ impl<'a> Base<'a> {
             sure_nodes,
             has_leftovers: has_leftovers(snapshot),
             warnings,
+            bill_of_places: Answers::up_to(1),
         }
     }
 

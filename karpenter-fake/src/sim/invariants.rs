@@ -118,8 +118,8 @@ pub(crate) struct Invariants {
     nodes: BTreeMap<String, Room>,
     /// What each bound pod takes, and where.
     pods: BTreeMap<ObjectKey, (String, Amounts)>,
-    /// How many pods are healthy, of those of a namespace with the same labels.
-    healthy: BTreeMap<Likeness, usize>,
+    /// How many pods are healthy, by namespace, of those with the same labels.
+    healthy: BTreeMap<String, BTreeMap<Labels, usize>>,
     /// The uids of the claims that there are.
     claims: BTreeSet<String>,
     /// Since when machines have had no claim, and whether that was said.
@@ -128,13 +128,13 @@ pub(crate) struct Invariants {
     doubled: BTreeSet<String>,
 }
 
-/// The namespace and the labels of a pod.
-type Likeness = (String, BTreeMap<String, String>);
+type Labels = BTreeMap<String, String>;
 
 /// A node and what its pods take.
 #[derive(Clone, Debug, Default)]
 struct Room {
     node: std::sync::Arc<Node>,
+    has: Amounts,
     taken: Amounts,
 }
 
@@ -169,7 +169,8 @@ impl Invariants {
             }
             (Some(Object::Pod(pod)), None) => self.unbind(&pod.key()),
             (_, Some(Object::Node(node))) => {
-                self.nodes.entry(node.metadata.name.clone()).or_default().node = node.clone();
+                let room = self.nodes.entry(node.metadata.name.clone()).or_default();
+                (room.node, room.has) = (node.clone(), amounts_of(&node.status.allocatable));
             }
             (Some(Object::Node(node)), None) => {
                 self.nodes.remove(&node.metadata.name);
@@ -193,17 +194,26 @@ impl Invariants {
         if before.as_ref().map(|pod| &pod.metadata.labels) == after.as_ref().map(|pod| &pod.metadata.labels) {
             return;
         }
-        let likeness = |pod: &Pod| (pod.namespace().to_owned(), pod.metadata.labels.clone());
-        if let Some(likeness) = before.map(|pod| likeness(&pod))
-            && let Some(count) = self.healthy.get_mut(&likeness)
+        if let Some(pod) = before
+            && let Some(near) = self.healthy.get_mut(pod.namespace())
+            && let Some(count) = near.get_mut(&pod.metadata.labels)
         {
             *count -= 1;
             if *count == 0 {
-                self.healthy.remove(&likeness);
+                near.remove(&pod.metadata.labels);
+            }
+            if near.is_empty() {
+                self.healthy.remove(pod.namespace());
             }
         }
-        if let Some(pod) = after {
-            *self.healthy.entry(likeness(&pod)).or_default() += 1;
+        let Some(pod) = after else { return };
+        let near = match self.healthy.get_mut(pod.namespace()) {
+            Some(near) => near,
+            None => self.healthy.entry(pod.namespace().to_owned()).or_default(),
+        };
+        match near.get_mut(&pod.metadata.labels) {
+            Some(count) => *count += 1,
+            None => drop(near.insert(pod.metadata.labels.clone(), 1)),
         }
     }
 
@@ -242,11 +252,9 @@ impl Invariants {
     fn bind(&mut self, pod: &Pod) {
         let (name, taken, key) = (&pod.spec.node_name, requests(pod), pod.key());
         let Some(room) = self.nodes.get_mut(name) else { return };
-        let node = &room.node;
         add(&mut room.taken, &taken);
-        let has = amounts_of(&node.status.allocatable);
         let lacks = |(resource, amount): &(&karpenter_core::ResourceName, &i64)| {
-            **amount > 0 && room.taken.get(*resource) > Some(&has.get(*resource).copied().unwrap_or(0))
+            **amount > 0 && room.taken.get(*resource) > Some(&room.has.get(*resource).copied().unwrap_or(0))
         };
         if let Some((resource, _)) = taken.iter().find(lacks) {
             let resource = resource.to_string();
@@ -329,9 +337,9 @@ impl Invariants {
     /// What is broken once one more pod of a budget is gone.
     fn broken(&self, budget: &PodDisruptionBudget, pod: &Pod) -> Option<Breach> {
         let namespace = &budget.metadata.namespace;
-        let near = self.healthy.range((namespace.clone(), BTreeMap::new())..).take_while(|((n, _), _)| n == namespace);
+        let near = self.healthy.get(namespace).into_iter().flatten();
         let selector = budget.spec.selector.as_ref();
-        let selected = near.filter(|((_, labels), _)| selector.is_some_and(|selector| selector.matches(labels)));
+        let selected = near.filter(|(labels, _)| selector.is_some_and(|selector| selector.matches(labels)));
         let all: usize = selected.map(|(_, count)| count).sum();
         let healthy = all - usize::from(is_healthy(pod) && selects(budget, pod));
         let desired = usize::try_from(budget.status.desired_healthy).unwrap_or(0);

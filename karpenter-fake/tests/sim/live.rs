@@ -54,6 +54,23 @@ fn nodes_follow_the_pods_up_and_down_and_the_engine_may_crash_between() {
 }
 
 #[test]
+fn nodes_that_should_go_are_looked_for_no_more_often_than_is_asked_for() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = Some(Duration::from_hours(1));
+    let mut live = Live::new(1, generated_catalog(), options);
+    live.world_mut().api_mut().create(on_demand("general")).expect("new");
+    let pod = Pod::named("web").label("app", "web").cpu("500m").memory("512Mi");
+    live.world_mut().apply(Workload::deployment("web", 30, pod).expect("well written"));
+    live.run_until(minutes(7));
+    let full = live.world().cloud().hourly_cost();
+    live.world_mut().scale(&web(), 2);
+    live.run_until(minutes(55));
+    assert_eq!(live.world().cloud().hourly_cost(), full);
+    live.run_until(minutes(70));
+    assert!(live.world().cloud().hourly_cost() < full, "{}", live.account());
+}
+
+#[test]
 fn the_same_seed_gives_the_same_life() {
     let life = |seed| {
         let mut live = with_web(seed, on_demand("general"), 30);

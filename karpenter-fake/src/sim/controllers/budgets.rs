@@ -20,6 +20,8 @@ use crate::sim::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budgets {
     tallies: BTreeMap<ObjectKey, Tally>,
+    /// The budgets by what their pods have: see [`mark_of`].
+    by_mark: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// The budgets that count a pod, by pod.
     of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     dirty: BTreeSet<ObjectKey>,
@@ -48,9 +50,15 @@ impl Budgets {
             (Some(Object::Pod(pod)), None) => self.observe_pod(pod, false),
             (before, Some(Object::PodDisruptionBudget(budget))) => {
                 let is_same = matches!(before, Some(Object::PodDisruptionBudget(old)) if old.spec == budget.spec);
-                let tally = self.tallies.entry(budget.key()).or_default();
-                tally.budget = budget.clone();
                 self.dirty.insert(budget.key());
+                let tally = self.tallies.entry(budget.key()).or_default();
+                if !is_same {
+                    if let Some(budgets) = self.by_mark.get_mut(&mark_of(&tally.budget)) {
+                        budgets.remove(&budget.key());
+                    }
+                    self.by_mark.entry(mark_of(budget)).or_default().insert(budget.key());
+                }
+                tally.budget = budget.clone();
                 if !is_same {
                     let near = api.list::<Pod>().filter(|pod| pod.namespace() == budget.metadata.namespace);
                     let selected = near.filter(|pod| !pod.is_finished() && selects(budget, pod));
@@ -65,6 +73,9 @@ impl Budgets {
             }
             (Some(Object::PodDisruptionBudget(budget)), None) => {
                 let tally = self.tallies.remove(&budget.key()).unwrap_or_default();
+                if let Some(budgets) = self.by_mark.get_mut(&mark_of(&tally.budget)) {
+                    budgets.remove(&budget.key());
+                }
                 self.unlink(tally.pods.keys(), &budget.key());
             }
             _ => {}
@@ -82,9 +93,16 @@ impl Budgets {
         }
     }
 
+    /// The budgets that may select a pod, each once at least.
+    fn near<'b>(&'b self, pod: &Pod) -> impl Iterator<Item = &'b ObjectKey> + use<'b> {
+        let namespace = pod.namespace();
+        let marks = pod.metadata.labels.iter().map(|label| mark(namespace, Some(label)));
+        let found: Vec<_> = marks.chain([mark(namespace, None)]).filter_map(|mark| self.by_mark.get(&mark)).collect();
+        found.into_iter().flatten()
+    }
+
     fn observe_pod(&mut self, pod: &Pod, is_there: bool) {
-        let first = ObjectKey::new(pod.namespace(), "");
-        let near = self.tallies.range(first..).take_while(|(key, _)| key.namespace == pod.namespace());
+        let near = self.near(pod).filter_map(|key| Some((key, self.tallies.get(key)?)));
         let selecting = near.filter(|(_, tally)| is_there && selects(&tally.budget, pod));
         let after: BTreeSet<ObjectKey> = selecting.map(|(key, _)| key.clone()).collect();
         let (key, counted) = (pod.key(), Counted::of(pod));
@@ -133,6 +151,16 @@ fn counts_the_same(old: &Pod, pod: &Pod) -> bool {
     old.metadata.labels == pod.metadata.labels
         && old.is_finished() == pod.is_finished()
         && Counted::of(old) == Counted::of(pod)
+}
+
+/// What all pods have that a budget selects: their namespace, and the first label that it names, if it names one.
+fn mark_of(budget: &PodDisruptionBudget) -> String {
+    let selector = budget.spec.selector.as_ref();
+    mark(&budget.metadata.namespace, selector.and_then(|selector| selector.match_labels.iter().next()))
+}
+
+fn mark(namespace: &str, label: Option<(&String, &String)>) -> String {
+    label.map_or_else(|| format!("{namespace}/"), |(key, value)| format!("{namespace}/{key}={value}"))
 }
 
 impl Counted {

@@ -39,6 +39,8 @@ struct Running {
     workload: Workload,
     /// The pods that are not done, by name.
     pods: BTreeMap<String, Arc<Pod>>,
+    /// How many of them are neither finished nor on their way out.
+    active: usize,
     succeeded: u32,
     is_deleted: bool,
 }
@@ -59,7 +61,7 @@ impl Workloads {
         if let Some(running) = self.by_uid.get_mut(&uid) {
             running.workload = workload;
         } else {
-            let running = Running { workload, pods: BTreeMap::new(), succeeded: 0, is_deleted: false };
+            let running = Running { workload, pods: BTreeMap::new(), active: 0, succeeded: 0, is_deleted: false };
             self.by_uid.insert(uid.clone(), running);
         }
         uid
@@ -102,13 +104,15 @@ impl Workloads {
         };
         let Some(owner) = pod.metadata.owner_references.first() else { return };
         let Some(running) = self.by_uid.get_mut(&owner.uid) else { return };
-        let was_known = running.pods.contains_key(&pod.metadata.name);
-        if change.after.is_none() || pod.is_finished() {
-            running.pods.remove(&pod.metadata.name);
-            running.succeeded += u32::from(was_known && pod.status.phase == "Succeeded");
+        let before = if change.after.is_none() || pod.is_finished() {
+            let before = running.pods.remove(&pod.metadata.name);
+            running.succeeded += u32::from(before.is_some() && pod.status.phase == "Succeeded");
+            before
         } else {
-            running.pods.insert(pod.metadata.name.clone(), pod.clone());
-        }
+            running.active += usize::from(pod.is_active());
+            running.pods.insert(pod.metadata.name.clone(), pod.clone())
+        };
+        running.active -= usize::from(before.is_some_and(|pod| pod.is_active()));
         self.dirty.insert(owner.uid.clone());
     }
 
@@ -144,14 +148,14 @@ impl Running {
 
     /// Pods on their way out count for nothing; the least valuable go first if there are too many.
     fn reconcile_alike(&self, uid: &str, api: &mut ApiServer, rng: &mut Rng) {
-        let mut active: Vec<&Arc<Pod>> = self.pods.values().filter(|pod| pod.is_active()).collect();
         let wanted = self.workload.replicas.saturating_sub(self.succeeded) as usize;
-        for _ in active.len()..wanted {
+        for _ in self.active..wanted {
             let suffix: Vec<u8> = (0..SUFFIX).map(|_| LETTERS[rng.index(LETTERS.len())]).collect();
             let name = format!("{}-{}", self.workload.key.name, String::from_utf8_lossy(&suffix));
             let _ = api.create(self.pod(uid, name));
         }
-        if active.len() > wanted {
+        if self.active > wanted {
+            let mut active: Vec<&Arc<Pod>> = self.pods.values().filter(|pod| pod.is_active()).collect();
             active.sort_by_key(|pod| worth(pod));
             for pod in active.iter().take(active.len() - wanted) {
                 let _ = api.delete_pod(&pod.key(), &pod.metadata.uid, None);
