@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use clap::ArgAction;
 use karpenter_aws::{
     AwsApi, NodeClasses,
+    ec2::profile::ClusterInfo,
     interruption::InterruptionQueue,
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
     sdk::{SdkAws, TokioClock},
@@ -131,7 +132,7 @@ async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<Cl
         Ok(known) => known,
         Err(error) if args.cluster_endpoint.is_some() && args.cluster_ca_bundle.is_some() => {
             tracing::warn!(error = %error, "EKS says nothing of the cluster: AL2023 does not get to know the range of its services");
-            Default::default()
+            ClusterInfo::default()
         }
         Err(error) => return Err(failed("the cluster", &error)),
     };
