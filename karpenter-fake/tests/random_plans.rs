@@ -1,8 +1,15 @@
 //! The checker finds nothing wrong with the plans of random problems, and finds every pod that is taken out of them.
 
-use karpenter_core::{Plan, Planner, PlannerOptions, schedule::PreferencePolicy, strategies};
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot,
+    api::{Node, NodePool, Pod},
+    labels,
+    schedule::PreferencePolicy,
+    strategies,
+};
 use karpenter_fake::{Violation, check};
 use proptest::prelude::*;
+use serde_json::json;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -43,4 +50,45 @@ proptest! {
         let lost = Violation::Lost { pod };
         prop_assert!(check(&snapshot, &catalogs, &less).contains(&lost));
     }
+}
+
+/// A pod that wants to share a node with another, and must share its zone, does not join it on a node without a zone.
+#[test]
+fn nobody_is_near_on_a_node_without_the_label() {
+    let read = |value: serde_json::Value| -> Pod { serde_json::from_value(value).expect("a pod") };
+    let term = |key: &str| json!({"labelSelector": {"matchLabels": {"app": "api"}}, "topologyKey": key});
+    let pod = |name: &str, affinity: serde_json::Value| {
+        read(json!({
+            "metadata": {"name": name, "labels": {"app": name}},
+            "spec": {
+                "affinity": {"podAffinity": affinity},
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}],
+            },
+            "status": {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            ]},
+        }))
+    };
+    let near = json!({
+        "requiredDuringSchedulingIgnoredDuringExecution": [term(labels::ZONE)],
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term(labels::HOSTNAME)}],
+    });
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "node-0", "labels": {"kubernetes.io/hostname": "node-0"}},
+        "status": {"capacity": {"cpu": "4", "pods": "10"}, "allocatable": {"cpu": "4", "pods": "10"}},
+    }))
+    .expect("a node");
+    let price = Price::per_hour(0.1).expect("a price");
+    let machine = InstanceType::named("m", [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(10))])
+        .offering("on-demand", "zone-a", price);
+    let snapshot = Snapshot::builder()
+        .pool(NodePool::named("general"))
+        .node(node)
+        .pods(vec![pod("web", near), pod("api", json!({}))])
+        .build()
+        .expect("a cluster");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("a catalog");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert_eq!(check(&snapshot, &catalogs, &plan), []);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
 }

@@ -217,7 +217,8 @@ impl Allotter<'_, '_> {
         for term in near.iter().filter(|term| !is_together || !term.is_by_host()) {
             let mut domains = self.domains_with(near, &term.key, true);
             if domains.is_empty() && is_together && !is_own {
-                // Whoever they join has a domain.
+                // Whoever they join has a domain where nodes have the label; where they have not nobody is near.
+                draft.extra.add(&term.key, Requirement::EXISTS);
                 continue;
             }
             if domains.is_empty() && !runs && is_own {
