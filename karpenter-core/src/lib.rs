@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod disrupt;
 pub mod driver;
 pub mod engine;
+pub mod hashstructure;
 pub mod labels;
 pub mod lifecycle;
 pub mod provider;

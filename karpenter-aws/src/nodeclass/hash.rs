@@ -3,9 +3,12 @@
 //! Karpenter hashes the class with version 2 of the Go library hashstructure, over FNV-1, lists taken for sets and what
 //! is empty left out. The same hash here lets a cluster change engines without replacing its nodes.
 
-use std::{collections::BTreeMap, ops::BitXor};
+use std::collections::BTreeMap;
 
-use karpenter_core::api::NodeClaim;
+use karpenter_core::{
+    api::NodeClaim,
+    hashstructure::{self, Struct, text},
+};
 
 use super::{
     AliasError, BlockDevice, BlockDeviceMapping, ConnectionTracking, CpuOptions, Ec2NodeClass, KubeletConfiguration,
@@ -29,9 +32,9 @@ impl Ec2NodeClass {
     /// # Errors
     /// The family of the images is not known.
     pub fn static_hash(&self, ca_bundle: Option<&str>) -> Result<String, AliasError> {
-        let family = fnv(self.ami_family()?.as_str().as_bytes());
+        let family = text(self.ami_family()?.as_str());
         let parts = [self.spec_hash(), family, text(ca_bundle.unwrap_or("")), kubelet(&self.spec.kubelet)];
-        Ok(parts.into_iter().fold(0, BitXor::bitxor).to_string())
+        Ok(hashstructure::set(parts).to_string())
     }
 
     /// The annotations to write on the class, and on claims when they are launched.
@@ -85,7 +88,7 @@ impl Ec2NodeClass {
             .field("ConnectionTracking", spec.connection_tracking.as_ref().map(connection_tracking))
             .field("Context", spec.context.as_deref().map(text))
             .field("CPUOptions", spec.cpu_options.map(cpu_options))
-            .0
+            .hash()
     }
 }
 
@@ -97,7 +100,7 @@ fn placement_group(selector: &PlacementGroupSelector) -> u64 {
     Struct::named("PlacementGroupSelector")
         .field("Name", selector.name.as_deref().map(text))
         .field("ID", selector.id.as_deref().map(text))
-        .0
+        .hash()
 }
 
 fn block_device_mapping(mapping: &BlockDeviceMapping) -> u64 {
@@ -105,7 +108,7 @@ fn block_device_mapping(mapping: &BlockDeviceMapping) -> u64 {
         .field("DeviceName", mapping.device_name.as_deref().map(text))
         .field("EBS", mapping.ebs.as_ref().map(block_device))
         .field("RootVolume", mapping.root_volume.then(|| boolean(true)))
-        .0
+        .hash()
 }
 
 fn block_device(ebs: &BlockDevice) -> u64 {
@@ -119,16 +122,16 @@ fn block_device(ebs: &BlockDevice) -> u64 {
         .field("VolumeInitializationRate", ebs.volume_initialization_rate.map(int))
         .field("VolumeSize", ebs.volume_size.map(|size| text(&size.to_string())))
         .field("VolumeType", ebs.volume_type.map(|kind| text(kind.as_str())))
-        .0
+        .hash()
 }
 
 fn network_interface(interface: &NetworkInterface) -> u64 {
-    let index = |index: u32| (index != 0).then(|| fnv(&index.to_le_bytes()));
+    let index = |index: u32| (index != 0).then(|| hashstructure::bytes(&index.to_le_bytes()));
     Struct::named("NetworkInterface")
         .field("NetworkCardIndex", index(interface.network_card_index))
         .field("DeviceIndex", index(interface.device_index))
         .field("InterfaceType", Some(text(interface.interface_type.as_str())))
-        .0
+        .hash()
 }
 
 fn metadata_options(options: &MetadataOptions) -> u64 {
@@ -137,7 +140,7 @@ fn metadata_options(options: &MetadataOptions) -> u64 {
         .field("HTTPProtocolIPv6", Some(text(options.http_protocol_ipv6.as_str())))
         .field("HTTPPutResponseHopLimit", Some(long(options.http_put_response_hop_limit.into())))
         .field("HTTPTokens", Some(text(options.http_tokens.as_str())))
-        .0
+        .hash()
 }
 
 fn connection_tracking(tracking: &ConnectionTracking) -> u64 {
@@ -145,12 +148,12 @@ fn connection_tracking(tracking: &ConnectionTracking) -> u64 {
         .field("TCPEstablishedTimeout", tracking.tcp_established_timeout_secs.map(int))
         .field("UDPStreamTimeout", tracking.udp_stream_timeout_secs.map(int))
         .field("UDPTimeout", tracking.udp_timeout_secs.map(int))
-        .0
+        .hash()
 }
 
 fn cpu_options(options: CpuOptions) -> u64 {
     let nested = options.nested_virtualization.map(Switch::as_str).map(text);
-    Struct::named("CPUOptions").field("NestedVirtualization", nested).0
+    Struct::named("CPUOptions").field("NestedVirtualization", nested).hash()
 }
 
 /// The text is that of Go, which writes some characters as numbers.
@@ -168,8 +171,7 @@ fn kubelet(configuration: &KubeletConfiguration) -> u64 {
 }
 
 fn tags(tags: &BTreeMap<String, String>) -> Option<u64> {
-    let entries = tags.iter().map(|(key, value)| ordered(text(key), text(value)));
-    (!tags.is_empty()).then(|| finished(entries.fold(0, BitXor::bitxor)))
+    (!tags.is_empty()).then(|| hashstructure::map(tags))
 }
 
 fn set<T>(items: &[T], hash: impl Fn(&T) -> u64) -> Option<u64> {
@@ -177,11 +179,7 @@ fn set<T>(items: &[T], hash: impl Fn(&T) -> u64) -> Option<u64> {
 }
 
 fn xor<T>(items: &[T], hash: impl Fn(&T) -> u64) -> u64 {
-    items.iter().map(hash).fold(0, BitXor::bitxor)
-}
-
-fn text(text: &str) -> u64 {
-    fnv(text.as_bytes())
+    hashstructure::set(items.iter().map(hash))
 }
 
 fn some_text(own: &str) -> Option<u64> {
@@ -189,49 +187,15 @@ fn some_text(own: &str) -> Option<u64> {
 }
 
 fn boolean(value: bool) -> u64 {
-    fnv(&[u8::from(value)])
+    hashstructure::bytes(&[u8::from(value)])
 }
 
 fn int(value: i32) -> u64 {
-    fnv(&value.to_le_bytes())
+    hashstructure::bytes(&value.to_le_bytes())
 }
 
 fn long(value: i64) -> u64 {
-    fnv(&value.to_le_bytes())
-}
-
-/// The hash of a Go struct, as far as its fields were added. A field that is `None` has the zero value and is left out.
-struct Struct(u64);
-
-impl Struct {
-    fn named(name: &str) -> Self {
-        Self(text(name))
-    }
-
-    fn field(self, name: &str, value: Option<u64>) -> Self {
-        let Some(value) = value else { return self };
-        Self(finished(self.0 ^ ordered(text(name), value)))
-    }
-}
-
-/// The hash of two hashes whose order counts.
-fn ordered(first: u64, second: u64) -> u64 {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
-    bytes[8..].copy_from_slice(&second.to_le_bytes());
-    fnv(&bytes)
-}
-
-/// Hashes once more what was put together without an order, so that parts of it cannot cancel parts of something else.
-fn finished(hash: u64) -> u64 {
-    fnv(&hash.to_le_bytes())
-}
-
-/// FNV-1 with 64 bits (draft-eastlake-fnv).
-fn fnv(bytes: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| hash.wrapping_mul(PRIME) ^ u64::from(*byte))
+    hashstructure::bytes(&value.to_le_bytes())
 }
 
 #[cfg(test)]

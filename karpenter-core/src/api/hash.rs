@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::{NillableDuration, NodeClaim, NodeClaimTemplate, NodeClassRef, NodePool, Taint, TaintEffect, TemplateMeta};
-use crate::labels;
+use crate::{
+    hashstructure::{self, Struct},
+    labels,
+};
 
 /// The version of [`NodePool::static_hash`]. Hashes of different versions say nothing about each other.
 pub const STATIC_HASH_VERSION: &str = "v3";
@@ -103,15 +106,15 @@ fn hash_of(template: &NodeClaimTemplate, written: u8) -> u64 {
         .field("ExpireAfter", of_expire_after(&spec.expire_after));
     Struct::named("NodeClaimTemplate")
         .field("ObjectMeta", of_meta(&template.metadata, written))
-        .field("Spec", Some(spec_hash.0))
-        .0
+        .field("Spec", Some(spec_hash.hash()))
+        .hash()
 }
 
 fn of_meta(meta: &TemplateMeta, written: u8) -> Option<u64> {
     let labels = of_map(&meta.labels, written & LABELS != 0);
     let annotations = of_map(&meta.annotations, written & ANNOTATIONS != 0);
     let is_there = labels.is_some() || annotations.is_some();
-    is_there.then(|| Struct::named("ObjectMeta").field("Labels", labels).field("Annotations", annotations).0)
+    is_there.then(|| Struct::named("ObjectMeta").field("Labels", labels).field("Annotations", annotations).hash())
 }
 
 fn of_class(class: &NodeClassRef) -> Option<u64> {
@@ -119,12 +122,12 @@ fn of_class(class: &NodeClassRef) -> Option<u64> {
         .field("Kind", of_text(&class.kind))
         .field("Name", of_text(&class.name))
         .field("Group", of_text(&class.group));
-    (*class != NodeClassRef::default()).then_some(hash.0)
+    (*class != NodeClassRef::default()).then_some(hash.hash())
 }
 
 fn of_taints(taints: &[Taint], is_written: bool) -> Option<u64> {
     let is_there = is_written || !taints.is_empty();
-    is_there.then(|| taints.iter().map(of_taint).fold(0, std::ops::BitXor::bitxor))
+    is_there.then(|| hashstructure::set(taints.iter().map(of_taint)))
 }
 
 fn of_taint(taint: &Taint) -> u64 {
@@ -134,18 +137,22 @@ fn of_taint(taint: &Taint) -> u64 {
         TaintEffect::NoExecute => "NoExecute",
     };
     let hash = Struct::named("Taint").field("Key", of_text(&taint.key)).field("Value", of_text(&taint.value));
-    hash.field("Effect", of_text(effect)).0
+    hash.field("Effect", of_text(effect)).hash()
 }
 
 /// A duration that never ends is as good as none. One of zero seconds is there, but its only field is not.
 fn of_grace_period(duration: &NillableDuration) -> Option<u64> {
     let nanos = nanos(duration)?;
-    Some(Struct::named("Duration").field("Duration", (nanos != 0).then(|| fnv(&nanos.to_le_bytes()))).0)
+    Some(
+        Struct::named("Duration")
+            .field("Duration", (nanos != 0).then(|| hashstructure::bytes(&nanos.to_le_bytes())))
+            .hash(),
+    )
 }
 
 fn of_expire_after(duration: &NillableDuration) -> Option<u64> {
     let nanos = nanos(duration)?;
-    Some(Struct::named("NillableDuration").field("Duration", Some(fnv(&nanos.to_le_bytes()))).0)
+    Some(Struct::named("NillableDuration").field("Duration", Some(hashstructure::bytes(&nanos.to_le_bytes()))).hash())
 }
 
 /// The duration in nanoseconds; `None` for `Never`. What Go cannot hold, some three hundred years, is cut.
@@ -154,45 +161,10 @@ fn nanos(duration: &NillableDuration) -> Option<i64> {
 }
 
 fn of_map(map: &BTreeMap<String, String>, is_written: bool) -> Option<u64> {
-    let entries = map.iter().map(|(key, value)| ordered(fnv(key.as_bytes()), fnv(value.as_bytes())));
     let is_there = is_written || !map.is_empty();
-    is_there.then(|| finished(entries.fold(0, std::ops::BitXor::bitxor)))
+    is_there.then(|| hashstructure::map(map))
 }
 
 fn of_text(text: &str) -> Option<u64> {
-    (!text.is_empty()).then(|| fnv(text.as_bytes()))
-}
-
-/// The hash of a Go struct, as far as its fields were added. A field that is `None` has the zero value and is left out.
-struct Struct(u64);
-
-impl Struct {
-    fn named(name: &str) -> Self {
-        Self(fnv(name.as_bytes()))
-    }
-
-    fn field(self, name: &str, value: Option<u64>) -> Self {
-        let Some(value) = value else { return self };
-        Self(finished(self.0 ^ ordered(fnv(name.as_bytes()), value)))
-    }
-}
-
-/// The hash of two hashes whose order counts.
-fn ordered(first: u64, second: u64) -> u64 {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
-    bytes[8..].copy_from_slice(&second.to_le_bytes());
-    fnv(&bytes)
-}
-
-/// Hashes once more what was put together without an order, so that parts of it cannot cancel parts of something else.
-fn finished(hash: u64) -> u64 {
-    fnv(&hash.to_le_bytes())
-}
-
-/// FNV-1 with 64 bits (draft-eastlake-fnv).
-fn fnv(bytes: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| hash.wrapping_mul(PRIME) ^ u64::from(*byte))
+    (!text.is_empty()).then(|| hashstructure::text(text))
 }
