@@ -28,7 +28,6 @@ async fn a_thousand_pods_find_nodes_at_once() {
     for app in 1..=10 {
         plane.apply(&deployment(&format!("app-{app}"), 100, json!({}))).await;
     }
-    let was_looked_at = |pod: &Pod| pod.status.conditions.iter().any(|condition| condition.r#type == "PodScheduled");
     plane
         .until("all pods are known to have no place", async || {
             let pods = plane.pods().await;
@@ -74,22 +73,13 @@ async fn figures() {
     let sizes = "requirements: [{key: karpenter.kwok.sh/instance-cpu, operator: In, values: [\"4\"]}, ";
     plane.apply(&pool.replace("requirements: [", sizes)).await;
     let controller = plane.replica(&[]);
-    for app in 1..=10 {
-        plane.apply(&deployment(&format!("app-{app}"), 1000, json!({})).replace("500m", "350m")).await;
-    }
-    let (mut pods, mut claims) = ((0, Instant::now()), (0, Instant::now()));
-    while pods.0 < 10_000 || pods.1.elapsed() < Duration::from_mins(1) || claims.1.elapsed() < Duration::from_mins(1) {
-        let (now_pods, now_claims) = (plane.pods().await.len(), plane.claims().await.len());
-        if now_pods != pods.0 {
-            pods = (now_pods, Instant::now());
+    for (name, each) in [("early", 100), ("late", 900)] {
+        for app in 1..=10 {
+            let deployment = deployment(&format!("{name}-{app}"), each, json!({}));
+            plane.apply(&deployment.replace("500m", "380m")).await;
         }
-        if now_claims != claims.0 {
-            claims = (now_claims, Instant::now());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        print_delay(&plane, if name == "early" { 1000 } else { 10_000 }).await;
     }
-    eprintln!("{} pods, {} claims, the last claim after the last pod: {:?}", pods.0, claims.0, claims.1 - pods.1);
-    plane.until_running(10_000).await;
     let before = spent(controller.id());
     tokio::time::sleep(Duration::from_mins(2)).await;
     let after = spent(controller.id());
@@ -99,6 +89,37 @@ async fn figures() {
         after.0,
         after.1 - before.1
     );
+}
+
+/// Waits until so many pods run, and prints how long after the last of them was made, and after the kube-scheduler had looked
+/// at the last of them, the last claim was made.
+async fn print_delay(plane: &Plane, count: usize) {
+    let (mut pods, mut seen, mut claims) = ((0, Instant::now()), (0, Instant::now()), (0, Instant::now()));
+    let set = |known: &mut (usize, Instant), now: usize| {
+        if known.0 != now {
+            *known = (now, Instant::now());
+        }
+    };
+    let is_quiet = |known: &(usize, Instant)| known.1.elapsed() > Duration::from_secs(20);
+    while seen.0 < count || !is_quiet(&seen) || !is_quiet(&claims) {
+        let all = plane.pods().await;
+        set(&mut pods, all.len());
+        set(&mut seen, all.iter().filter(|pod| was_looked_at(pod)).count());
+        set(&mut claims, plane.claims().await.len());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let after = |(_, event): (usize, Instant)| claims.1.saturating_duration_since(event);
+    let (made, looked_at) = (after(pods), after(seen));
+    eprintln!(
+        "{count} pods, {} claims, the last {made:?} after the last pod, {looked_at:?} after a look at it",
+        claims.0
+    );
+    plane.until_running(count).await;
+}
+
+/// Whether the kube-scheduler looked for a node for a pod.
+fn was_looked_at(pod: &Pod) -> bool {
+    pod.status.conditions.iter().any(|condition| condition.r#type == "PodScheduled")
 }
 
 /// The memory that a process holds, in kB, and how long it has worked, in hundredths of a second.

@@ -12,6 +12,7 @@
 mod action;
 mod agenda;
 mod claims;
+mod displaced;
 mod disruption;
 mod ends;
 mod event;
@@ -282,6 +283,7 @@ impl Engine {
         let has_moved = old != new;
         let is_event = has_moved || is_ending(pod.as_deref()) != is_ending(before);
         let is_daemon = pod.as_deref().or(before).is_some_and(Pod::is_daemon);
+        let new_node = new.clone();
         for node in [old, new].into_iter().flatten() {
             if is_event && !is_daemon {
                 self.lives.note_pod_event(&node, now);
@@ -305,7 +307,11 @@ impl Engine {
             if let Some(pod) = pod.as_deref().filter(|_| is_bound) {
                 self.provisioner.settled(pod);
             }
+            let was_promised = self.provisioner.promises.contains_key(key);
             self.provisioner.unpromise(key);
+            if let Some(node) = new_node.filter(|_| has_moved && !was_promised && !is_daemon) {
+                self.displace(&node, now);
+            }
         }
         let waits_now = pod.as_deref().is_some_and(waits);
         self.provisioner.set_waiting(key, waits_now, now);

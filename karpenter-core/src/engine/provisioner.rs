@@ -165,12 +165,17 @@ impl Provisioner {
     pub(super) fn release(&mut self, place: &str, now: Timestamp) {
         self.made_for.remove(place);
         for pod in self.by_place.get(place).cloned().unwrap_or_default() {
-            self.unpromise(&pod);
-            if self.waiting.contains(&pod) {
-                self.fresh.insert(pod);
-            }
-            self.trigger(now);
+            self.put_off(&pod, now);
         }
+    }
+
+    /// Takes a promise back; the pod is planned anew soon.
+    pub(super) fn put_off(&mut self, pod: &ObjectKey, now: Timestamp) {
+        self.unpromise(pod);
+        if self.waiting.contains(pod) {
+            self.fresh.insert(pod.clone());
+        }
+        self.trigger(now);
     }
 
     /// The pods that the room of a place was promised to.

@@ -93,6 +93,26 @@ fn what_is_promised_is_not_bought_twice() {
 }
 
 #[test]
+fn who_finds_promised_room_taken_by_a_newcomer_is_planned_anew_at_once() {
+    for cpu in ["900m", "10m"] {
+        let mut world = World::with_pool(EngineOptions::default());
+        world.add_pods("web", 8, "900m");
+        world.unbindable = world.pods.keys().map(|pod| pod.name.clone()).collect();
+        world.run_until(60, |world| !world.nodes.is_empty());
+        world.unbindable.clear();
+        let node = world.nodes.keys().next().expect("a node").clone();
+        world.add_pods("newcomer", 1, cpu);
+        let mut newcomer = world.pods.values().find(|pod| pod.metadata.name == "newcomer-0").expect("a pod").clone();
+        newcomer.spec.node_name = node;
+        world.put_pod(newcomer);
+        world.run(10);
+        assert_eq!(world.claims.len(), if cpu == "900m" { 2 } else { 1 }, "{:#?}", world.log);
+        world.run(60);
+        assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+    }
+}
+
+#[test]
 fn an_offering_without_capacity_is_avoided_and_its_pods_are_planned_at_once() {
     let mut options = EngineOptions::default();
     // A claim that names all types is hardly ever refused.
