@@ -27,7 +27,8 @@ impl Engine {
         let claim = self.store.claim_of(node).map(|claim| claim.name());
         let promised = [Some(name.as_str()), claim].into_iter().flatten();
         let promised = promised.filter_map(|place| self.provisioner.by_place.get(place)).flatten();
-        let mut promised = promised.filter(|pod| self.provisioner.waiting.contains(*pod)).peekable();
+        let waiting = |key| Some((key, self.store.pods.get(key).filter(|pod| pod.spec.node_name.is_empty())?));
+        let mut promised = promised.filter_map(waiting).peekable();
         if promised.peek().is_none() {
             return Vec::new();
         }
@@ -36,8 +37,7 @@ impl Engine {
             room.subtract(&pod_requests(pod));
         }
         let mut displaced = Vec::new();
-        for key in promised {
-            let Some(pod) = self.store.pods.get(key) else { continue };
+        for (key, pod) in promised {
             let requests = pod_requests(pod);
             if fits(&requests, &room) {
                 room.subtract(&requests);

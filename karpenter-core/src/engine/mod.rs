@@ -24,6 +24,7 @@ mod provision;
 mod provisioner;
 mod recall;
 mod results;
+mod siblings;
 mod statics;
 mod store;
 mod upkeep;
@@ -43,6 +44,7 @@ use ends::Ends;
 use market::Market;
 use outbox::{Outbox, Target};
 use provisioner::Provisioner;
+use siblings::Siblings;
 use store::{Change, Store, waits};
 use upkeep::Upkeep;
 
@@ -81,6 +83,7 @@ pub struct Engine {
     lives: Lives,
     ends: Ends,
     provisioner: Provisioner,
+    siblings: Siblings,
     disruption: Disruption,
     upkeep: Upkeep,
     counters: Counters,
@@ -107,6 +110,7 @@ impl Engine {
             lives: Lives::default(),
             ends: Ends::default(),
             provisioner,
+            siblings: Siblings::default(),
             disruption: Disruption::default(),
             upkeep: Upkeep::default(),
             counters: Counters::default(),
@@ -315,6 +319,10 @@ impl Engine {
         }
         let waits_now = pod.as_deref().is_some_and(waits);
         self.provisioner.set_waiting(key, waits_now, now);
+        let is_taken_to_wait = self.siblings.observe(key, before, pod.as_deref());
+        if is_taken_to_wait && !self.provisioner.promises.contains_key(key) {
+            self.provisioner.trigger(now);
+        }
     }
 
     /// Writes a claim, unless it is busy. Says whether it did.

@@ -77,7 +77,8 @@ impl Engine {
         }
     }
 
-    /// The pods; those that are promised another place than the node that they must leave have no node any more.
+    /// The pods; those that are promised another place than the node that they must leave have no node any more, and those wait
+    /// that are [taken to](super::siblings).
     fn pods(&self, leaving: &BTreeSet<String>) -> Vec<Arc<Pod>> {
         let store = &self.store;
         let is_leaving = |node: &Node| {
@@ -99,6 +100,11 @@ impl Engine {
         } else {
             store.pods.values().cloned().collect()
         };
+        for pod in self.siblings.taken_to_wait(store) {
+            if let Ok(index) = all.binary_search_by(|other| other.sort_key().cmp(&pod.sort_key())) {
+                all[index] = pod;
+            }
+        }
         for (key, _) in self.provisioner.promises.iter().filter(moves) {
             let key = (key.namespace.as_str(), key.name.as_str());
             if let Ok(index) = all.binary_search_by(|pod| pod.sort_key().cmp(&key)) {

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
     OfferingKey, Quantity,
+    api::{OwnerReference, PodStatus},
     engine::{EngineOptions, Metric},
     labels,
     lifecycle::{INITIALIZED, READY},
@@ -90,6 +91,31 @@ fn what_is_promised_is_not_bought_twice() {
     assert_eq!(world.claims.len(), 2, "{:#?}", world.log);
     world.run(60);
     assert_eq!((world.unbound(), world.claims.len()), (0, 2), "{:#?}", world.log);
+}
+
+#[test]
+fn pods_that_the_scheduler_has_not_looked_at_fare_as_others_of_their_controller() {
+    let mut world = World::with_pool(EngineOptions::default());
+    let mut owner = OwnerReference::default();
+    (owner.api_version, owner.kind) = ("apps/v1".to_owned(), "ReplicaSet".to_owned());
+    (owner.name, owner.uid, owner.controller) = ("web".to_owned(), "web".to_owned(), Some(true));
+    world.add_pods("web", 8, "900m");
+    world.add_pods("other", 8, "900m");
+    world.add_pods("larger", 8, "1900m");
+    for mut pod in world.pods.values().cloned().collect::<Vec<_>>() {
+        // Of the pods of the workload the kube-scheduler has looked at one.
+        if !pod.metadata.name.starts_with("other") {
+            pod.metadata.owner_references.push(owner.clone());
+        }
+        if pod.metadata.name != "web-0" {
+            pod.status = PodStatus::default();
+        }
+        world.put_pod(pod);
+    }
+    world.run(20);
+    let types: Vec<_> =
+        world.claims.values().map(|claim| claim.metadata.labels[labels::INSTANCE_TYPE].as_str()).collect();
+    assert_eq!(types, ["large"], "for eight pods, not for one, and not for those that ask for something else");
 }
 
 #[test]
