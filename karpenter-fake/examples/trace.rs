@@ -13,7 +13,7 @@
 use std::{collections::BTreeMap, env, error::Error, fs, sync::Arc, time::Duration};
 
 use karpenter_core::{
-    Catalog, Catalogs, InstanceType, Planner, Snapshot, Timestamp,
+    Catalog, Catalogs, InstanceType, Plan, Planner, Snapshot, Timestamp,
     api::{
         ConsolidationPolicy, NillableDuration, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodBuilder,
     },
@@ -275,7 +275,9 @@ impl<'k> Bound<'k> {
             snapshot = snapshot.with_pending(pods).expect("pods of a shape have names of their own");
         }
         let problem = self.planner.prepare(&snapshot, &self.catalogs);
-        let least = problem.certify(&problem.solve()).lower_bound.dollars_per_hour();
+        // All of them have a place: they are bound.
+        let all = Plan::from_parts(Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let least = problem.certify(&all).lower_bound.dollars_per_hour();
         self.known.insert(counts, least);
         least
     }

@@ -14,7 +14,7 @@ use ordered_float::OrderedFloat;
 use super::{
     Candidate,
     consolidate::{Consolidation, Threshold, evictions_and_price},
-    scene::{Care, Trial},
+    scene::Care,
 };
 use crate::schedule::{Answers, parallel};
 
@@ -46,12 +46,13 @@ const PARTS: usize = 8;
 const SWAPPED: usize = 12;
 const MAX_SWAPS: usize = 6;
 
+/// Of so many sets it is remembered what comes of them. Searches from several starts come by the same sets again and again.
+const MAX_REMEMBERED: usize = 10_000;
+
 /// Nodes that go together.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// Their positions in the order of nodes.
-    pub(super) nodes: BTreeSet<usize>,
-    pub(super) trial: Trial,
+    pub(super) outcome: Outcome,
     /// How sketches of it are made.
     pub(super) sketch: Care,
     /// What is saved beyond what it must be worth, in dollars an hour.
@@ -75,27 +76,47 @@ impl Found {
     }
 
     pub(super) fn is_worth_it(&self, threshold: Threshold) -> bool {
-        self.is_allowed && self.trial.savings_per_hour > threshold.per_hour(self.evictions, self.price)
+        self.is_allowed && self.outcome.savings_per_hour > threshold.per_hour(self.evictions, self.price)
     }
 
     /// What is saved for a unit of eviction cost, in dollars an hour.
     pub(super) fn savings_per_eviction(&self) -> f64 {
-        if self.evictions > 0.0 { self.trial.savings_per_hour / self.evictions } else { f64::INFINITY }
+        if self.evictions > 0.0 { self.outcome.savings_per_hour / self.evictions } else { f64::INFINITY }
     }
 }
 
-/// Nodes that can go together, and what becomes of the cluster then.
-type Tried = (BTreeSet<usize>, Trial);
+/// What comes of taking nodes away, without those of which a pod would have no place.
+struct Tried {
+    /// The nodes that can go, and what comes of it; `None` if there are none.
+    outcome: Option<Outcome>,
+    /// How much was done, in units of work.
+    work: usize,
+}
 
-/// What comes of taking away so many of the first nodes, by how that is sketched: it is the same for every threshold.
-type Prefixes = Answers<(usize, Care), Option<Tried>>;
+#[derive(Clone)]
+pub(super) struct Outcome {
+    /// Their positions in the order of nodes.
+    pub(super) nodes: BTreeSet<usize>,
+    /// How it was planned.
+    pub(super) care: Care,
+    /// How much less the cluster costs, in dollars an hour.
+    savings_per_hour: f64,
+    /// Whether it keeps the terms of pools and of the nodes that come.
+    is_fit: bool,
+}
 
-/// The nodes that may go together, and what was tried.
-pub(super) struct Climb<'k, 'c, 's> {
+/// The nodes that may go together, and what is known of taking some of them away.
+pub(super) struct Field<'k, 'c, 's> {
     consolidation: &'k Consolidation<'c, 's>,
     order: &'k [&'k Candidate],
     /// How many pods they have.
     pods: usize,
+    known: Answers<(BTreeSet<usize>, Care), Tried>,
+}
+
+/// A search among nodes.
+pub(super) struct Climb<'k, 'c, 's> {
+    field: &'k Field<'k, 'c, 's>,
     threshold: Threshold,
     /// What all nodes of a set must be worth together.
     bound: Option<Threshold>,
@@ -114,40 +135,34 @@ enum Start {
     All,
 }
 
-impl<'k, 'c, 's> Climb<'k, 'c, 's> {
-    pub(super) fn new(
-        consolidation: &'k Consolidation<'c, 's>,
-        order: &'k [&'k Candidate],
-        threshold: Threshold,
-        sketch: Care,
-    ) -> Self {
+impl<'k, 'c, 's> Field<'k, 'c, 's> {
+    pub(super) fn new(consolidation: &'k Consolidation<'c, 's>, order: &'k [&'k Candidate]) -> Self {
         let pods = order.iter().map(|candidate| candidate.pods.len()).sum();
-        Self { consolidation, order, pods, threshold, bound: None, sketch, work: AtomicUsize::new(0) }
-    }
-
-    /// The same with something that all nodes of a set must be worth together.
-    pub(super) fn bound_by(self, threshold: Threshold) -> Self {
-        Self { bound: Some(threshold), ..self }
+        Self { consolidation, order, pods, known: Answers::up_to(MAX_REMEMBERED) }
     }
 
     /// What is found from several starts, by sketches.
-    pub(super) fn starts(consolidation: &'k Consolidation<'c, 's>, order: &'k [&'k Candidate]) -> Vec<Found> {
-        let climb = |factor, sketch| Self::new(consolidation, order, consolidation.threshold.times(factor), sketch);
+    pub(super) fn starts(&'k self) -> Vec<Found> {
+        let consolidation = self.consolidation;
+        let climb = |factor, sketch| Climb::new(self, consolidation.threshold.times(factor), sketch);
         let factors = FACTORS.iter().take(consolidation.share_of(FACTORS.len()).max(1));
         let mut starts: Vec<(Start, Care)> = factors.map(|&factor| (Start::Wasteful(factor), Care::Sketch)).collect();
-        if climb(1.0, Care::Sketch).is_small() {
+        if self.is_small() {
             let (plain, low) = (Start::Wasteful(FACTORS[0]), Start::Wasteful(FACTORS[1]));
             starts.extend([plain, low, Start::All].map(|start| (start, Care::WeighedSketch)));
             starts.push((Start::All, Care::Sketch));
         }
-        let prefixes = Prefixes::up_to(usize::MAX);
-        let plain = climb(1.0, Care::Sketch);
-        parallel::map(&plain.prefix_sizes(), |&size| drop(plain.prefix(size, &prefixes)));
+        // All searches begin with these sets.
+        parallel::map(&self.prefix_sizes(), |&size| drop(self.tried((0..size).collect(), Care::Sketch)));
         let found = parallel::map(&starts, |&(start, sketch)| {
             let factor = if let Start::Wasteful(factor) = start { factor } else { 1.0 };
-            Some(climb(1.0, sketch).resumed(&climb(factor, sketch).from(start, &prefixes)?))
+            Some(climb(1.0, sketch).resumed(&climb(factor, sketch).from(start)?))
         });
         found.into_iter().flatten().collect()
+    }
+
+    pub(super) fn candidates(&self, nodes: &BTreeSet<usize>) -> Vec<&'k Candidate> {
+        nodes.iter().map(|&node| self.order[node]).collect()
     }
 
     /// Whether there is time for more starts, and for two changes at a time.
@@ -155,37 +170,91 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         self.order.len().saturating_mul(self.work_for(self.order.len() / 2)) <= self.consolidation.share_of(SMALL)
     }
 
+    /// How many of the first nodes are tried at first.
+    fn prefix_sizes(&self) -> Vec<usize> {
+        let all = self.order.len();
+        let doubled = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all);
+        doubled.chain((all > 0).then_some(all)).collect()
+    }
+
+    /// What it takes to try so many nodes with as many pods as the nodes have on average.
+    fn work_for(&self, nodes: usize) -> usize {
+        self.consolidation.scene.snapshot.places().len() + self.pods * nodes / self.order.len().max(1)
+    }
+
+    fn tried(&self, nodes: BTreeSet<usize>, care: Care) -> Arc<Tried> {
+        let question = (nodes, care);
+        self.known.get(&question, Clone::clone, || Arc::new(self.try_all(question.0.clone(), care)))
+    }
+
+    fn try_all(&self, mut nodes: BTreeSet<usize>, care: Care) -> Tried {
+        let mut work = 0;
+        for _ in 0..MAX_LEFT_OUT {
+            if nodes.is_empty() {
+                break;
+            }
+            let candidates = self.candidates(&nodes);
+            work += self.work_for(nodes.len());
+            match self.consolidation.scene.try_without(&candidates, care) {
+                Ok(trial) => {
+                    let is_fit = self.consolidation.terms.allow(&candidates, &trial);
+                    let savings_per_hour = trial.savings_per_hour;
+                    return Tried { outcome: Some(Outcome { nodes, care, savings_per_hour, is_fit }), work };
+                }
+                Err(left) => {
+                    let before = nodes.len();
+                    nodes.retain(|&node| !self.order[node].pods.iter().any(|pod| left.contains(pod)));
+                    if nodes.len() == before {
+                        break;
+                    }
+                }
+            }
+        }
+        Tried { outcome: None, work }
+    }
+}
+
+impl<'k, 'c, 's> Climb<'k, 'c, 's> {
+    pub(super) fn new(field: &'k Field<'k, 'c, 's>, threshold: Threshold, sketch: Care) -> Self {
+        Self { field, threshold, bound: None, sketch, work: AtomicUsize::new(0) }
+    }
+
+    /// The same with something that all nodes of a set must be worth together.
+    pub(super) fn bound_by(self, threshold: Threshold) -> Self {
+        Self { bound: Some(threshold), ..self }
+    }
+
     /// The set that a search from there ends with.
-    fn from(&self, start: Start, prefixes: &Prefixes) -> Option<Found> {
+    fn from(&self, start: Start) -> Option<Found> {
         let found = match start {
-            Start::Wasteful(_) => self.best_prefix(prefixes).or_else(|| self.best_single())?,
-            Start::All => self.try_all((0..self.order.len()).collect(), self.sketch)?,
+            Start::Wasteful(_) => self.best_prefix().or_else(|| self.best_single())?,
+            Start::All => self.try_all((0..self.field.order.len()).collect(), self.sketch)?,
         };
-        Some(self.improved(found, (self.order.len() / PARTS).max(1), self.sketch))
+        Some(self.improved(found, (self.field.order.len() / PARTS).max(1), self.sketch))
     }
 
     /// A set that another search found, as this one sees it; improved in a small cluster.
     fn resumed(&self, found: &Found) -> Found {
-        let found = self.appraised(found.nodes.clone(), found.trial.clone());
-        if self.is_small() { self.improved(found, 1, self.sketch) } else { found }
+        let found = self.appraised(found.outcome.clone());
+        if self.field.is_small() { self.improved(found, 1, self.sketch) } else { found }
     }
 
     /// The best set that comes of those from all starts, with the same threshold or a lower one.
     pub(super) fn followed(starts: &[Found], climb: impl Fn(&Found) -> Self + Send + Sync) -> Option<Found> {
         let mut all = parallel::map(starts, |found| climb(found).resumed(found));
         all.sort_by_key(|found| Reverse(found.rank()));
-        all.dedup_by(|other, found| other.nodes == found.nodes && other.sketch == found.sketch);
-        all.truncate(if climb(all.first()?).is_small() { FOLLOWED } else { 1 });
+        all.dedup_by(|other, found| other.outcome.nodes == found.outcome.nodes && other.sketch == found.sketch);
+        all.truncate(if climb(all.first()?).field.is_small() { FOLLOWED } else { 1 });
         Found::best(parallel::map(&all, |found| climb(found).swapped(found.clone())))
     }
 
     /// The best of the sets of the first nodes, if any gains something.
-    fn best_prefix(&self, prefixes: &Prefixes) -> Option<Found> {
-        let mut sizes = self.prefix_sizes();
+    fn best_prefix(&self) -> Option<Found> {
+        let mut sizes = self.field.prefix_sizes();
         let mut known: BTreeMap<usize, Option<Found>> = BTreeMap::new();
-        for _ in 0..=self.consolidation.share_of(REFINEMENTS).min(REFINEMENTS) {
+        for _ in 0..=self.field.consolidation.share_of(REFINEMENTS).min(REFINEMENTS) {
             sizes.retain(|size| !known.contains_key(size));
-            let found = parallel::map(&sizes, |&size| self.prefix(size, prefixes));
+            let found = parallel::map(&sizes, |&size| self.try_all((0..size).collect(), self.sketch));
             let found = found.into_iter().map(|found| found.filter(|found| found.is_allowed && found.gain > 0.0));
             known.extend(sizes.drain(..).zip(found));
             let Some(best) = best_of(&known) else { break };
@@ -197,23 +266,11 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         known.remove(&best).flatten()
     }
 
-    /// How many of the first nodes are tried at first.
-    fn prefix_sizes(&self) -> Vec<usize> {
-        let all = self.order.len();
-        let doubled = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|&size| size < all);
-        doubled.chain((all > 0).then_some(all)).collect()
-    }
-
-    fn prefix(&self, size: usize, prefixes: &Prefixes) -> Option<Found> {
-        let tried = prefixes.take((size, self.sketch), || Arc::new(self.tried((0..size).collect(), self.sketch)));
-        let (nodes, trial) = tried.as_ref().clone()?;
-        Some(self.appraised(nodes, trial))
-    }
-
     /// The best of the nodes that may go alone.
     fn best_single(&self) -> Option<Found> {
-        let most = self.consolidation.share_of(MAX_SKETCHED) / self.work_for(1).max(1);
-        let first: Vec<usize> = (0..self.order.len().min(most)).collect();
+        let field = self.field;
+        let most = field.consolidation.share_of(MAX_SKETCHED) / field.work_for(1).max(1);
+        let first: Vec<usize> = (0..field.order.len().min(most)).collect();
         let found = parallel::map(&first, |&node| self.try_all(BTreeSet::from([node]), self.sketch));
         Found::best(found.into_iter().flatten())
     }
@@ -221,11 +278,11 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     /// A set that gains more, as far as one is found by leaving out or adding parts, from parts of this size to single nodes.
     pub(super) fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
         let start = self.work.load(Ordering::Relaxed);
-        let most = self.consolidation.share_of(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
+        let most = self.field.consolidation.share_of(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
         loop {
             let changes = self.changes(&found, size);
             let done = self.work.load(Ordering::Relaxed) - start;
-            if done + changes.len().saturating_mul(self.work_for(found.nodes.len())) > most {
+            if done + changes.len().saturating_mul(self.field.work_for(found.outcome.nodes.len())) > most {
                 return found;
             }
             let (best, others) = self.changed(found, changes, care);
@@ -239,13 +296,13 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
 
     /// What can be left out of a set, or added to it, in parts of this size.
     fn changes(&self, found: &Found, size: usize) -> Vec<Change> {
-        let all: Vec<usize> = (0..self.order.len()).collect();
-        all.chunks(size).flat_map(|part| Change::all(part, &found.nodes)).collect()
+        let all: Vec<usize> = (0..self.field.order.len()).collect();
+        all.chunks(size).flat_map(|part| Change::all(part, &found.outcome.nodes)).collect()
     }
 
     /// The set with those changes that gain something. If there are none, the changes too, those that lose least first.
     fn changed(&self, mut found: Found, changes: Vec<Change>, care: Care) -> (Found, Option<Vec<Change>>) {
-        let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.nodes), care));
+        let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.outcome.nodes), care));
         let tried = changes.into_iter().zip(tried).filter_map(|(change, other)| Some((change, other?)));
         let mut tried: Vec<(Change, Found)> = tried.collect();
         tried.sort_by_key(|(_, other)| Reverse(other.rank()));
@@ -254,7 +311,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         }
         let before = found.rank();
         for (index, (change, alone)) in tried.into_iter().take_while(|(_, other)| other.rank() > before).enumerate() {
-            let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.nodes), care) };
+            let other = if index == 0 { Some(alone) } else { self.try_all(change.apply(&found.outcome.nodes), care) };
             found = other.filter(|other| other.rank() > found.rank()).unwrap_or(found);
         }
         (found, None)
@@ -262,7 +319,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
 
     /// A set that gains more, in a small cluster by two changes at a time too, of which each alone loses little.
     fn swapped(&self, mut found: Found) -> Found {
-        if !self.is_small() {
+        if !self.field.is_small() {
             return self.improved(found, 1, self.sketch);
         }
         for _ in 0..MAX_SWAPS {
@@ -273,7 +330,8 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
             near.truncate(SWAPPED);
             let pairs: Vec<(&Change, &Change)> =
                 near.iter().enumerate().flat_map(|(index, a)| near[..index].iter().map(move |b| (a, b))).collect();
-            let both = |&(a, b): &(&Change, &Change)| self.try_all(a.apply(&b.apply(&found.nodes)), self.sketch);
+            let both =
+                |&(a, b): &(&Change, &Change)| self.try_all(a.apply(&b.apply(&found.outcome.nodes)), self.sketch);
             let best = Found::best(parallel::map(&pairs, both).into_iter().flatten());
             let Some(best) = best.filter(|best| best.rank() > found.rank()) else { break };
             found = self.improved(best, 1, self.sketch);
@@ -283,53 +341,23 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
 
     /// The same nodes with a better plan, if there is one.
     pub(super) fn planned(&self, found: Found) -> Found {
-        let better = self.try_all(found.nodes.clone(), Care::Plan);
+        let better = self.try_all(found.outcome.nodes.clone(), Care::Plan);
         better.filter(|better| better.rank() > found.rank()).unwrap_or(found)
     }
 
     /// What is gained if all of these go, without those of which a pod would have no place; `None` if none is left.
     fn try_all(&self, nodes: BTreeSet<usize>, care: Care) -> Option<Found> {
-        let (nodes, trial) = self.tried(nodes, care)?;
-        Some(self.appraised(nodes, trial))
+        let tried = self.field.tried(nodes, care);
+        self.work.fetch_add(tried.work, Ordering::Relaxed);
+        Some(self.appraised(tried.outcome.clone()?))
     }
 
-    fn tried(&self, mut nodes: BTreeSet<usize>, care: Care) -> Option<Tried> {
-        for _ in 0..MAX_LEFT_OUT {
-            if nodes.is_empty() {
-                return None;
-            }
-            let candidates = self.candidates(&nodes);
-            self.work.fetch_add(self.work_for(nodes.len()), Ordering::Relaxed);
-            match self.consolidation.scene.try_without(&candidates, care) {
-                Ok(trial) => return Some((nodes, trial)),
-                Err(left) => {
-                    let before = nodes.len();
-                    nodes.retain(|&node| !self.order[node].pods.iter().any(|pod| left.contains(pod)));
-                    if nodes.len() == before {
-                        return None;
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    /// What it takes to try so many nodes with as many pods as the nodes have on average.
-    fn work_for(&self, nodes: usize) -> usize {
-        self.consolidation.scene.snapshot.places().len() + self.pods * nodes / self.order.len().max(1)
-    }
-
-    fn appraised(&self, nodes: BTreeSet<usize>, trial: Trial) -> Found {
-        let candidates = self.candidates(&nodes);
-        let (evictions, price) = evictions_and_price(&candidates);
-        let gain = trial.savings_per_hour - self.threshold.per_hour(evictions, price);
-        let is_allowed = self.bound.is_none_or(|bound| trial.savings_per_hour > bound.per_hour(evictions, price))
-            && self.consolidation.terms.allow(&candidates, &trial);
-        Found { nodes, trial, sketch: self.sketch, gain, evictions, price, is_allowed }
-    }
-
-    pub(super) fn candidates(&self, nodes: &BTreeSet<usize>) -> Vec<&'k Candidate> {
-        nodes.iter().map(|&node| self.order[node]).collect()
+    fn appraised(&self, outcome: Outcome) -> Found {
+        let (evictions, price) = evictions_and_price(&self.field.candidates(&outcome.nodes));
+        let saved = outcome.savings_per_hour;
+        let gain = saved - self.threshold.per_hour(evictions, price);
+        let is_allowed = self.bound.is_none_or(|bound| saved > bound.per_hour(evictions, price)) && outcome.is_fit;
+        Found { outcome, sketch: self.sketch, gain, evictions, price, is_allowed }
     }
 }
 

@@ -16,7 +16,7 @@ use ordered_float::OrderedFloat;
 use super::{
     Candidate, Candidates, Command, Method,
     allowance::Allowance,
-    climb::{Climb, Found},
+    climb::{Climb, Field, Found},
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
@@ -123,15 +123,17 @@ impl Consolidation<'_, '_> {
     }
 
     fn best_among(&self, order: &[&Candidate]) -> Option<Command> {
-        let starts = Climb::starts(self, order);
+        let field = Field::new(self, order);
+        let starts = field.starts();
         let found = Found::best(starts.iter().cloned()).filter(|found| found.is_worth_it(self.threshold))?;
         let last = self.threshold.for_last(found.savings_per_eviction());
-        let climb = |found: &Found| Climb::new(self, order, last, found.sketch).bound_by(self.threshold);
+        let climb = |found: &Found| Climb::new(&field, last, found.sketch).bound_by(self.threshold);
         let found = Climb::followed(&starts, climb)?;
         let climb = climb(&found);
         let found = climb.improved(climb.planned(found), 1, Care::Plan);
-        let candidates = climb.candidates(&found.nodes);
-        let trial = self.terms.settle(&candidates, found.trial)?;
+        let candidates = field.candidates(&found.outcome.nodes);
+        let trial = self.scene.try_without(&candidates, found.outcome.care).ok()?;
+        let trial = self.terms.settle(&candidates, trial)?;
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
         is_worth_it.then(|| Scene::command(Method::Consolidation, &candidates, trial))
     }

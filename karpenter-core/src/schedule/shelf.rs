@@ -101,7 +101,7 @@ impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
     }
 
     /// The answer to a question, which is kept in its owned form.
-    pub(super) fn get<Q>(&self, question: &Q, owned: impl FnOnce(&Q) -> K, answer: impl FnOnce() -> Arc<V>) -> Arc<V>
+    pub(crate) fn get<Q>(&self, question: &Q, owned: impl FnOnce(&Q) -> K, answer: impl FnOnce() -> Arc<V>) -> Arc<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {

@@ -27,11 +27,18 @@ impl Wanted {
 
     /// What is for sale and meets the claim, cheapest first and then by name and zone.
     pub(super) fn choices<'c>(&self, catalog: &'c Catalog) -> Vec<Choice<'c>> {
+        // The names of types rule out most of what is for sale.
+        let named = self.0.get(labels::INSTANCE_TYPE);
+        let is_named = |choice: &Choice<'_>| {
+            let name = choice.label(labels::INSTANCE_TYPE);
+            named.zip(name).is_none_or(|(named, name)| name.intersects(named))
+        };
         let mut choices = Vec::new();
         for instance_type in catalog.types() {
             for (i, offering) in instance_type.offerings.iter().enumerate() {
                 let choice = Choice { instance_type, offering };
-                if catalog.is_available(&instance_type.name, i) && self.unmet(&choice, catalog).is_none() {
+                let is_wanted = is_named(&choice) && self.unmet(&choice, catalog).is_none();
+                if is_wanted && catalog.is_available(&instance_type.name, i) {
                     choices.push(choice);
                 }
             }
