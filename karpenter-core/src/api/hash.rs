@@ -64,7 +64,7 @@ impl NodePool {
     ///
     /// A claim that has drifted by the old hash keeps it, so that it stays drifted.
     pub fn renewed_hash_annotations(&self, claim: &NodeClaim) -> BTreeMap<String, String> {
-        if is_current(&self.metadata.annotations) || is_current(&claim.metadata.annotations) {
+        if self.has_current_hash() || is_current(&claim.metadata.annotations) {
             return BTreeMap::new();
         }
         let mut out = self.hash_annotations();
@@ -72,6 +72,11 @@ impl NodePool {
             out.remove(labels::NODE_POOL_HASH);
         }
         out
+    }
+
+    /// Whether its annotations are of the version [`STATIC_HASH_VERSION`].
+    pub(crate) fn has_current_hash(&self) -> bool {
+        is_current(&self.metadata.annotations)
     }
 }
 

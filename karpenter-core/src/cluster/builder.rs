@@ -3,7 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{Objects, Place, Snapshot, Storage};
 use crate::{
@@ -234,12 +234,13 @@ impl SnapshotBuilder {
         let mut sites = join(std::mem::take(&mut self.nodes), &self.claims);
         sites.sort_by(|a, b| a.name().cmp(b.name()));
         let by_name = index_of(&sites);
-        let launching: BTreeSet<&str> = self.claims.iter().map(|claim| claim.name()).collect();
+        let launching: IndexSet<&str, FxBuild> = self.claims.iter().map(|claim| claim.name()).collect();
+        let mut pods_at: Vec<Vec<usize>> = vec![Vec::new(); sites.len()];
         let (mut pending, mut stands) = (Vec::new(), Vec::with_capacity(self.pods.len()));
         let mut known = Stands::new(self.earlier.as_ref(), &sites, &by_name);
         for (index, pod) in self.pods.iter().enumerate() {
             if let Some(site) = known.site_of(pod) {
-                sites[site as usize].pods.push(index);
+                pods_at[site as usize].push(index);
                 stands.push(Some(site));
                 continue;
             }
@@ -248,20 +249,23 @@ impl SnapshotBuilder {
             let planned = if is_bound { Some(&pod.spec.node_name) } else { self.promised(pod).filter(is_known) };
             let there = planned.or_else(|| nominated_node(pod));
             let number = there.and_then(|name| by_name.get(name.as_str())).copied();
-            let site = number.map(|site| &mut sites[site]);
-            let wants_place = match &site {
+            let site = number.map(|site| &sites[site]);
+            let wants_place = match site {
                 Some(site) if planned.is_some() && site.is_deleting() => must_move(pod, &self.budgets),
                 _ => there.is_none() && is_provisionable(pod),
             };
             let mut stand = None;
             if wants_place {
                 pending.push(index);
-            } else if let Some(site) = site.filter(|_| !pod.is_finished()) {
-                site.pods.push(index);
-                let is_own = is_bound && pod.spec.node_name == site.name();
-                stand = number.filter(|_| is_own).and_then(|number| u32::try_from(number).ok());
+            } else if let Some(number) = number.filter(|_| !pod.is_finished()) {
+                pods_at[number].push(index);
+                let is_own = is_bound && pod.spec.node_name == sites[number].name();
+                stand = u32::try_from(number).ok().filter(|_| is_own);
             }
             stands.push(stand);
+        }
+        for (site, pods) in sites.iter_mut().zip(pods_at) {
+            site.pods = pods;
         }
         let places = self.places(sites, &storage);
         let is_unlaunched = |claim: &&Arc<NodeClaim>| claim.status.provider_id.is_empty();
@@ -351,7 +355,7 @@ struct Stands<'e> {
 }
 
 impl<'e> Stands<'e> {
-    fn new(earlier: Option<&'e Snapshot>, sites: &[Site], by_name: &IndexMap<String, usize, FxBuild>) -> Self {
+    fn new(earlier: Option<&'e Snapshot>, sites: &[Site], by_name: &IndexMap<&str, usize, FxBuild>) -> Self {
         let earlier = earlier.filter(|earlier| earlier.stands.len() == earlier.pods.len());
         let Some(earlier) = earlier else { return Self { pods: &[], places: &[], sites: Vec::new(), next: 0 } };
         let site_of = |place: &Arc<Place>| {
@@ -384,24 +388,25 @@ impl<'e> Stands<'e> {
 /// A claim without a provider id may become anything that it allows, so it is no place for further pods.
 fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>]) -> Vec<Site> {
     let launched = claims.iter().filter(|c| !c.status.provider_id.is_empty());
-    let mut by_id: BTreeMap<&str, &Arc<NodeClaim>> =
+    let mut by_id: IndexMap<&str, &Arc<NodeClaim>, FxBuild> =
         launched.map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
     let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
     let mut sites = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let claim = by_id.remove(node.spec.provider_id.as_str());
+        let claim = by_id.swap_remove(node.spec.provider_id.as_str());
         sites.push(site(Some(node), claim));
     }
+    by_id.sort_unstable_keys();
     sites.extend(by_id.into_values().map(|claim| site(None, Some(claim))));
     sites
 }
 
 /// The position of each site, by the name of its node and by that of its claim.
-fn index_of(sites: &[Site]) -> IndexMap<String, usize, FxBuild> {
+fn index_of(sites: &[Site]) -> IndexMap<&str, usize, FxBuild> {
     let mut out = IndexMap::with_capacity_and_hasher(sites.len() * 2, FxBuild::default());
     for (i, site) in sites.iter().enumerate() {
-        out.insert(site.name().to_owned(), i);
-        out.extend(site.claim.as_ref().map(|claim| (claim.name().to_owned(), i)));
+        out.insert(site.name(), i);
+        out.extend(site.claim.as_ref().map(|claim| (claim.name(), i)));
     }
     out
 }

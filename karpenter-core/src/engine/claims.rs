@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{Action, Engine, ObjectRef, Target, Work, outbox::Purpose};
 use crate::{
     Catalog, Timestamp,
-    api::{ConditionStatus, Node, NodeClaim, NodePool},
+    api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     disrupt::{Drift, ProviderDrift},
     labels,
     lifecycle::{
@@ -25,6 +25,8 @@ const REPAIR_RETRY: Duration = Duration::from_mins(5);
 
 /// How soon it is looked again whether a machine may be bought, in a shortage.
 const PACE_CHECK: Duration = Duration::from_secs(1);
+/// The condition of claims that are not what their pools ask for any more.
+const DRIFTED: &str = "Drifted";
 /// Why claims go whose offerings have no capacity.
 const SOLD_OUT: &str = "InsufficientCapacityError";
 
@@ -53,6 +55,8 @@ pub(super) struct Life {
     is_asking_drift: bool,
     /// What it was last seen to need nothing with.
     content: Option<Content>,
+    /// What it was last found not to have drifted with.
+    sound: Option<Sound>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
 }
@@ -88,6 +92,38 @@ fn are_alike(pool: Option<&NodePool>, other: Option<&NodePool>) -> bool {
         }
         (a, b) => a.is_none() && b.is_none(),
     }
+}
+
+/// What a claim has not drifted with. It is of an age at which it does not drift for time alone.
+#[derive(Clone, Debug)]
+struct Sound {
+    claim: Arc<NodeClaim>,
+    pool: Arc<NodePool>,
+    catalog: Option<Arc<Catalog>>,
+    answer: DriftAnswer,
+}
+
+impl Sound {
+    /// Whether nothing has changed that drift is told by.
+    fn is_same(&self, other: &Self) -> bool {
+        let facts = |claim: &NodeClaim| {
+            (claim.status.is_true(LAUNCHED), condition(&claim.status.conditions, DRIFTED).is_some())
+        };
+        let (claim, other_claim) = (&*self.claim, &*other.claim);
+        claim.metadata.labels == other_claim.metadata.labels
+            && claim.metadata.annotations == other_claim.metadata.annotations
+            && claim.status.provider_id == other_claim.status.provider_id
+            && facts(claim) == facts(other_claim)
+            && are_alike(Some(&self.pool), Some(&other.pool))
+            && self.catalog.as_ref().map(Arc::as_ptr) == other.catalog.as_ref().map(Arc::as_ptr)
+            && self.answer == other.answer
+    }
+}
+
+/// What of the status of a claim tells of its node.
+struct Noted {
+    conditions: Vec<Condition>,
+    last_pod_event_time: Option<Timestamp>,
 }
 
 /// What the provider said last about drift.
@@ -387,13 +423,16 @@ impl Engine {
         }
         life.content = None;
         self.market.learn(node);
-        let mut out = (**claim).clone();
-        self.write_pod_event(&mut out, &node.metadata.name, now);
-        self.write_quiet(&mut out, &node.metadata.name, now);
-        self.write_consistency(&mut out, node, now);
-        self.write_drift(&mut out, now);
-        if out != **claim {
-            self.write_claim(out, now);
+        let status = &claim.status;
+        let mut out = Noted { conditions: status.conditions.clone(), last_pod_event_time: status.last_pod_event_time };
+        self.write_pod_event(claim, &mut out, &node.metadata.name, now);
+        self.write_quiet(claim, &mut out, &node.metadata.name, now);
+        self.write_consistency(claim, &mut out.conditions, node, now);
+        self.write_drift(claim, &mut out.conditions, now);
+        if out.last_pod_event_time != status.last_pod_event_time || out.conditions != status.conditions {
+            let mut written = (**claim).clone();
+            (written.status.conditions, written.status.last_pod_event_time) = (out.conditions, out.last_pod_event_time);
+            self.write_claim(written, now);
         } else if claim.metadata.creation_timestamp.is_some_and(|made| made + GROWN_UP <= now) {
             let until = self.agenda.time_of(&work);
             self.lives.of(claim).content = Some(Content { until, ..seen });
@@ -432,9 +471,9 @@ impl Engine {
         self.write_claim(out, now);
     }
 
-    fn write_pod_event(&mut self, claim: &mut NodeClaim, node: &str, now: Timestamp) {
+    fn write_pod_event(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {
         let Some(event) = self.lives.last_pod_event(node) else { return };
-        let written = claim.status.last_pod_event_time;
+        let written = out.last_pod_event_time;
         if written.is_some_and(|written| event <= written) {
             return;
         }
@@ -445,18 +484,18 @@ impl Engine {
         }
         match written.map(|written| written + POD_EVENT_PERIOD).filter(|next| now < *next) {
             Some(next) => self.agenda.at(Work::Claim(claim.name().to_owned()), next),
-            None => claim.status.last_pod_event_time = Some(event),
+            None => out.last_pod_event_time = Some(event),
         }
     }
 
     /// Writes whether pods have left a node alone for as long as its pool asks for.
-    fn write_quiet(&mut self, claim: &mut NodeClaim, node: &str, now: Timestamp) {
+    fn write_quiet(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {
         let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
         let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
         let initialized = condition(&claim.status.conditions, INITIALIZED).and_then(|c| c.last_transition_time);
-        let event = self.lives.last_pod_event(node).max(claim.status.last_pod_event_time);
+        let event = self.lives.last_pod_event(node).max(out.last_pod_event_time);
         let until = wait.map(|wait| event.or(initialized).map_or(now, |disturbed| disturbed + wait));
-        let conditions = &mut claim.status.conditions;
+        let conditions = &mut out.conditions;
         match until {
             Some(until) if until <= now || wait == Some(Duration::ZERO) => {
                 set_condition(conditions, CONSOLIDATABLE, ConditionStatus::True, CONSOLIDATABLE, "", now);
@@ -468,9 +507,8 @@ impl Engine {
         }
     }
 
-    fn write_consistency(&mut self, claim: &mut NodeClaim, node: &Node, now: Timestamp) {
+    fn write_consistency(&mut self, claim: &NodeClaim, conditions: &mut Vec<Condition>, node: &Node, now: Timestamp) {
         let short = lifecycle::shortfall(claim, node).map(ToString::to_string);
-        let conditions = &mut claim.status.conditions;
         match short {
             None => {
                 set_condition(
@@ -512,25 +550,33 @@ impl Engine {
         }
     }
 
-    fn write_drift(&mut self, claim: &mut NodeClaim, now: Timestamp) {
+    fn write_drift(&mut self, claim: &Arc<NodeClaim>, conditions: &mut Vec<Condition>, now: Timestamp) {
         let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL).and_then(|p| self.store.pools.get(p)).cloned()
         else {
             return;
         };
         let catalog = self.market.catalog(pool.name()).cloned();
+        let is_grown_up = claim.metadata.creation_timestamp.is_some_and(|made| made + GROWN_UP <= now);
         let life = self.lives.of(claim);
+        let seen = Sound { claim: claim.clone(), pool, catalog, answer: life.drift.clone() };
+        if is_grown_up && life.sound.as_ref().is_some_and(|known| known.is_same(&seen)) {
+            return;
+        }
+        let Sound { pool, catalog, .. } = &seen;
         let answer = match &life.drift {
             DriftAnswer::None => ProviderDrift::NotAsked,
             DriftAnswer::Sound => ProviderDrift::Answered(None),
             DriftAnswer::Drifted(reason) => ProviderDrift::Answered(Some(reason)),
         };
-        match Drift::of_claim(claim, &pool, catalog.as_deref(), answer, now) {
+        let drift = Drift::of_claim(claim, pool, catalog.as_deref(), answer, now);
+        let is_sound = is_grown_up && drift.is_none() && condition(&claim.status.conditions, DRIFTED).is_none();
+        life.sound = Some(seen).filter(|_| is_sound);
+        match drift {
             Some(drift) => {
                 let (reason, message) = (drift.condition_reason().to_owned(), drift.to_string());
-                let conditions = &mut claim.status.conditions;
-                set_condition(conditions, "Drifted", ConditionStatus::True, &reason, &message, now);
+                set_condition(conditions, DRIFTED, ConditionStatus::True, &reason, &message, now);
             }
-            None => claim.status.conditions.retain(|condition| condition.r#type != "Drifted"),
+            None => conditions.retain(|condition| condition.r#type != DRIFTED),
         }
     }
 

@@ -288,19 +288,8 @@ impl Engine {
     /// Whether all pods that were promised the room of a replacement have left the nodes that are drained. They leave first, so
     /// that others that would fit elsewhere too do not take it from them.
     fn first_wave_is_over(&mut self, now: Timestamp) -> bool {
-        let is_drained =
-            |node: &str| self.store.nodes.get(node).is_some_and(|node| node.metadata.deletion_timestamp.is_some());
-        let stays = |pod: &ObjectKey| {
-            let pod = self.store.pods.get(pod);
-            pod.is_some_and(|pod| pod.is_active() && is_drained(&pod.spec.node_name))
-        };
-        let comes = |place: &str| {
-            let of_node = || self.store.claim_of(self.store.nodes.get(place)?);
-            let claim = self.store.claims.get(place).or_else(of_node);
-            claim.is_some_and(|claim| claim.metadata.annotations.contains_key(labels::REPLACES))
-        };
-        let places = self.provisioner.by_place.iter().filter(|(place, _)| comes(place));
-        if places.flat_map(|(_, pods)| pods).any(|pod| stays(pod) && self.needs_replacement(pod)) {
+        let mut drained = self.store.leaving_nodes.iter().flat_map(|node| self.store.pods_on(node));
+        if drained.any(|pod| pod.is_active() && self.needs_replacement(&pod.key())) {
             self.ends.first_wave = Some(now);
         }
         self.ends.first_wave.is_none_or(|seen| seen + SECOND_WAVE <= now)

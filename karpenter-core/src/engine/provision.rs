@@ -70,9 +70,9 @@ impl Engine {
             let has_room = made_for.is_none_or(|count| self.provisioner.promised_to(claim.name()) < count);
             is_young && has_room && !is_static(self.pool_of(claim))
         };
-        let waits =
-            |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && claim.status.provider_id.is_empty();
-        self.store.claims.values().any(|claim| waits(claim) && !claim.status.is_true(LAUNCHED) && is_open(claim))
+        let waits = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none();
+        let mut unlaunched = self.store.unlaunched.iter().filter_map(|name| self.store.claims.get(name));
+        unlaunched.any(|claim| waits(claim) && !claim.status.is_true(LAUNCHED) && is_open(claim))
     }
 
     /// Whether offerings had no capacity a short while ago, and others of the same plan may turn out to have none in a moment.

@@ -35,6 +35,11 @@ pub(super) struct Store {
     claims_by_id: BTreeMap<String, String>,
     pods_by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
     attachments_by_node: BTreeMap<String, BTreeSet<String>>,
+    /// The names of the claims that have no machine yet.
+    pub(super) unlaunched: BTreeSet<String>,
+    /// The names of the claims and of the nodes that are being deleted.
+    leaving_claims: BTreeSet<String>,
+    pub(super) leaving_nodes: BTreeSet<String>,
     /// What was told since all objects are being told anew.
     listed: Option<BTreeSet<ObjectRef>>,
     /// Counts the changes that bear on where pods can go, save those of pods.
@@ -43,6 +48,8 @@ pub(super) struct Store {
     pub(super) changes: u64,
     /// Counts the changes of which nodes a pool has, what they have, and which hashes their claims have.
     pub(super) census: u64,
+    /// The names of the nodes that such changes were about, until they are counted.
+    pub(super) uncounted: BTreeSet<String>,
 }
 
 /// What an object is like and was like.
@@ -159,14 +166,26 @@ impl Store {
         let id = |claim: &Arc<NodeClaim>| Some(claim.status.provider_id.clone()).filter(|id| !id.is_empty());
         let new_id = claim.as_ref().and_then(id);
         let before = replace(&mut self.claims, name.clone(), claim);
-        if let Some(old) = before.as_ref().and_then(id).filter(|old| self.claims_by_id.get(old) == Some(&name)) {
+        let old_id = before.as_ref().and_then(id);
+        let is_known = |id: &String| self.claims_by_id.get(id) == Some(&name);
+        if let Some(old) = old_id.filter(|old| new_id.as_ref() != Some(old) && is_known(old)) {
             self.claims_by_id.remove(&old);
         }
-        if let Some(new_id) = new_id {
+        if let Some(new_id) = new_id.filter(|id| self.claims_by_id.get(id) != Some(&name)) {
+            self.uncounted.extend(self.nodes_by_id.get(&new_id).into_iter().flatten().cloned());
             self.claims_by_id.insert(new_id, name.clone());
         }
         let after = self.claims.get(&name);
-        self.census += u64::from(before.as_deref().map(counted_of_claim) != after.map(|claim| counted_of_claim(claim)));
+        let is_leaving = after.is_some_and(|claim| claim.metadata.deletion_timestamp.is_some());
+        mark(&mut self.leaving_claims, &name, is_leaving);
+        mark(&mut self.unlaunched, &name, after.is_some_and(|claim| claim.status.provider_id.is_empty()));
+        if before.as_deref().map(counted_of_claim) != after.map(|claim| counted_of_claim(claim)) {
+            self.census += 1;
+            for claim in [before.as_ref(), after].into_iter().flatten() {
+                let nodes = self.nodes_by_id.get(&claim.status.provider_id);
+                self.uncounted.extend(nodes.into_iter().flatten().cloned());
+            }
+        }
         Change::Claim { name, before }
     }
 
@@ -174,10 +193,14 @@ impl Store {
         let id = |node: &Arc<Node>| Some(node.spec.provider_id.clone()).filter(|id| !id.is_empty());
         let new_id = node.as_ref().and_then(id);
         let before = replace(&mut self.nodes, name.clone(), node);
-        unlink(&mut self.nodes_by_id, before.as_ref().and_then(id), &name);
-        link(&mut self.nodes_by_id, new_id, &name);
+        relink(&mut self.nodes_by_id, before.as_ref().and_then(id), new_id, &name);
         let after = self.nodes.get(&name);
-        self.census += u64::from(before.as_deref().map(counted_of_node) != after.map(|node| counted_of_node(node)));
+        let is_leaving = after.is_some_and(|node| node.metadata.deletion_timestamp.is_some());
+        mark(&mut self.leaving_nodes, &name, is_leaving);
+        if before.as_deref().map(counted_of_node) != after.map(|node| counted_of_node(node)) {
+            self.census += 1;
+            self.uncounted.insert(name.clone());
+        }
         Change::Node { before, name }
     }
 
@@ -185,8 +208,7 @@ impl Store {
         let node = |pod: &Arc<Pod>| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
         let new_node = pod.as_ref().and_then(node);
         let before = replace(&mut self.pods, key.clone(), pod);
-        unlink(&mut self.pods_by_node, before.as_ref().and_then(node), &key);
-        link(&mut self.pods_by_node, new_node, &key);
+        relink(&mut self.pods_by_node, before.as_ref().and_then(node), new_node, &key);
         Change::Pod { key, before }
     }
 
@@ -195,8 +217,7 @@ impl Store {
         let node = |attachment: &Arc<VolumeAttachment>| attachment.spec.node_name.clone();
         let new_node = attachment.as_ref().map(node);
         let old_node = self.attachments.get(&name).map(node);
-        unlink(&mut self.attachments_by_node, old_node.clone(), &name);
-        link(&mut self.attachments_by_node, new_node.clone(), &name);
+        relink(&mut self.attachments_by_node, old_node.clone(), new_node.clone(), &name);
         replace(&mut self.attachments, name, attachment);
         Change::Attachment { node: new_node.or(old_node).unwrap_or_default() }
     }
@@ -229,6 +250,16 @@ impl Store {
     pub(super) fn nodes_of(&self, claim: &NodeClaim) -> Vec<Arc<Node>> {
         let names = self.nodes_by_id.get(&claim.status.provider_id).into_iter().flatten();
         names.filter_map(|name| self.nodes.get(name).cloned()).collect()
+    }
+
+    /// The nodes that are being deleted, and those of claims that are being deleted or are among these. Some are named twice.
+    pub(super) fn all_leaving_nodes<'s>(
+        &'s self,
+        further: &'s BTreeSet<String>,
+    ) -> impl Iterator<Item = &'s Arc<Node>> {
+        let claims = self.leaving_claims.iter().chain(further).filter_map(|name| self.claims.get(name));
+        let of_claims = claims.flat_map(|claim| self.nodes_on(&claim.status.provider_id));
+        self.leaving_nodes.iter().chain(of_claims).filter_map(|name| self.nodes.get(name))
     }
 
     /// The names of the nodes that run on a machine.
@@ -277,17 +308,34 @@ fn replace<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Opt
     }
 }
 
-fn link<V: Ord + Clone>(index: &mut BTreeMap<String, BTreeSet<V>>, key: Option<String>, value: &V) {
-    if let Some(key) = key {
-        index.entry(key).or_default().insert(value.clone());
+/// Puts a name into a set, or takes it out.
+fn mark(set: &mut BTreeSet<String>, name: &String, is_in: bool) {
+    if !is_in {
+        set.remove(name);
+    } else if !set.contains(name) {
+        set.insert(name.clone());
     }
 }
 
-fn unlink<V: Ord>(index: &mut BTreeMap<String, BTreeSet<V>>, key: Option<String>, value: &V) {
-    let Some(key) = key else { return };
-    let Some(all) = index.get_mut(&key) else { return };
-    all.remove(value);
-    if all.is_empty() {
-        index.remove(&key);
+/// Moves a value from one key of an index to another.
+fn relink<V: Ord + Clone>(
+    index: &mut BTreeMap<String, BTreeSet<V>>,
+    from: Option<String>,
+    to: Option<String>,
+    value: &V,
+) {
+    if from == to {
+        return;
+    }
+    if let Some(from) = from
+        && let Some(all) = index.get_mut(&from)
+    {
+        all.remove(value);
+        if all.is_empty() {
+            index.remove(&from);
+        }
+    }
+    if let Some(to) = to {
+        index.entry(to).or_default().insert(value.clone());
     }
 }

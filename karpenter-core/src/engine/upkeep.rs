@@ -2,12 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
+use indexmap::IndexSet;
+
 use super::{Action, Engine, Work, outbox::Purpose};
 use crate::{
-    Quantity, ResourceList, ResourceName, Timestamp,
+    FxBuild, Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
     lifecycle::{Census, condition, set_condition},
@@ -44,6 +47,12 @@ pub(super) struct Upkeep {
     counted: BTreeMap<String, Timestamp>,
     /// What was counted last of each pool.
     tallies: BTreeMap<String, Tally>,
+    /// What the pools that need nothing were found so with.
+    content: BTreeMap<String, Content>,
+    /// The nodes that count for their pools: they have claims, and are not on their way out.
+    staying: BTreeMap<String, Arc<Node>>,
+    /// The claims that did not count because of a command.
+    leaving: BTreeSet<String>,
     names: u64,
 }
 
@@ -54,6 +63,19 @@ struct Tally {
     of: (u64, u64, String),
     nodes: u32,
     resources: ResourceList,
+}
+
+/// What a pool needs nothing with, whatever time it is.
+#[derive(Clone, Debug)]
+struct Content {
+    pool: Arc<NodePool>,
+    health: Option<ConditionStatus>,
+}
+
+impl Content {
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pool, &other.pool) && self.health == other.health
+    }
 }
 
 /// A question that is asked again and again.
@@ -157,12 +179,13 @@ impl Engine {
     /// Takes in all machines; `None` if they could not be listed.
     pub(super) fn finish_list(&mut self, machines: Option<Vec<Instance>>, now: Timestamp) {
         self.upkeep.list.end(now + self.options.list_period);
+        self.find_staying();
         let Some(machines) = machines else { return };
         let nodes: Vec<_> = self.store.claims.values().map(|claim| self.store.nodes_of(claim)).collect();
         let claims = self.store.claims.values().zip(&nodes);
         let claims = claims.map(|(claim, nodes)| (claim.as_ref(), nodes.first().map(AsRef::<Node>::as_ref)));
         let lost = self.upkeep.census.compare(&machines, claims, now);
-        let there: BTreeSet<ProviderId> = machines.into_iter().map(|machine| machine.id).collect();
+        let there: IndexSet<ProviderId, FxBuild> = machines.into_iter().map(|machine| machine.id).collect();
         let store = &self.store;
         self.ends.retain(|id| {
             there.contains(id)
@@ -211,6 +234,7 @@ impl Engine {
             self.upkeep.rings.remove(name);
             self.upkeep.counted.remove(name);
             self.upkeep.tallies.remove(name);
+            self.upkeep.content.remove(name);
             return;
         };
         self.keep_replicas(&pool, now);
@@ -226,6 +250,13 @@ impl Engine {
             self.agenda.at(Work::Pool(name.to_owned()), now + COUNT_PERIOD);
             return;
         }
+        self.upkeep.counted.insert(name.to_owned(), now);
+        let health = self.upkeep.health(&pool);
+        let blocked = self.blocked_class_of(&pool, now);
+        let found = Content { pool: pool.clone(), health };
+        if is_known && blocked.is_none() && self.upkeep.content.get(name).is_some_and(|known| known.is_same(&found)) {
+            return;
+        }
         let mut out = (*pool).clone();
         out.metadata.annotations.extend(pool.hash_annotations());
         if !is_known {
@@ -235,16 +266,28 @@ impl Engine {
         if let Some(Tally { nodes, resources, .. }) = self.upkeep.tallies.get(name) {
             (out.status.nodes, out.status.resources) = (Some(*nodes), resources.clone());
         }
-        self.judge(&mut out, now);
-        self.upkeep.counted.insert(name.to_owned(), now);
+        judge(&mut out, health, blocked.as_deref(), now);
         if out != *pool {
+            self.upkeep.content.remove(name);
             self.write_pool(out, now);
+        } else if blocked.is_none() {
+            self.upkeep.content.insert(name.to_owned(), found);
         }
+    }
+
+    /// Why the node class of a pool cannot be used, after which it is looked at again.
+    fn blocked_class_of(&mut self, pool: &NodePool, now: Timestamp) -> Option<String> {
+        let (until, why) = self.market.blocked(&pool.spec.template.spec.node_class_ref.name, now)?;
+        self.agenda.at(Work::Pool(pool.name().to_owned()), until);
+        Some(why.to_owned())
     }
 
     /// Brings the hashes of claims to the version of today, and says whether there was one to bring.
     fn renew_hashes(&mut self, pool: &NodePool, now: Timestamp) -> bool {
-        let is_of = |claim: &&std::sync::Arc<NodeClaim>| {
+        if pool.has_current_hash() {
+            return false;
+        }
+        let is_of = |claim: &&Arc<NodeClaim>| {
             claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name())
         };
         let renewed = self.store.claims.values().filter(is_of).filter_map(|claim| {
@@ -265,73 +308,91 @@ impl Engine {
     }
 
     /// Counts the nodes of a pool that are not on their way out, and what they have.
-    fn count(&self, pool: &NodePool) -> (u32, ResourceList) {
+    fn count(&mut self, pool: &NodePool) -> (u32, ResourceList) {
+        self.find_staying();
         let mut total = ResourceList::new();
         for name in BASE_RESOURCES {
             total.insert(ResourceName::from(name), Quantity::ZERO);
         }
-        let leaving = self.disruption.leaving();
         let mut nodes = 0_u32;
-        for node in self.store.nodes.values() {
-            let is_of = node.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name());
-            let claim = self.store.claim_of(node);
-            let leaves =
-                |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some() || leaving.contains(claim.name());
-            if is_of && claim.is_some_and(|claim| !leaves(claim)) && node.metadata.deletion_timestamp.is_none() {
-                nodes += 1;
-                total.add(&node.status.capacity);
-            }
+        let is_of =
+            |node: &&Arc<Node>| node.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name());
+        for node in self.upkeep.staying.values().filter(is_of) {
+            nodes += 1;
+            total.add(&node.status.capacity);
         }
         total.insert(ResourceName::from("nodes"), Quantity::from_units(i64::from(nodes)));
         (nodes, total)
     }
 
-    /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
-    fn judge(&mut self, pool: &mut NodePool, now: Timestamp) {
-        let verdict = pool.validate();
-        let health = self.upkeep.health(pool);
-        let class = pool.spec.template.spec.node_class_ref.name.clone();
-        let blocked = self.market.blocked(&class, now).map(|(until, why)| (until, why.to_owned()));
-        if let Some((until, _)) = &blocked {
-            self.agenda.at(Work::Pool(pool.name().to_owned()), *until);
+    /// Looks at the nodes anew of which it may have changed whether they count, or what they have.
+    fn find_staying(&mut self) {
+        let leaving = self.disruption.leaving();
+        let mut changed = std::mem::take(&mut self.store.uncounted);
+        for claim in leaving.symmetric_difference(&self.upkeep.leaving).filter_map(|name| self.store.claims.get(name)) {
+            changed.extend(self.store.nodes_on(&claim.status.provider_id).cloned());
         }
-        let conditions = &mut pool.status.conditions;
-        // What somebody else says of the class stands.
-        let is_own = condition(conditions, NODE_CLASS_READY)
-            .is_none_or(|c| c.status == ConditionStatus::Unknown || c.reason == CLASS_NOT_READY);
-        let mut set = |of_type: &str, status, reason: &str, message: &str| {
-            set_condition(conditions, of_type, status, reason, message, now);
+        let stays = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && !leaving.contains(claim.name());
+        let counts = |node: &&Arc<Node>| {
+            node.metadata.deletion_timestamp.is_none() && self.store.claim_of(node).is_some_and(|claim| stays(claim))
         };
-        match verdict {
-            Ok(()) => set("ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", ""),
-            Err(error) => {
-                set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
+        for name in changed {
+            match self.store.nodes.get(&name).filter(counts) {
+                Some(node) => drop(self.upkeep.staying.insert(name, node.clone())),
+                None => drop(self.upkeep.staying.remove(&name)),
             }
         }
-        match &blocked {
-            None if is_own => set(NODE_CLASS_READY, ConditionStatus::True, NODE_CLASS_READY, ""),
-            None => {}
-            Some((_, why)) => set(NODE_CLASS_READY, ConditionStatus::False, CLASS_NOT_READY, why),
+        debug_assert!(
+            self.store.nodes.values().filter(counts).map(|node| &node.status.capacity).eq(self
+                .upkeep
+                .staying
+                .values()
+                .map(|node| &node.status.capacity)),
+            "each change was noted"
+        );
+        self.upkeep.leaving = leaving;
+    }
+}
+
+/// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
+fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, blocked: Option<&str>, now: Timestamp) {
+    let verdict = pool.validate();
+    let conditions = &mut pool.status.conditions;
+    // What somebody else says of the class stands.
+    let is_own = condition(conditions, NODE_CLASS_READY)
+        .is_none_or(|c| c.status == ConditionStatus::Unknown || c.reason == CLASS_NOT_READY);
+    let mut set = |of_type: &str, status, reason: &str, message: &str| {
+        set_condition(conditions, of_type, status, reason, message, now);
+    };
+    match verdict {
+        Ok(()) => set("ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", ""),
+        Err(error) => {
+            set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
         }
-        match health {
-            Some(ConditionStatus::True) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),
-            Some(ConditionStatus::False) => {
-                set(HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register");
-            }
-            Some(ConditionStatus::Unknown) => set(HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", ""),
-            None => {}
+    }
+    match blocked {
+        None if is_own => set(NODE_CLASS_READY, ConditionStatus::True, NODE_CLASS_READY, ""),
+        None => {}
+        Some(why) => set(NODE_CLASS_READY, ConditionStatus::False, CLASS_NOT_READY, why),
+    }
+    match health {
+        Some(ConditionStatus::True) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),
+        Some(ConditionStatus::False) => {
+            set(HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register");
         }
-        let is_false = |c: &&Condition| {
-            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | NODE_CLASS_READY)
-        };
-        let fault = conditions.iter().find(is_false).map(|condition| format!("{} is False", condition.r#type));
-        let (status, reason) = match fault {
-            Some(_) => (ConditionStatus::False, "UnhealthyDependents"),
-            None => (ConditionStatus::True, "Ready"),
-        };
-        set_condition(conditions, "Ready", status, reason, &fault.unwrap_or_default(), now);
-        if !conditions.iter().any(|condition| condition.r#type == HEALTHY) {
-            set_condition(conditions, HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
-        }
+        Some(ConditionStatus::Unknown) => set(HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", ""),
+        None => {}
+    }
+    let is_false = |c: &&Condition| {
+        c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | NODE_CLASS_READY)
+    };
+    let fault = conditions.iter().find(is_false).map(|condition| format!("{} is False", condition.r#type));
+    let (status, reason) = match fault {
+        Some(_) => (ConditionStatus::False, "UnhealthyDependents"),
+        None => (ConditionStatus::True, "Ready"),
+    };
+    set_condition(conditions, "Ready", status, reason, &fault.unwrap_or_default(), now);
+    if !conditions.iter().any(|condition| condition.r#type == HEALTHY) {
+        set_condition(conditions, HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
     }
 }

@@ -136,6 +136,6 @@ impl Engine {
             store.pods_on(name).any(|pod| pod.is_reschedulable() && !has_place(&pod.key(), name))
         };
         self.provisioner.waiting.iter().any(|pod| !has_place(pod, ""))
-            || store.nodes.values().any(|node| node_goes(node) && must_move(node))
+            || store.all_leaving_nodes(&leaving).any(|node| node_goes(node) && must_move(node))
     }
 }

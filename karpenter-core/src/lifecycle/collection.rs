@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use indexmap::IndexSet;
+
 use super::{LAUNCHED, condition};
 use crate::{
-    Timestamp,
+    FxBuild, Timestamp,
     api::{ConditionStatus, Node, NodeClaim},
     provider::{Instance, ProviderId},
 };
@@ -43,11 +45,11 @@ impl Census {
         claims: impl IntoIterator<Item = (&'c NodeClaim, Option<&'c Node>)>,
         now: Timestamp,
     ) -> Lost {
-        let there: BTreeMap<&str, &Instance> = machines.iter().map(|m| (m.id.as_str(), m)).collect();
-        let (mut lost, mut uids) = (Lost::default(), std::collections::BTreeSet::new());
+        let there: IndexSet<&str, FxBuild> = machines.iter().map(|m| m.id.as_str()).collect();
+        let (mut lost, mut uids): (_, IndexSet<&str, FxBuild>) = (Lost::default(), IndexSet::default());
         for (claim, node) in claims {
             uids.insert(claim.metadata.uid.as_str());
-            let is_missed = launched_before(claim, now) && !there.contains_key(claim.status.provider_id.as_str());
+            let is_missed = launched_before(claim, now) && !there.contains(claim.status.provider_id.as_str());
             if is_missed && !node.is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
                 lost.claims.push(claim.name().to_owned());
             }

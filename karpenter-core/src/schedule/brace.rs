@@ -1,13 +1,13 @@
 //! Nodes beyond those that would do if pods went where they are planned.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     landing::{Ground, Units},
     problem::{Aim, Base, Tolerance},
     search::{Batch, Search, remove_one},
 };
-use crate::{labels, schedule::pool::Pool};
+use crate::{cluster::Place, labels};
 
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
@@ -182,12 +182,17 @@ impl<'p, 'a> Search<'p, 'a> {
 impl Base<'_> {
     /// What the nodes that there are cost, as far as catalogs tell, in dollars an hour.
     fn bill_of_places(&self) -> f64 {
-        let types: Vec<BTreeMap<&str, usize>> = self.pools.iter().map(Pool::types_by_name).collect();
-        let price = |labels: &BTreeMap<String, String>| {
-            let index = self.pools.iter().position(|pool| pool.is_of(labels))?;
-            let type_index = *types[index].get(labels.get(labels::INSTANCE_TYPE)?.as_str())?;
-            self.pools[index].price_of(type_index, labels)
+        let price = |place: &Place| {
+            let pool = self.pools.iter().find(|pool| pool.is_of(&place.labels))?;
+            pool.price_of(pool.type_named(place.labels.get(labels::INSTANCE_TYPE)?)?, &place.labels)
         };
-        self.snapshot.places().iter().filter_map(|place| price(&place.labels)).sum()
+        let places = self.snapshot.places();
+        match &self.shelf {
+            Some(kept) => {
+                let pools = self.pools.iter().map(|pool| pool.compiled.clone()).collect();
+                kept.prices(pools, places, price).into_iter().flatten().sum()
+            }
+            None => places.iter().filter_map(|place| price(place)).sum(),
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::{
     lot::Lot,
     occupancy::Occupancy,
     pool::Pool,
-    problem::{Problem, Tolerance},
+    problem::{Base, OpenPlace, Problem, Tolerance},
     search::{Batch, Search, Seats, number},
 };
 use crate::{Requirement, ResourceName};
@@ -55,12 +55,25 @@ struct Unit {
     family: Option<usize>,
 }
 
+/// A node, or one that there will be, and what is left of it.
 #[derive(Clone)]
-struct Node {
+pub(super) struct Node {
     room: Amounts,
     /// All that pods and daemons may have.
     size: Amounts,
     occupancy: Occupancy,
+}
+
+impl Base<'_> {
+    /// The places as they are before anything lands.
+    fn nodes_of_places(&self) -> Arc<[Arc<Node>]> {
+        let node = |place: &OpenPlace<'_>| Node {
+            room: place.room.clone(),
+            size: self.classes.axes.room(&place.source.allocatable),
+            occupancy: place.occupancy.clone(),
+        };
+        self.nodes_of_places.get(&(), |()| (), || self.places.iter().map(|place| Arc::new(node(place))).collect())
+    }
 }
 
 impl Search<'_, '_> {
@@ -148,21 +161,18 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// Adds the places; their pods are to land again, unless they were reluctant to come.
     fn add_places(&mut self, on_places: &[Vec<(usize, i64)>], counts: &mut [i64]) {
         let problem = self.problem;
-        for (place, lots) in problem.base.places.iter().zip(on_places) {
-            let mut node = Node {
-                room: place.room.clone(),
-                size: problem.base.classes.axes.room(&place.source.allocatable),
-                occupancy: place.occupancy.clone(),
-            };
+        let nodes = problem.base.nodes_of_places();
+        for ((place, node), lots) in problem.base.places.iter().zip(nodes.iter()).zip(on_places) {
+            let mut node = node.clone();
             for &(index, count) in lots {
                 let lot = problem.lot(index);
                 if problem.place_tolerance(lot.constraint, place.source) == Some(Tolerance::Full) {
                     counts[index] += count;
                 } else {
-                    node.add(lot, count);
+                    Arc::make_mut(&mut node).add(lot, count);
                 }
             }
-            self.nodes.push(Arc::new(node));
+            self.nodes.push(node);
         }
     }
 

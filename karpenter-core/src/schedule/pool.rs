@@ -31,7 +31,7 @@ const MAX_SELECTIONS: usize = 100;
 pub(super) struct Pool<'a> {
     pub(super) source: &'a NodePool,
     pub(super) catalog: &'a Catalog,
-    compiled: Arc<Compiled>,
+    pub(super) compiled: Arc<Compiled>,
     /// The offerings that meet the requirements and can be bought now.
     pub(super) open_rows: FixedBitSet,
     pub(super) limits: Vec<Limit>,
@@ -422,9 +422,9 @@ impl<'a> Pool<'a> {
         self.min_values().next().is_some()
     }
 
-    /// The instance types of the catalog by their names.
-    pub(super) fn types_by_name(&self) -> BTreeMap<&'a str, usize> {
-        self.catalog.types().iter().enumerate().map(|(index, t)| (&*t.name, index)).collect()
+    /// The index of the instance type of this name.
+    pub(super) fn type_named(&self, name: &str) -> Option<usize> {
+        self.catalog.types().binary_search_by(|own| own.name.as_str().cmp(name)).ok()
     }
 
     /// What a node of a type with these labels costs, in dollars an hour, if an offering tells.

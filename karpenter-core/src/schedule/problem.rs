@@ -11,7 +11,7 @@ use super::{
     candidate::Candidate,
     claim,
     class::{Classes, Constraint},
-    flexibility,
+    flexibility, landing,
     lot::{Lot, Lots, Shape},
     occupancy::Occupancy,
     pool::{AlternativeRows, Daemon, Limit, Pool},
@@ -140,6 +140,9 @@ pub(super) struct Base<'a> {
     pub(super) warnings: Vec<Warning>,
     /// What the nodes that there are cost, once somebody asked.
     pub(super) bill_of_places: Answers<(), f64>,
+    /// The same nodes as pods find them that are bound, once somebody asked.
+    pub(super) nodes_of_places: Answers<(), [Arc<landing::Node>]>,
+    pub(super) shelf: Option<Shelf>,
 }
 
 /// How a constraint meets a pool: how willingly, and with which offerings by each alternative.
@@ -228,6 +231,8 @@ impl<'a> Base<'a> {
             has_leftovers: has_leftovers(snapshot),
             warnings,
             bill_of_places: Answers::up_to(1),
+            nodes_of_places: Answers::up_to(1),
+            shelf: shelf.cloned(),
         }
     }
 

@@ -79,8 +79,8 @@ struct Memory {
     catalogs: Catalogs,
     /// The cluster without the newest pods.
     before: Snapshot,
-    /// The cluster once its pods are where the plan puts them.
-    outset: Snapshot,
+    /// The cluster once its pods are where the plan puts them; nothing before some pods are planned on top of that.
+    outset: Option<Snapshot>,
     /// The plan for its pods, and on top of it the plan for the newest.
     plan: Plan,
     /// What the plan for the newest added.
@@ -135,8 +135,7 @@ impl Replanner {
 impl Memory {
     fn new(planner: &Planner, before: Snapshot, catalogs: &Catalogs) -> Self {
         let plan = planner.plan(&before, catalogs);
-        let outset = outset::of(&before, &plan, catalogs);
-        Self { catalogs: catalogs.clone(), before, outset, plan, added: Added::default(), whole: None }
+        Self { catalogs: catalogs.clone(), before, outset: None, plan, added: Added::default(), whole: None }
     }
 
     fn is_of(&self, before: &Snapshot, catalogs: &Catalogs) -> bool {
@@ -148,14 +147,15 @@ impl Memory {
     }
 
     /// The plan for the newest pods, if it can be made by itself and has a place for each.
-    fn plan_newest(&self, planner: &Planner, newest: &[Arc<Pod>]) -> Option<Plan> {
+    fn plan_newest(&mut self, planner: &Planner, newest: &[Arc<Pod>]) -> Option<Plan> {
         if newest.is_empty() {
             return Some(Plan { is_complete: self.plan.is_complete, ..Plan::default() });
         }
-        if clear::is_waited_for(&self.outset, self.plan.unplaced.keys(), newest) {
+        let outset = self.outset.get_or_insert_with(|| outset::of(&self.before, &self.plan, &self.catalogs));
+        if clear::is_waited_for(outset, self.plan.unplaced.keys(), newest) {
             return None;
         }
-        let snapshot = self.outset.joined_by(newest);
+        let snapshot = outset.joined_by(newest);
         let problem = planner.problem(&snapshot, &self.catalogs, true);
         let plan = clear::is_clear(&problem.base).then(|| problem.solve())?;
         (plan.unplaced.is_empty() || !plan.is_complete).then_some(plan)

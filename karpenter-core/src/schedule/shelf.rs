@@ -13,6 +13,7 @@ use super::{amounts::Axes, pool::Compiled};
 use crate::{
     Catalog, FxBuild,
     api::{DaemonSet, NodeClaimTemplate, NodePool},
+    cluster::Place,
 };
 
 /// The most pools that are kept. The same pool is kept several times: which resources matter differs between problems.
@@ -27,10 +28,18 @@ type Shared<T> = std::sync::Mutex<T>;
 pub(crate) struct Shelf {
     /// Those that were used last come last.
     pools: Arc<Shared<Vec<Known>>>,
+    prices: Arc<Shared<Prices>>,
 }
 
 /// A pool that was compiled, and what from.
 type Known = (Origin, Arc<Compiled>);
+
+/// What places were found to cost last, by the catalogs of these pools.
+#[derive(Default)]
+struct Prices {
+    pools: Vec<Arc<Compiled>>,
+    places: Vec<(Arc<Place>, Option<f64>)>,
+}
 
 /// What a compiled pool is made from.
 struct Origin {
@@ -80,6 +89,31 @@ impl Shelf {
         }
         pools.push((origin, compiled.clone()));
         compiled
+    }
+
+    /// What each of some places costs by the catalogs of pools, as far as they tell: as it was found before for the same labels, or
+    /// as it is found now.
+    pub(super) fn prices(
+        &self,
+        pools: Vec<Arc<Compiled>>,
+        places: &[Arc<Place>],
+        price: impl Fn(&Place) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let known = std::mem::take(&mut *self.prices.lock().unwrap_or_else(PoisonError::into_inner));
+        let are_same =
+            known.pools.len() == pools.len() && known.pools.iter().zip(&pools).all(|(a, b)| Arc::ptr_eq(a, b));
+        let mut known = known.places.into_iter().filter(|_| are_same).peekable();
+        let mut out = Vec::with_capacity(places.len());
+        for place in places {
+            // Both are in the order of their names.
+            while known.next_if(|(other, _)| !Arc::ptr_eq(other, place) && other.name < place.name).is_some() {}
+            let found = known.next_if(|(other, _)| Arc::ptr_eq(other, place) || other.name == place.name);
+            let found = found.filter(|(other, _)| Arc::ptr_eq(other, place) || other.labels == place.labels);
+            out.push((place.clone(), found.map_or_else(|| price(place), |(_, price)| price)));
+        }
+        let prices = out.iter().map(|(_, price)| *price).collect();
+        *self.prices.lock().unwrap_or_else(PoisonError::into_inner) = Prices { pools, places: out };
+        prices
     }
 }
 
@@ -136,5 +170,36 @@ impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
 impl<K, V: ?Sized> Default for Answers<K, V> {
     fn default() -> Self {
         Self { most: 0, known: Shared::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, collections::BTreeMap};
+
+    use super::*;
+
+    #[test]
+    fn prices_are_found_anew_for_other_labels_and_other_pools_alone() {
+        let place = |name: &str, zone: &str| {
+            Arc::new(Place::promised(name.to_owned(), BTreeMap::from([("zone".to_owned(), zone.to_owned())])))
+        };
+        let (shelf, asked) = (Shelf::default(), Cell::new(0));
+        let pools: [Arc<Compiled>; 2] = Default::default();
+        let prices = |pool: &Arc<Compiled>, places: &[Arc<Place>]| {
+            asked.set(0);
+            let price = |place: &Place| {
+                asked.set(asked.get() + 1);
+                place.labels["zone"].parse().ok()
+            };
+            (shelf.prices(vec![pool.clone()], places, price), asked.get())
+        };
+        let (a, c) = (place("a", "1"), place("c", "3"));
+        assert_eq!(prices(&pools[0], &[a.clone(), c.clone()]), (vec![Some(1.0), Some(3.0)], 2));
+        let (b, equal) = (place("b", "none"), place("c", "3"));
+        assert_eq!(prices(&pools[0], &[a, b.clone(), equal]), (vec![Some(1.0), None, Some(3.0)], 1));
+        let other = place("c", "4");
+        assert_eq!(prices(&pools[0], &[b.clone(), other.clone()]), (vec![None, Some(4.0)], 1));
+        assert_eq!(prices(&pools[1], &[b, other]), (vec![None, Some(4.0)], 2));
     }
 }

@@ -212,6 +212,19 @@ impl FakeCloud {
         state.machines.values().map(|m| (m.id.clone(), m.claim_uid.clone(), m.launched_at)).collect()
     }
 
+    /// How many machines there ever were, and how many of them there are.
+    pub(crate) fn turnover(&self) -> (u64, usize) {
+        let state = self.lock();
+        (state.made, state.machines.len())
+    }
+
+    /// The machines of a claim, by its uid, that were launched now.
+    pub(crate) fn launched_now(&self, claim_uid: &str) -> Vec<ProviderId> {
+        let state = self.lock();
+        let is_it = |m: &&Machine| m.claim_uid == claim_uid && m.launched_at == state.now;
+        state.machines.values().filter(is_it).map(|m| m.id.clone()).collect()
+    }
+
     /// The node of a machine as it joins.
     pub(crate) fn joining(&self, id: &ProviderId) -> Option<Joining> {
         let state = self.lock();

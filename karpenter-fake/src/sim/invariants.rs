@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use indexmap::IndexMap;
 use karpenter_core::{
     Timestamp,
     api::{
@@ -18,7 +19,7 @@ use karpenter_core::{
 };
 
 use super::{
-    ApiServer,
+    ApiServer, FxBuild,
     api_server::{Change, is_ready, selects},
 };
 use crate::{
@@ -115,15 +116,17 @@ pub enum Breach {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Invariants {
     breaches: Vec<Breach>,
-    nodes: BTreeMap<String, Room>,
+    nodes: IndexMap<String, Room, FxBuild>,
     /// What each bound pod takes, and where.
-    pods: BTreeMap<ObjectKey, (String, Amounts)>,
+    pods: IndexMap<ObjectKey, (String, Amounts), FxBuild>,
     /// How many pods are healthy, by namespace, of those with the same labels.
-    healthy: BTreeMap<String, BTreeMap<Labels, usize>>,
+    healthy: BTreeMap<String, IndexMap<Labels, usize, FxBuild>>,
     /// The uids of the claims that there are.
     claims: BTreeSet<String>,
     /// Since when machines have had no claim, and whether that was said.
     orphans: BTreeMap<ProviderId, (Timestamp, bool)>,
+    /// How many machines there had been and were when they were looked at last, if no claim has gone since.
+    audited: Option<(u64, usize)>,
     /// Claims of which it was said that they have two machines.
     doubled: BTreeSet<String>,
 }
@@ -144,8 +147,12 @@ impl Invariants {
     }
 
     /// Takes in a change of an object.
-    pub(crate) fn observe(&mut self, change: &Change) {
-        self.count_healthy(change);
+    pub(crate) fn observe<'c>(&mut self, change: &'c Change) {
+        let pod = |object: &'c Option<Object>| match object {
+            Some(Object::Pod(pod)) => Some(pod.as_ref()),
+            _ => None,
+        };
+        self.count_healthy(pod(&change.before), pod(&change.after));
         match (&change.before, &change.after) {
             (before, Some(Object::Pod(pod))) => {
                 let was_bound = matches!(before, Some(Object::Pod(old)) if !old.spec.node_name.is_empty());
@@ -173,25 +180,22 @@ impl Invariants {
                 (room.node, room.has) = (node.clone(), amounts_of(&node.status.allocatable));
             }
             (Some(Object::Node(node)), None) => {
-                self.nodes.remove(&node.metadata.name);
+                self.nodes.swap_remove(&node.metadata.name);
             }
             (_, Some(Object::NodeClaim(claim))) => {
                 self.claims.insert(claim.metadata.uid.clone());
             }
             (Some(Object::NodeClaim(claim)), None) => {
                 self.claims.remove(&claim.metadata.uid);
+                self.audited = None;
             }
             _ => {}
         }
     }
 
-    fn count_healthy(&mut self, change: &Change) {
-        let of = |object: &Option<Object>| match object {
-            Some(Object::Pod(pod)) if is_healthy(pod) => Some(pod.clone()),
-            _ => None,
-        };
-        let (before, after) = (of(&change.before), of(&change.after));
-        if before.as_ref().map(|pod| &pod.metadata.labels) == after.as_ref().map(|pod| &pod.metadata.labels) {
+    fn count_healthy(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
+        let (before, after) = (before.filter(|pod| is_healthy(pod)), after.filter(|pod| is_healthy(pod)));
+        if before.map(|pod| &pod.metadata.labels) == after.map(|pod| &pod.metadata.labels) {
             return;
         }
         if let Some(pod) = before
@@ -200,7 +204,7 @@ impl Invariants {
         {
             *count -= 1;
             if *count == 0 {
-                near.remove(&pod.metadata.labels);
+                near.swap_remove(&pod.metadata.labels);
             }
             if near.is_empty() {
                 self.healthy.remove(pod.namespace());
@@ -224,16 +228,19 @@ impl Invariants {
             anew.observe(&Change { before: None, after: Some(Object::Node(node.clone())) });
         }
         for pod in api.list::<Pod>() {
-            anew.observe(&Change { before: None, after: Some(Object::Pod(pod.clone())) });
+            anew.count_healthy(None, Some(pod));
+            // Labels and taints may have changed since it was bound; nobody takes it away for that.
+            if !pod.is_finished() && !pod.spec.node_name.is_empty() {
+                anew.count(pod);
+            }
         }
-        // Labels and taints may have changed since a pod was bound; nobody takes it away for that.
-        self.breaches.extend(anew.breaches.into_iter().filter(|breach| !matches!(breach, Breach::NotAdmitted { .. })));
-        let taken = |rooms: &BTreeMap<String, Room>, name: &String| {
-            let all = rooms.get(name).map(|room| room.taken.clone()).unwrap_or_default();
-            all.into_iter().filter(|(_, amount)| *amount != 0).collect::<Amounts>()
+        self.breaches.append(&mut anew.breaches);
+        let taken = |room: Option<&Room>| {
+            let all = room.into_iter().flat_map(|room| &room.taken).filter(|(_, amount)| **amount != 0);
+            all.map(|(name, amount)| (name.clone(), *amount)).collect::<Vec<_>>()
         };
-        let is_same = |name: &String| taken(&self.nodes, name) == taken(&anew.nodes, name);
-        let wrong = anew.nodes.keys().filter(|name| !is_same(name)).cloned();
+        let is_same = |(name, room): &(&String, &Room)| taken(self.nodes.get(*name)) == taken(Some(room));
+        let wrong = anew.nodes.iter().filter(|node| !is_same(node)).map(|(name, _)| name.clone());
         let wrong: Vec<String> =
             wrong.chain((anew.healthy != self.healthy).then(|| "the cluster".to_owned())).collect();
         self.breaches.extend(wrong.into_iter().map(|node| Breach::Miscounted { node }));
@@ -250,21 +257,28 @@ impl Invariants {
     }
 
     fn bind(&mut self, pod: &Pod) {
-        let (name, taken, key) = (&pod.spec.node_name, requests(pod), pod.key());
-        let Some(room) = self.nodes.get_mut(name) else { return };
+        if let Some(taken) = self.count(pod) {
+            self.pods.insert(pod.key(), (pod.spec.node_name.clone(), taken));
+        }
+    }
+
+    /// Counts what a pod takes of its node, if that is there, and tells it.
+    fn count(&mut self, pod: &Pod) -> Option<Amounts> {
+        let (name, taken) = (&pod.spec.node_name, requests(pod));
+        let room = self.nodes.get_mut(name)?;
         add(&mut room.taken, &taken);
         let lacks = |(resource, amount): &(&karpenter_core::ResourceName, &i64)| {
             **amount > 0 && room.taken.get(*resource) > Some(&room.has.get(*resource).copied().unwrap_or(0))
         };
         if let Some((resource, _)) = taken.iter().find(lacks) {
             let resource = resource.to_string();
-            self.breaches.push(Breach::Overfull { pod: key.clone(), node: name.clone(), resource });
+            self.breaches.push(Breach::Overfull { pod: pod.key(), node: name.clone(), resource });
         }
-        self.pods.insert(key, (name.clone(), taken));
+        Some(taken)
     }
 
     fn unbind(&mut self, pod: &ObjectKey) {
-        let Some((node, taken)) = self.pods.remove(pod) else { return };
+        let Some((node, taken)) = self.pods.swap_remove(pod) else { return };
         if let Some(room) = self.nodes.get_mut(&node) {
             let freed = taken.into_iter().map(|(name, amount)| (name, -amount)).collect();
             add(&mut room.taken, &freed);
@@ -298,6 +312,11 @@ impl Invariants {
 
     /// Looks for machines without claims and for claims with two machines.
     pub(crate) fn audit(&mut self, now: Timestamp, cloud: &FakeCloud) {
+        let turnover = cloud.turnover();
+        if self.orphans.is_empty() && self.audited == Some(turnover) {
+            return;
+        }
+        self.audited = Some(turnover);
         let machines = cloud.machines();
         let mut owners: BTreeMap<&str, &ProviderId> = BTreeMap::new();
         let mut orphans = BTreeMap::new();

@@ -122,9 +122,14 @@ impl ApiServer {
     /// # Errors
     /// [`Refusal::NotFound`], also if another object has the name; [`Refusal::Conflict`] if the object names a version
     /// that is not the last; [`Refusal::Invalid`] for a new finalizer on an object that is being deleted.
-    pub fn update<T: ApiObject>(&mut self, mut object: T) -> Result<Arc<T>, Refusal> {
+    pub fn update<T: ApiObject>(&mut self, object: T) -> Result<Arc<T>, Refusal> {
         let key = object.key();
         let before = self.find::<T>(&key, &object.metadata().uid)?;
+        self.replace(key, before, object)
+    }
+
+    /// Writes an object anew that was found at its key.
+    fn replace<T: ApiObject>(&mut self, key: ObjectKey, before: Arc<T>, mut object: T) -> Result<Arc<T>, Refusal> {
         let (old, new) = (before.metadata(), object.metadata_mut());
         if !new.resource_version.is_empty() && new.resource_version != old.resource_version {
             return Err(Refusal::Conflict);
@@ -156,9 +161,10 @@ impl ApiServer {
 
     /// Changes an object as it is now; `None` if there is none.
     pub fn modify<T: ApiObject>(&mut self, key: &ObjectKey, change: impl FnOnce(&mut T)) -> Option<Arc<T>> {
-        let mut object = T::clone(self.get(key)?);
+        let before = self.get::<T>(key)?.clone();
+        let mut object = T::clone(&before);
         change(&mut object);
-        self.update(object).ok()
+        self.replace(key.clone(), before, object).ok()
     }
 
     /// Deletes an object that is no pod, or marks it as being deleted if it has finalizers.

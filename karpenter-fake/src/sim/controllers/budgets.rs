@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use indexmap::IndexMap;
 use karpenter_core::{
     api::{IntOrPercent, ObjectKey, Pod, PodDisruptionBudget},
     engine::Object,
@@ -12,7 +13,7 @@ use karpenter_core::{
 
 use super::Workloads;
 use crate::sim::{
-    ApiServer,
+    ApiServer, FxBuild,
     api_server::{ApiObject, Change, is_ready, selects},
 };
 
@@ -23,7 +24,7 @@ pub(crate) struct Budgets {
     /// The budgets by what their pods have: see [`mark_of`].
     by_mark: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// The budgets that count a pod, by pod.
-    of_pods: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    of_pods: IndexMap<ObjectKey, BTreeSet<ObjectKey>, FxBuild>,
     dirty: BTreeSet<ObjectKey>,
 }
 
@@ -88,7 +89,7 @@ impl Budgets {
             let Some(budgets) = self.of_pods.get_mut(pod) else { continue };
             budgets.remove(budget);
             if budgets.is_empty() {
-                self.of_pods.remove(pod);
+                self.of_pods.swap_remove(pod);
             }
         }
     }
@@ -106,7 +107,7 @@ impl Budgets {
         let selecting = near.filter(|(_, tally)| is_there && selects(&tally.budget, pod));
         let after: BTreeSet<ObjectKey> = selecting.map(|(key, _)| key.clone()).collect();
         let (key, counted) = (pod.key(), Counted::of(pod));
-        let before = self.of_pods.remove(&key).unwrap_or_default();
+        let before = self.of_pods.swap_remove(&key).unwrap_or_default();
         for budget in before.difference(&after) {
             if let Some(tally) = self.tallies.get_mut(budget) {
                 tally.pods.remove(&key);

@@ -156,7 +156,7 @@ impl Running {
         }
         if self.active > wanted {
             let mut active: Vec<&Arc<Pod>> = self.pods.values().filter(|pod| pod.is_active()).collect();
-            active.sort_by_key(|pod| worth(pod));
+            active.sort_by_cached_key(|pod| worth(pod));
             for pod in active.iter().take(active.len() - wanted) {
                 let _ = api.delete_pod(&pod.key(), &pod.metadata.uid, None);
             }

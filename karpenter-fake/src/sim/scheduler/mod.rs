@@ -53,7 +53,7 @@ pub(crate) struct Scheduler {
     shapes: Shapes,
     resources: ResourceTable,
     queue: Queue,
-    pods: BTreeMap<ObjectKey, Known>,
+    pods: IndexMap<ObjectKey, Known, FxBuild>,
     /// The pods on each node.
     on_node: BTreeMap<usize, BTreeSet<ObjectKey>>,
     storage: Storage,
@@ -97,7 +97,7 @@ impl Scheduler {
             shapes: Shapes::default(),
             resources: ResourceTable::new(),
             queue: Queue::new(),
-            pods: BTreeMap::new(),
+            pods: IndexMap::default(),
             on_node: BTreeMap::new(),
             storage: Storage::default(),
             workloads: BTreeMap::new(),

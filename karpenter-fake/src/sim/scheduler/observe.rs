@@ -145,7 +145,7 @@ impl Scheduler {
 
     fn forget_pod(&mut self, key: &ObjectKey, now: Timestamp) {
         let slot = self.unplace(key);
-        let Some(known) = self.pods.remove(key) else { return };
+        let Some(known) = self.pods.swap_remove(key) else { return };
         self.queue.remove(key);
         if let Some(slot) = slot {
             self.stir_node(slot, now);
@@ -208,7 +208,9 @@ impl Scheduler {
         self.shapes.forget_volumes();
         let mounts = |known: &Known| known.slot.is_none() && !known.pod.spec.volumes.is_empty();
         let waiting = self.pods.iter().filter(|(_, known)| mounts(known));
-        waiting.map(|(key, known)| (key.clone(), known.pod.clone())).collect()
+        let mut waiting: Vec<_> = waiting.map(|(key, known)| (key.clone(), known.pod.clone())).collect();
+        waiting.sort_by(|(one, _), (other, _)| one.cmp(other));
+        waiting
     }
 
     /// There may be more room on a node: those are tried again for whom that is enough.

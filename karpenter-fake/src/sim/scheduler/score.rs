@@ -1,8 +1,6 @@
 //! Which of several nodes a pod is put on: the scores of the default profile of the kube-scheduler (v1.35) with their
 //! weights. No image is on any node beforehand, so `ImageLocality` tells no node from another.
 
-use std::collections::BTreeSet;
-
 use karpenter_core::{
     api::{LabelSelector, Pod, TopologySpreadConstraint, UnsatisfiableAction},
     labels,
@@ -23,7 +21,7 @@ const AFFINITY_WEIGHT: i64 = 2;
 const SPREAD_WEIGHT: i64 = 2;
 const NEIGHBOUR_WEIGHT: i64 = 2;
 /// How finely shares of a node are told apart.
-const SHARE: i128 = 1_000_000;
+const SHARE: i64 = 1_000_000;
 /// Logarithms are counted in parts of 2^16.
 const LOG_BITS: u32 = 16;
 /// The natural logarithm of 2 in parts of 2^16.
@@ -97,14 +95,19 @@ fn balanced(shape: &Shape, info: &NodeInfo) -> i64 {
         return 0;
     }
     let filled = |i: usize| {
-        let has = i128::from(info.allocatable.get(i).copied().unwrap_or(0));
+        let has = info.allocatable.get(i).copied().unwrap_or(0);
         let asked = shape.requests.iter().find(|(number, _)| *number == i).map_or(0, |(_, amount)| *amount);
-        let taken = i128::from(info.requested.get(i).copied().unwrap_or(0) + asked);
-        if has <= 0 { 0 } else { (taken * SHARE / has).min(SHARE) }
+        let taken = info.requested.get(i).copied().unwrap_or(0) + asked;
+        if has <= 0 || taken >= has {
+            return if has <= 0 { 0 } else { SHARE };
+        }
+        // It is less than a share, and so small enough; only the product may be too large.
+        let exact = || i64::try_from(i128::from(taken) * i128::from(SHARE) / i128::from(has)).unwrap_or(SHARE);
+        taken.checked_mul(SHARE).map_or_else(exact, |product| product / has)
     };
     // The deviation of two numbers is half of what they differ by.
     let deviation = (filled(0) - filled(1)).abs() / 2;
-    i64::try_from((SHARE - deviation) * i128::from(BEST) / SHARE).unwrap_or(0)
+    (SHARE - deviation) * BEST / SHARE
 }
 
 /// A spread that should hold.
@@ -158,8 +161,11 @@ fn evenness(
                 counts[domain] += tally.get(slot).map_or(0, |count| i64::from(count.live));
             }
         }
-        let of_nodes = feasible.iter().filter(|slot| !is_ignored(nodes, **slot)).filter_map(|slot| domains.of(*slot));
-        let weight = ln(of_nodes.collect::<BTreeSet<_>>().len() + 2);
+        let mut is_seen = vec![false; domains.bound()];
+        for domain in feasible.iter().filter(|slot| !is_ignored(nodes, **slot)).filter_map(|slot| domains.of(*slot)) {
+            is_seen[domain] = true;
+        }
+        let weight = ln(is_seen.into_iter().filter(|is_seen| *is_seen).count() + 2);
         for (raw, slot) in raw.iter_mut().zip(feasible) {
             if let Some(domain) = domains.of(*slot) {
                 *raw += counts[domain] * weight + ((spread.max_skew - 1) << LOG_BITS);

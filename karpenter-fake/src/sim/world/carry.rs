@@ -64,12 +64,9 @@ impl World {
     /// Buys a machine, of which the node joins though the answer may be lost.
     fn launch(&mut self, claim: &NodeClaim) -> ActionResult {
         let result = at_once(self.cloud.create(claim));
-        let of_claim = |(_, uid, _): &&(_, String, _)| *uid == claim.metadata.uid;
-        let machines = self.cloud.machines();
-        for (machine, _, launched_at) in machines.iter().filter(of_claim) {
-            let joins = self.cloud.joining(machine).filter(|_| *launched_at == self.now);
-            if let Some((at, ..)) = joins {
-                self.timeline.plan(at, Happening::NodeJoins(machine.clone()));
+        for machine in self.cloud.launched_now(&claim.metadata.uid) {
+            if let Some((at, ..)) = self.cloud.joining(&machine) {
+                self.timeline.plan(at, Happening::NodeJoins(machine));
             }
         }
         ActionResult::Launched(result)
@@ -80,21 +77,23 @@ impl World {
         match action {
             Action::CreateClaim(claim) => api.create(*claim).map(drop),
             Action::UpdateClaim(claim) => {
-                let mut written = found::<NodeClaim>(api.claim(claim.name()), &claim)?;
-                written.metadata = claim.metadata;
-                written.status = claim.status;
+                let stored = found::<NodeClaim>(api.claim(claim.name()), &claim)?;
+                let mut written = *claim;
+                if written.spec != stored.spec {
+                    written.spec = stored.spec.clone();
+                }
                 api.update(written).map(drop)
             }
             Action::DeleteClaim { name, uid } => api.delete::<NodeClaim>(&cluster_key(&name), &uid),
             Action::UpdateNode(node) => {
-                let mut written = found::<Node>(api.node(&node.metadata.name), &node)?;
+                let mut written = Node::clone(found::<Node>(api.node(&node.metadata.name), &node)?);
                 written.metadata = node.metadata;
                 written.spec.taints = node.spec.taints;
                 api.update(written).map(drop)
             }
             Action::DeleteNode { name, uid } => api.delete::<Node>(&cluster_key(&name), &uid),
             Action::UpdatePool(pool) => {
-                let mut written = found::<NodePool>(api.get(&cluster_key(pool.name())), &pool)?;
+                let mut written = NodePool::clone(found::<NodePool>(api.get(&cluster_key(pool.name())), &pool)?);
                 written.metadata.annotations = pool.metadata.annotations;
                 written.metadata.resource_version = pool.metadata.resource_version;
                 written.status = pool.status;
@@ -119,7 +118,7 @@ impl World {
 }
 
 /// The object as the server has it, if it is the very one that is meant and nobody has changed it.
-fn found<T: ApiObject>(stored: Option<&std::sync::Arc<T>>, written: &T) -> Result<T, Refusal> {
+fn found<'s, T: ApiObject>(stored: Option<&'s std::sync::Arc<T>>, written: &T) -> Result<&'s T, Refusal> {
     let stored = stored.ok_or(Refusal::NotFound)?;
     let (uid, version) = (&written.metadata().uid, &written.metadata().resource_version);
     if !uid.is_empty() && *uid != stored.metadata().uid {
@@ -128,7 +127,7 @@ fn found<T: ApiObject>(stored: Option<&std::sync::Arc<T>>, written: &T) -> Resul
     if !version.is_empty() && *version != stored.metadata().resource_version {
         return Err(Refusal::Conflict);
     }
-    Ok(T::clone(stored))
+    Ok(stored)
 }
 
 fn is_cloud_call(action: &Action) -> bool {
