@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::ec2::{
     Filter, Image, InstanceTypeInfo, Tags,
-    fleet::{FleetReply, FleetRequest},
+    fleet::{FleetOverride, FleetReply, FleetRequest},
     instance::{Ec2Instance, InstanceHealth, InstanceQuery, StateChange},
     network::{PlacementGroup, SecurityGroup, Subnet},
     price::{ProductFilter, SpotPriceRecord},
@@ -20,8 +20,10 @@ use crate::ec2::{
 /// everything.
 #[async_trait]
 pub trait AwsApi: Send + Sync {
-    /// EC2 `CreateFleet` of type `instant`.
+    /// EC2 `CreateFleet` of type `instant`. A dry run that is allowed has an empty reply.
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetReply, ApiError>;
+    /// EC2 `RunInstances`, as a dry run: whether a machine of a template may be bought.
+    async fn run_dry(&self, template: &str, choice: &FleetOverride, tags: &Tags) -> Result<(), ApiError>;
     /// EC2 `CreateLaunchTemplate`.
     async fn create_launch_template(
         &self,

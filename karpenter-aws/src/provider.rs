@@ -14,6 +14,7 @@ mod machines;
 mod market;
 mod network;
 mod options;
+mod permissions;
 mod profiles;
 mod reservations;
 mod tags;
@@ -89,6 +90,7 @@ struct State {
     free: network::FreeAddresses,
     remaining: reservations::Remaining,
     templates: templates::Templates,
+    checked: permissions::Checked,
     owners: machines::Owners,
     /// What happened to machines that nobody has read yet, and how many events there were before.
     events: (u64, Vec<ProviderEvent>),
@@ -129,6 +131,7 @@ impl Ec2Provider {
         state.classes.remove(name);
         state.resolved.remove(name);
         state.market.forget(name);
+        state.checked.forget(name);
     }
 
     /// A machine is that of a claim, whatever its tags say. Who takes over from another controller says so of every claim

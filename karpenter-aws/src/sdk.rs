@@ -12,7 +12,7 @@ mod types;
 
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
+use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_smithy_http_client::{
     Builder,
     tls::{self, rustls_provider::CryptoMode},
@@ -23,6 +23,13 @@ use crate::{
     clock::{BoxFuture, Clock},
     price::price_list_region,
 };
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long one answer may take. Messages of a queue are waited for for 20 seconds.
+const ATTEMPT: Duration = Duration::from_secs(30);
+/// How long a call may take, with all that is tried again; for lists, each page.
+const CALL: Duration = Duration::from_secs(90);
 
 /// [`AwsApi`](crate::AwsApi) over the network. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -48,8 +55,9 @@ impl SdkAws {
     }
 
     /// Speaks to AWS as `config` says. The price list is asked in the region that has it, unless there is an endpoint for
-    /// everything.
+    /// everything. Where `config` has no time limit, a call that nobody answers ends after a minute and a half.
     pub fn new(config: &SdkConfig) -> Self {
+        let config = &with_time_limits(config);
         let region = config.region().map(ToString::to_string).unwrap_or_default();
         let mut pricing = aws_sdk_pricing::config::Builder::from(config);
         if config.endpoint_url().is_none() {
@@ -64,6 +72,16 @@ impl SdkAws {
             pricing: aws_sdk_pricing::Client::from_conf(pricing.build()),
         }
     }
+}
+
+fn with_time_limits(config: &SdkConfig) -> SdkConfig {
+    let ours = TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT);
+    let ours = ours.operation_timeout(CALL).build();
+    let limits = match config.timeout_config() {
+        Some(own) => own.clone().into_builder().take_unset_from(ours.into_builder()).build(),
+        None => ours,
+    };
+    config.to_builder().timeout_config(limits).build()
 }
 
 /// The clock of the machine, which waits with the runtime of tokio.

@@ -41,6 +41,9 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Make the decisions of a recording again, and say whether they are the same bytes
     Replay(ReplayArgs),
+    /// Write manifests of older versions of Karpenter on AWS as they are written today: Provisioner, AWSNodeTemplate, and
+    /// NodePool and EC2NodeClass of v1beta1
+    Convert(ConvertArgs),
     /// Keep a cluster in the nodes that its pods need
     #[cfg(feature = "kube")]
     Run(RunArgs),
@@ -84,6 +87,31 @@ pub struct ReplayArgs {
     /// Search on so many threads; the decisions are the same with any number
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
+}
+
+/// What `karpenter convert` takes.
+#[derive(Debug, clap::Args)]
+pub struct ConvertArgs {
+    /// The manifests, all of a cluster together: settings of the kubelet go from pools to their classes; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Leave provisioners without the requirements that Karpenter's webhook added where they say nothing
+    #[arg(long)]
+    pub ignore_defaults: bool,
+
+    /// How to write the manifests
+    #[arg(short, long, value_enum, default_value_t = ManifestFormat::Yaml)]
+    pub output: ManifestFormat,
+}
+
+/// How manifests are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ManifestFormat {
+    /// One document for each manifest
+    Yaml,
+    /// One document, a list
+    Json,
 }
 
 /// The most threads that can be asked for.

@@ -6,7 +6,7 @@ use clap::ArgAction;
 use karpenter_aws::{
     AwsApi, NodeClasses,
     ec2::profile::ClusterInfo,
-    interruption::InterruptionQueue,
+    interruption::{HealthCheck, InterruptionQueue},
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
     sdk::{SdkAws, TokioClock},
 };
@@ -35,6 +35,10 @@ pub struct AwsArgs {
     #[arg(long, env = "ISOLATED_VPC", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
     pub isolated_vpc: bool,
 
+    /// Do not try out, without buying anything, what the credentials allow, before a class is ready
+    #[arg(long, env = "DISABLE_DRY_RUN", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    pub disable_dry_run: bool,
+
     /// How much of the memory of machines the hypervisor takes, as a share
     #[arg(long, env = "VM_MEMORY_OVERHEAD_PERCENT", default_value_t = 0.075, value_parser = share, value_name = "SHARE")]
     pub vm_memory_overhead_percent: f64,
@@ -57,6 +61,9 @@ fn share(text: &str) -> Result<f64, String> {
 /// does by now.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// How often it is asked how machines fare.
+const HEALTH_PERIOD: Duration = Duration::from_mins(1);
+
 /// AWS, and the provider that buys there.
 pub(crate) struct Ec2 {
     api: Arc<dyn AwsApi>,
@@ -64,18 +71,37 @@ pub(crate) struct Ec2 {
 }
 
 impl Ec2 {
-    /// Starts what goes on beside the controller: node classes are looked after, and the queue of interruptions is read, by the
-    /// replica that acts.
+    /// Starts what goes on beside the controller: node classes are looked after, EC2 is asked how machines fare, and the queue
+    /// of interruptions is read, by the replica that acts.
     pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
         let classes = NodeClasses::new(client, self.provider.clone());
+        let health = HealthCheck::new(Arc::clone(&self.api), Arc::new(TokioClock), self.provider.clone());
         let is_leader = |probes: &Arc<Probes>| {
             let probes = Arc::clone(probes);
             move || probes.is_leader()
         };
         tokio::spawn(classes.run(is_leader(probes)));
+        tokio::spawn(check(health, is_leader(probes)));
         if !args.interruption_queue.is_empty() {
             let queue = InterruptionQueue::new(self.api, self.provider, &args.interruption_queue);
             tokio::spawn(read(queue, is_leader(probes)));
+        }
+    }
+}
+
+async fn check(mut health: HealthCheck, is_leader: impl Fn() -> bool) {
+    loop {
+        tokio::time::sleep(HEALTH_PERIOD).await;
+        if !is_leader() {
+            continue;
+        }
+        match health.poll().await {
+            Ok(found) => {
+                for (machine, ailment) in &found {
+                    tracing::info!(machine, ?ailment, "a machine is not well");
+                }
+            }
+            Err(error) => tracing::warn!(error = %error, "EC2 does not say how machines fare"),
         }
     }
 }
@@ -115,6 +141,7 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
     options.types.reserved_enis = args.reserved_enis;
     options.types.vm_memory_overhead_millionths = millionths(args.vm_memory_overhead_percent);
     options.is_isolated = args.isolated_vpc;
+    options.checks_permissions = !args.disable_dry_run;
     options.uses_reservations = uses_reservations;
     let provider = Ec2Provider::new(Arc::clone(&api), Arc::new(TokioClock), options);
     let claims = karpenter_kube::claims(client).await.map_err(|error| failed("the cluster", &error))?;

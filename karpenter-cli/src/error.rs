@@ -2,6 +2,7 @@
 
 use std::io;
 
+use karpenter_aws::convert::ConvertError;
 use karpenter_core::{
     CatalogError, SnapshotError,
     api::{FieldError, ObjectKey},
@@ -127,6 +128,17 @@ pub enum Error {
         /// Why.
         message: String,
     },
+    /// A manifest cannot be converted.
+    #[error("{file}: {error}")]
+    Convert {
+        /// The file.
+        file: String,
+        /// The object, the field and the rule.
+        error: ConvertError,
+    },
+    /// Nothing can be converted.
+    #[error(transparent)]
+    NothingToConvert(ConvertError),
     /// A scenario is not what it should be.
     #[error(transparent)]
     Scenario(#[from] Box<ScenarioError>),

@@ -5,6 +5,7 @@ pub mod args;
 pub mod aws;
 pub mod check;
 pub mod consolidate;
+pub mod convert;
 pub mod error;
 pub mod explain;
 #[cfg(feature = "kube")]

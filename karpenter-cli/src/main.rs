@@ -11,8 +11,8 @@ use std::{
 use clap::Parser as _;
 use karpenter_cli::{
     Error,
-    args::{Args, ChangeArgs, Command, ConsolidateArgs, ExplainArgs, PlanArgs},
-    consolidate, explain, outlook, output, plan, pool_outlook, replay, simulate,
+    args::{Args, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
+    consolidate, convert, explain, outlook, output, plan, pool_outlook, replay, simulate,
 };
 
 /// Dumps of clusters are many small objects, which this allocator makes and drops in half the time of the system's.
@@ -76,9 +76,20 @@ fn carry_out(command: &Command) -> Result<(), Error> {
             done.verdict()
         }
         Command::Replay(args) => print(&replay::run(args)?),
+        Command::Convert(args) => converted(args),
         #[cfg(feature = "kube")]
         Command::Run(args) => karpenter_cli::run::run(args),
     }
+}
+
+fn converted(args: &ConvertArgs) -> Result<(), Error> {
+    let conversion = convert::run(args)?;
+    let mut err = io::stderr().lock();
+    for note in &conversion.notes {
+        // There is nobody left to tell if standard error is closed.
+        let _ = writeln!(err, "karpenter: {}: {}", note.object, note.message);
+    }
+    print(&convert::text(&conversion, args.output)?)
 }
 
 fn explained(args: &ExplainArgs) -> Result<String, Error> {

@@ -4,7 +4,7 @@ use karpenter_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{ConvertError, Work, name_of, or_empty, read};
+use super::{ConvertError, Converter, invalid, name_of, or_empty, read};
 use crate::{
     instance_type::labels,
     nodeclass::{GROUP, KIND},
@@ -19,20 +19,20 @@ const RENAMED: [(&str, &str); 3] = [
 /// A label that there is no more.
 const INSTANCE_PODS: &str = "karpenter.k8s.aws/instance-pods";
 
-impl Work {
+impl Converter {
     pub(super) fn provisioner(&mut self, manifest: &Value) -> Result<(), ConvertError> {
         let object = name_of(manifest);
         let (meta, spec) = (&manifest["metadata"], &manifest["spec"]);
         let name = meta["name"].as_str().unwrap_or("");
-        let mut pool: NodePool = read(&object, pool_of(meta, spec))?;
-        pool.metadata.finalizers = read(&object, list_or_empty(&meta["finalizers"]))?;
+        let mut pool: NodePool = read(&object, "", pool_of(&object, meta, spec)?).map_err(as_written)?;
+        pool.metadata.finalizers = read(&object, "metadata.finalizers", list_or_empty(&meta["finalizers"]))?;
         let requirements = &mut pool.spec.template.spec.requirements;
         let count = requirements.len();
         requirements.retain(|requirement| requirement.key != INSTANCE_PODS);
         if requirements.len() != count {
             self.note(&object, format!("there is no label {INSTANCE_PODS} any more; what asked for it is left out"));
         }
-        if self.defaults {
+        if !self.skips_defaults {
             add_defaults(&mut pool);
         }
         let class = &mut pool.spec.template.spec.node_class_ref;
@@ -41,14 +41,49 @@ impl Work {
             name.clone_into(&mut class.name);
             self.inline_provider(name, &spec["provider"])?;
         }
-        let kubelet = read(&object, or_empty(&spec["kubeletConfiguration"]))?;
+        let kubelet = read(&object, "spec.kubeletConfiguration", or_empty(&spec["kubeletConfiguration"]))?;
         self.pools.push((pool, Some(kubelet)));
         Ok(())
     }
 }
 
+/// The error with the field as it is called in a provisioner.
+fn as_written(error: ConvertError) -> ConvertError {
+    let ConvertError::Invalid(mut error) = error else { return error };
+    for (now, then) in [
+        ("spec.template.metadata.", "spec."),
+        ("spec.template.spec.", "spec."),
+        ("spec.limits", "spec.limits.resources"),
+    ] {
+        if let Some(rest) = error.field.strip_prefix(now) {
+            error.field = format!("{then}{rest}");
+            break;
+        }
+    }
+    ConvertError::Invalid(error)
+}
+
+/// How long after something happened, of a number of seconds.
+fn seconds(object: &str, spec: &Value, key: &str) -> Result<String, ConvertError> {
+    match &spec[key] {
+        Value::Null => Ok("Never".to_owned()),
+        value => value
+            .as_u64()
+            .map(|seconds| format!("{seconds}s"))
+            .ok_or_else(|| invalid(object, format!("spec.{key}"), format!("{value} is not a number of seconds"))),
+    }
+}
+
+fn is_consolidated(object: &str, spec: &Value) -> Result<bool, ConvertError> {
+    match &spec["consolidation"]["enabled"] {
+        Value::Null => Ok(false),
+        Value::Bool(enabled) => Ok(*enabled),
+        other => Err(invalid(object, "spec.consolidation.enabled", format!("{other} is neither true nor false"))),
+    }
+}
+
 /// The pool as it is written today.
-fn pool_of(meta: &Value, spec: &Value) -> Value {
+fn pool_of(object: &str, meta: &Value, spec: &Value) -> Result<Value, ConvertError> {
     let rename = |map: &Value| -> Value {
         let entries = map.as_object().into_iter().flatten();
         Value::Object(entries.map(|(key, value)| (renamed(key).to_owned(), value.clone())).collect())
@@ -60,18 +95,17 @@ fn pool_of(meta: &Value, spec: &Value) -> Value {
         }
         requirement
     });
-    let seconds = |value: &Value, none: &str| value.as_u64().map_or(none.to_owned(), |secs| format!("{secs}s"));
     let mut template = Map::new();
     template.insert("requirements".to_owned(), requirements.collect());
     template.insert("nodeClassRef".to_owned(), json!({"group": GROUP, "kind": KIND, "name": ""}));
-    template.insert("expireAfter".to_owned(), seconds(&spec["ttlSecondsUntilExpired"], "Never").into());
+    template.insert("expireAfter".to_owned(), seconds(object, spec, "ttlSecondsUntilExpired")?.into());
     for key in ["taints", "startupTaints"] {
         template.insert(key.to_owned(), list_or_empty(&spec[key]));
     }
-    let (policy, after) = if spec["consolidation"]["enabled"].as_bool() == Some(true) {
+    let (policy, after) = if is_consolidated(object, spec)? {
         ("WhenEmptyOrUnderutilized", "0s".to_owned())
     } else {
-        ("WhenEmpty", seconds(&spec["ttlSecondsAfterEmpty"], "Never"))
+        ("WhenEmpty", seconds(object, spec, "ttlSecondsAfterEmpty")?)
     };
     let mut out = json!({
         "metadata": {"name": meta["name"], "labels": rename(&meta["labels"]), "annotations": rename(&meta["annotations"])},
@@ -87,7 +121,7 @@ fn pool_of(meta: &Value, spec: &Value) -> Value {
     if !spec["weight"].is_null() {
         out["spec"]["weight"] = spec["weight"].clone();
     }
-    out
+    Ok(out)
 }
 
 fn renamed(key: &str) -> &str {

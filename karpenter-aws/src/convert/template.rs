@@ -2,37 +2,47 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{ConvertError, IMAGE_PLACEHOLDER, ROLE_PLACEHOLDER, Work, name_of, or_empty, read, selector::Selector};
+use super::{
+    ConvertError, Converter, IMAGE_PLACEHOLDER, ROLE_PLACEHOLDER, name_of, or_empty, read, selector::Selector,
+};
 use crate::nodeclass::{AmiFamily, AmiSelectorTerm, Ec2NodeClass, Ec2NodeClassSpec};
 
-impl Work {
+impl Converter {
     pub(super) fn node_template(&mut self, manifest: &Value) -> Result<(), ConvertError> {
         let object = name_of(manifest);
         let name = manifest["metadata"]["name"].as_str().unwrap_or("");
-        let mut class = self.class_of_template(&object, name, &manifest["spec"])?;
-        class.metadata.labels = read(&object, or_empty(&manifest["metadata"]["labels"]))?;
-        class.metadata.annotations = read(&object, or_empty(&manifest["metadata"]["annotations"]))?;
+        let mut class = self.class_of_template(&object, name, "spec", &manifest["spec"])?;
+        class.metadata.labels = read(&object, "metadata.labels", or_empty(&manifest["metadata"]["labels"]))?;
+        class.metadata.annotations =
+            read(&object, "metadata.annotations", or_empty(&manifest["metadata"]["annotations"]))?;
         self.out.classes.push(class);
         Ok(())
     }
 
     /// What a provisioner said of AWS by itself is a class of its name now.
     pub(super) fn inline_provider(&mut self, name: &str, provider: &Value) -> Result<(), ConvertError> {
-        let class = self.class_of_template(&format!("Provisioner {name}"), name, provider)?;
+        let class = self.class_of_template(&format!("Provisioner {name}"), name, "spec.provider", provider)?;
         self.out.classes.push(class);
         Ok(())
     }
 
-    fn class_of_template(&mut self, object: &str, name: &str, old: &Value) -> Result<Ec2NodeClass, ConvertError> {
+    /// The class of what is written at a path of an object.
+    fn class_of_template(
+        &mut self,
+        object: &str,
+        name: &str,
+        path: &str,
+        old: &Value,
+    ) -> Result<Ec2NodeClass, ConvertError> {
         if !old["launchTemplate"].is_null() {
-            return Err(ConvertError::LaunchTemplate { name: name.to_owned() });
+            return Err(ConvertError::LaunchTemplate { object: object.to_owned() });
         }
         let selector = |key: &str| -> Result<Selector, ConvertError> {
-            let map: BTreeMap<String, String> = read(object, or_empty(&old[key]))?;
+            let map: BTreeMap<String, String> = read(object, &format!("{path}.{key}"), or_empty(&old[key]))?;
             Ok(Selector::read(&map))
         };
         let mut class = Ec2NodeClass::named(name);
-        class.spec = common(object, old)?;
+        class.spec = common(object, path, old)?;
         class.spec.subnet_selector_terms = selector("subnetSelector")?.subnets();
         class.spec.security_group_selector_terms = selector("securityGroupSelector")?.security_groups();
         if !old["amiSelector"].is_null() {
@@ -53,13 +63,13 @@ impl Work {
         let object = name_of(manifest);
         let is_old = manifest["apiVersion"].as_str() == Some("karpenter.k8s.aws/v1beta1");
         let mut class = Ec2NodeClass::named("");
-        class.metadata = read(&object, or_empty(&manifest["metadata"]))?;
+        class.metadata = read(&object, "metadata", or_empty(&manifest["metadata"]))?;
         if !is_old {
-            class.spec = read(&object, or_empty(&manifest["spec"]))?;
+            class.spec = read(&object, "spec", or_empty(&manifest["spec"]))?;
             self.out.classes.push(class);
             return Ok(());
         }
-        class.spec = common(&object, &manifest["spec"])?;
+        class.spec = common(&object, "spec", &manifest["spec"])?;
         self.settle_images(&object, &mut class.spec, manifest["spec"]["amiFamily"].as_str().unwrap_or("AL2"));
         self.out.classes.push(class);
         Ok(())
@@ -105,16 +115,19 @@ impl Work {
 
 /// The fields that have the same name and meaning. Answers of the metadata service went two hops where nothing was
 /// written.
-fn common(object: &str, old: &Value) -> Result<Ec2NodeClassSpec, ConvertError> {
+fn common(object: &str, path: &str, old: &Value) -> Result<Ec2NodeClassSpec, ConvertError> {
     let mut spec = or_empty(old);
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("amiFamily");
         let options = fields.entry("metadataOptions").or_insert(Value::Null);
         let mut written = or_empty(options);
-        if written["httpPutResponseHopLimit"].is_null() {
-            written["httpPutResponseHopLimit"] = json!(2);
+        if let Some(written) = written.as_object_mut() {
+            let hops = written.entry("httpPutResponseHopLimit").or_insert(Value::Null);
+            if hops.is_null() {
+                *hops = json!(2);
+            }
         }
         *options = written;
     }
-    read(object, spec)
+    read(object, path, spec)
 }

@@ -10,7 +10,9 @@ fn converted(yaml: &str) -> Conversion {
 fn try_convert(yaml: &str, defaults: bool) -> Result<Conversion, ConvertError> {
     let manifests: Vec<Value> =
         yaml.split("---\n").map(|part| serde_saphyr::from_str(part).expect("a manifest")).collect();
-    convert(&manifests, defaults)
+    let mut converter = if defaults { Converter::default() } else { Converter::without_defaults() };
+    manifests.iter().try_for_each(|manifest| converter.add(manifest))?;
+    converter.finish()
 }
 
 fn template(spec: &str) -> String {
@@ -231,12 +233,60 @@ spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeC
 }
 
 #[test]
-fn what_cannot_be_converted_is_an_error() {
-    assert_eq!(
-        try_convert(&template("{launchTemplate: mine}"), true),
-        Err(ConvertError::LaunchTemplate { name: "default".to_owned() })
-    );
+fn what_cannot_be_converted_is_an_error_with_the_object_and_the_field() {
+    let error = |yaml: &str| try_convert(yaml, true).expect_err(yaml).to_string();
+    let beta_class = |spec: &str| {
+        format!("{{kind: EC2NodeClass, apiVersion: karpenter.k8s.aws/v1beta1, metadata: {{name: a}}, spec: {spec}}}")
+    };
+    for (yaml, expected) in [
+        (template("{launchTemplate: mine}"), "AWSNodeTemplate default: spec.launchTemplate: has no place"),
+        (template("{subnetSelector: [a]}"), "AWSNodeTemplate default: spec.subnetSelector: invalid type"),
+        (template("{blockDeviceMappings: [{ebs: 7}]}"), "AWSNodeTemplate default: spec.blockDeviceMappings[0].ebs: "),
+        (template("{metadataOptions: 3}"), "AWSNodeTemplate default: spec.metadataOptions: "),
+        (provisioner("{taints: a}"), "Provisioner general: spec.taints: "),
+        (provisioner("{labels: {a: 1}}"), "Provisioner general: spec.labels.a: "),
+        (provisioner("{limits: {resources: {cpu: 1x}}}"), "Provisioner general: spec.limits.resources.cpu: "),
+        (provisioner("{ttlSecondsAfterEmpty: 30s}"), "Provisioner general: spec.ttlSecondsAfterEmpty: \"30s\" is not"),
+        (provisioner("{consolidation: {enabled: 'yes'}}"), "Provisioner general: spec.consolidation.enabled: "),
+        (
+            provisioner("{provider: {securityGroupSelector: a}}"),
+            "Provisioner general: spec.provider.securityGroupSelector",
+        ),
+        (beta_class("{amiFamily: AL2, tags: 3}"), "EC2NodeClass a: spec.tags: "),
+        (beta("a", "[]"), "NodePool a: spec.template.spec.kubelet: "),
+        ("kind: Provisioner\napiVersion: karpenter.sh/v1alpha5\n".to_owned(), "Provisioner: metadata.name: is missing"),
+    ] {
+        let error = error(&yaml);
+        assert!(error.starts_with(expected), "{error}");
+    }
     assert_eq!(try_convert("kind: Deployment\n", true), Err(ConvertError::Nothing));
-    assert!(matches!(try_convert(&template("{subnetSelector: [a]}"), true), Err(ConvertError::Invalid { .. })));
-    assert!(matches!(try_convert(&provisioner("{taints: a}"), true), Err(ConvertError::Invalid { .. })));
+}
+
+#[test]
+fn kinds_of_others_are_skipped() {
+    let other = "{kind: Provisioner, apiVersion: example.com/v1, metadata: {name: a}}";
+    assert_eq!(try_convert(other, true), Err(ConvertError::Nothing));
+}
+
+#[test]
+fn what_is_lost_is_said_and_what_moved_is_not() {
+    let found = converted(&format!("{}---\n{BETA_CLASS}", beta("a", "{maxPods: 20}")));
+    let of_pool: Vec<_> = found.notes.iter().filter(|note| note.object == "NodePool a").collect();
+    assert!(of_pool.is_empty(), "{of_pool:?}");
+}
+
+#[test]
+fn what_a_server_added_is_left_out() {
+    let stored = BETA_CLASS.replace(
+        "{name: default}",
+        "{name: default, uid: u, generation: 3, resourceVersion: '7', creationTimestamp: '2024-01-01T00:00:00Z', labels: {a: b},
+        annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}', c: d}}",
+    ) + "status: {subnets: [{id: subnet-1, zone: a}]}\n";
+    let class = converted(&stored).classes.remove(0);
+    let json = serde_json::to_value(&class).expect("plain");
+    assert_eq!(
+        json["metadata"],
+        serde_json::json!({"name": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}})
+    );
+    assert_eq!(json.get("status"), None);
 }

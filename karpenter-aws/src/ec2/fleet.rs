@@ -52,6 +52,8 @@ pub struct FleetRequest {
     pub tags: Tags,
     /// Passed on to EC2 as it is.
     pub context: Option<String>,
+    /// Whether nothing is bought: it is only said whether the credentials allow it.
+    pub is_dry_run: bool,
 }
 
 /// What may be bought with one launch template.

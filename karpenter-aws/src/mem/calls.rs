@@ -5,7 +5,7 @@ use crate::{
     api::{ApiError, AwsApi},
     ec2::{
         Filter, Image, InstanceTypeInfo, Tags,
-        fleet::{FleetReply, FleetRequest},
+        fleet::{FleetOverride, FleetReply, FleetRequest},
         instance::{Ec2Instance, InstanceHealth, InstanceQuery, InstanceState, StateChange},
         network::{PlacementGroup, SecurityGroup, Subnet},
         price::{ProductFilter, SpotPriceRecord},
@@ -24,6 +24,9 @@ fn meets(filters: &[Filter], tags: &Tags, attribute: impl Fn(&str) -> Option<Str
         _ => attribute(&filter.name).is_some_and(|value| filter.admits(&value)),
     })
 }
+
+/// What a dry run of a fleet is called among the calls that were made, which buys nothing.
+const DRY_FLEET: &str = "CreateFleet (dry run)";
 
 fn refused<T>(operation: &str, code: &str, message: impl Into<String>) -> Result<T, ApiError> {
     Err(ApiError::refused(operation, code, message))
@@ -50,8 +53,17 @@ impl State {
 #[async_trait]
 impl AwsApi for MemoryAws {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetReply, ApiError> {
+        if request.is_dry_run {
+            return self
+                .call(DRY_FLEET, |state| state.has_template("CreateFleet", &request.configs[0].template))
+                .map(|()| FleetReply::default());
+        }
         let now = self.now();
         self.call("CreateFleet", |state| state.create_fleet(request, now))
+    }
+
+    async fn run_dry(&self, template: &str, _: &FleetOverride, _: &Tags) -> Result<(), ApiError> {
+        self.call("RunInstances", |state| state.has_template("RunInstances", template))
     }
 
     async fn create_launch_template(

@@ -29,14 +29,19 @@ impl State {
         if request.client_token.len() > 64 || request.count == 0 || request.configs.is_empty() {
             return refused("InvalidParameterValue", "token, count or configs");
         }
-        if let Some(config) = request.configs.iter().find(|config| !self.templates.contains_key(&config.template)) {
-            let message =
-                format!("The specified launch template, with template name {}, does not exist.", config.template);
-            return refused("InvalidLaunchTemplateName.NotFoundException", &message);
-        }
+        request.configs.iter().try_for_each(|config| self.has_template("CreateFleet", &config.template))?;
         let reply = self.fulfil(request, now);
         self.replies.insert(request.client_token.clone(), (request.clone(), reply.clone()));
         Ok(reply)
+    }
+
+    /// Whether there is a template of this name.
+    pub(super) fn has_template(&self, operation: &str, name: &str) -> Result<(), ApiError> {
+        if self.templates.contains_key(name) {
+            return Ok(());
+        }
+        let message = format!("The specified launch template, with template name {name}, does not exist.");
+        Err(ApiError::refused(operation, "InvalidLaunchTemplateName.NotFoundException", message))
     }
 
     fn fulfil(&mut self, request: &FleetRequest, now: Timestamp) -> FleetReply {

@@ -161,7 +161,10 @@ fn kubelet(configuration: &KubeletConfiguration) -> u64 {
     if configuration.is_empty() {
         return text("null");
     }
-    let mut json = serde_json::Value::Object(configuration.0.clone()).to_string();
+    let mut object = serde_json::Value::Object(configuration.0.clone());
+    // Maps of JSON keep the order of their text if any crate of the build asks for it.
+    object.sort_all_objects();
+    let mut json = object.to_string();
     for (letter, number) in
         [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")]
     {

@@ -63,6 +63,20 @@ impl Findings {
     }
 }
 
+impl Findings {
+    /// What is not there of what no machine can be without.
+    fn unmet(&self) -> Option<(&'static str, String)> {
+        let needed = [
+            conditions::AMIS_READY,
+            conditions::SUBNETS_READY,
+            conditions::SECURITY_GROUPS_READY,
+            conditions::INSTANCE_PROFILE_READY,
+        ];
+        let unmet = needed.into_iter().find(|kind| self.class.status.condition(kind) != ConditionStatus::True)?;
+        Some(("DependenciesNotReady", format!("{unmet} is not true")))
+    }
+}
+
 impl super::Ec2Provider {
     /// What the selectors of a class find, asked anew if that is old: its status is to be written to the cluster.
     ///
@@ -115,7 +129,7 @@ impl Inner {
         let placement_group = self.find_placement_group(&mut findings).await?;
         self.find_network(&mut findings).await?;
         self.find_profile(&mut findings).await?;
-        findings.note(conditions::VALIDATION_SUCCEEDED, invalid(class));
+        self.validate(&mut findings, placement_group.clone()).await?;
         let mut class = findings.class;
         class.set_ready(now);
         let ca_bundle = Some(self.options.cluster.ca_bundle.as_str()).filter(|bundle| !bundle.is_empty());
@@ -185,6 +199,17 @@ impl Inner {
             (findings.class.status.subnets.is_empty(), findings.class.status.security_groups.is_empty());
         findings.note(conditions::SUBNETS_READY, none(no_subnets, "SubnetsNotFound", "subnet"));
         findings.note(conditions::SECURITY_GROUPS_READY, none(no_groups, "SecurityGroupsNotFound", "security group"));
+        Ok(())
+    }
+
+    /// Whether the class can be used as it is, and the credentials allow what buying a machine of it takes.
+    async fn validate(&self, findings: &mut Findings, placement_group: Option<PlacementGroup>) -> Result<(), ApiError> {
+        let mut problem = invalid(&findings.class).or_else(|| findings.unmet());
+        if problem.is_none() {
+            let found = Resolved { class: findings.class.clone(), placement_group, since: findings.now };
+            problem = self.forbidden(&found).await?;
+        }
+        findings.note(conditions::VALIDATION_SUCCEEDED, problem.as_ref().map(|(reason, text)| (*reason, text.clone())));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use karpenter_core::{
@@ -12,6 +13,7 @@ use karpenter_core::{
 
 use super::{Inner, Resolved, State, class::ClassError, error::NAME, unavailable::Scope};
 use crate::{
+    api::ApiError,
     ec2::{
         Filter, InstanceTypeInfo,
         price::{ProductFilter, SpotPriceRecord},
@@ -19,6 +21,9 @@ use crate::{
     instance_type::{self, TypeSettings},
     price::{Prices, currency},
 };
+
+/// After how long a source of prices is asked again that did not answer.
+const RETRY_PRICES: Duration = Duration::from_mins(1);
 
 /// The instance types of a region, and where each can be had.
 pub(crate) struct Types {
@@ -28,6 +33,12 @@ pub(crate) struct Types {
 }
 
 impl Types {
+    /// The zones in which a type can be had.
+    pub(crate) fn zones_of(&self, name: &str) -> &BTreeSet<String> {
+        const NOWHERE: &BTreeSet<String> = &BTreeSet::new();
+        self.zones.get(name).unwrap_or(NOWHERE)
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&InstanceTypeInfo> {
         self.infos.iter().find(|info| info.instance_type == name)
     }
@@ -123,10 +134,9 @@ impl Inner {
             is_sold_out: &is_sold_out,
             left_of_reservation: &left_of_reservation,
         };
-        let nowhere = BTreeSet::new();
         let mut out = Vec::new();
         for info in &types.infos {
-            let zones = types.zones.get(&info.instance_type).unwrap_or(&nowhere);
+            let zones = types.zones_of(&info.instance_type);
             if let Some(mut instance_type) = settings.instance_type(info, zones) {
                 settings.add_offerings(&mut instance_type, info, zones, class, &market);
                 // Whatever has no price would seem to be free.
@@ -139,6 +149,11 @@ impl Inner {
 
     /// The instance types of the region.
     pub(crate) async fn types(&self) -> Result<Arc<Types>, ProviderError> {
+        self.types_or_error().await.map_err(|error| error.to_error("catalog"))
+    }
+
+    /// The same, with the error of AWS.
+    pub(crate) async fn types_or_error(&self) -> Result<Arc<Types>, ApiError> {
         let now = self.clock.now();
         let known = self.lock().market.types.clone();
         if let Some(types) = known.as_ref().filter(|types| now < types.until) {
@@ -157,13 +172,13 @@ impl Inner {
         }
     }
 
-    async fn fetch_types(&self, now: Timestamp) -> Result<Types, ProviderError> {
+    async fn fetch_types(&self, now: Timestamp) -> Result<Types, ApiError> {
         let filters = [
             Filter::new("supported-virtualization-type", ["hvm"]),
             Filter::new("processor-info.supported-architecture", ["x86_64", "arm64"]),
         ];
-        let infos = self.api.describe_instance_types(&filters).await.map_err(|error| error.to_error("catalog"))?;
-        let offerings = self.api.describe_zone_offerings().await.map_err(|error| error.to_error("catalog"))?;
+        let infos = self.api.describe_instance_types(&filters).await?;
+        let offerings = self.api.describe_zone_offerings().await?;
         let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (instance_type, zone) in offerings {
             zones.entry(instance_type).or_default().insert(zone);
@@ -172,7 +187,7 @@ impl Inner {
     }
 
     /// Asks for prices if those that are known are old. A price list that is out of reach leaves the prices that are
-    /// known, such as those of a file.
+    /// known, such as those of a file; it is asked again after a minute.
     async fn refresh_prices(&self) -> Result<(), ProviderError> {
         let now = self.clock.now();
         if self.lock().market.prices_until.is_some_and(|until| now < until) {
@@ -196,16 +211,17 @@ impl Inner {
         }
         state.market.version += 1;
         let is_known = state.prices != Prices::default();
-        if first_error.is_none() {
-            state.market.prices_until = Some(now + self.options.catalog_period);
-        }
         match first_error {
             Some(error) if !is_known => Err(error.to_error("catalog")),
-            _ => Ok(()),
+            problem => {
+                let period = if problem.is_some() { RETRY_PRICES } else { self.options.catalog_period };
+                state.market.prices_until = Some(now + period);
+                Ok(())
+            }
         }
     }
 
-    async fn fetch_on_demand(&self) -> Result<(OnDemand, OnDemand), crate::ApiError> {
+    async fn fetch_on_demand(&self) -> Result<(OnDemand, OnDemand), ApiError> {
         let filters = |tenancy: &str, family: &str| {
             let fixed = [
                 ("regionCode", self.options.region()),

@@ -19,6 +19,8 @@ pub struct ProviderOptions {
     /// Whether the account can reach no other service: then nobody asks for on-demand prices, and unused instance
     /// profiles stay.
     pub is_isolated: bool,
+    /// Whether it is tried out, without buying anything, what the credentials allow, before a class is ready.
+    pub checks_permissions: bool,
     /// Whether machines are bought out of capacity reservations.
     pub uses_reservations: bool,
     /// What is known of prices before AWS is asked, such as what a file says.
@@ -52,6 +54,7 @@ impl ProviderOptions {
             discovery_period: Duration::from_mins(1),
             catalog_period: Duration::from_hours(12),
             is_isolated: false,
+            checks_permissions: true,
             uses_reservations: true,
             prices: Prices::default(),
             avoided_zones: BTreeSet::new(),

@@ -65,6 +65,13 @@ impl Inputs<'_> {
         Ok(out)
     }
 
+    /// What is to be said of a machine of a type that draws on no reservation; `None` without an image.
+    pub(crate) fn plain(&self, instance_type: &InstanceType) -> Result<Option<LaunchTemplateData>, String> {
+        let Some(image) = image_for(&self.resolved.class, instance_type) else { return Ok(None) };
+        let Some(info) = self.types.get(&instance_type.name) else { return Ok(None) };
+        self.data(image, info, "", &Pick { instance_type, offerings: Vec::new() }).map(Some)
+    }
+
     fn data(
         &self,
         image: &str,

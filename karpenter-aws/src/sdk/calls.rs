@@ -6,7 +6,7 @@ use crate::{
     api::{ApiError, AwsApi},
     ec2::{
         Filter, Image, InstanceTypeInfo, Tags,
-        fleet::{FleetReply, FleetRequest},
+        fleet::{FleetOverride, FleetReply, FleetRequest},
         instance::{Ec2Instance, InstanceHealth, InstanceQuery, StateChange},
         network::{PlacementGroup, SecurityGroup, Subnet},
         price::{ProductFilter, SpotPriceRecord},
@@ -19,6 +19,8 @@ use crate::{
 
 /// How many machines a page has.
 const INSTANCES_A_PAGE: i32 = 1000;
+/// The code of a dry run that is allowed.
+const DRY_RUN: &str = "DryRunOperation";
 /// Machines that are asked for by id must fit one page.
 const MAX_IDS: usize = 500;
 
@@ -34,7 +36,18 @@ fn read<T, O>(items: Vec<T>, read: impl Fn(T) -> O) -> Vec<O> {
 impl AwsApi for SdkAws {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetReply, ApiError> {
         let call = fleet::write(self.ec2.create_fleet(), request);
-        call.send().await.map(fleet::read).map_err(failed("CreateFleet"))
+        match call.send().await.map(fleet::read).map_err(failed("CreateFleet")) {
+            Err(error) if request.is_dry_run && error.code() == DRY_RUN => Ok(FleetReply::default()),
+            answer => answer,
+        }
+    }
+
+    async fn run_dry(&self, template: &str, choice: &FleetOverride, tags: &Tags) -> Result<(), ApiError> {
+        let call = fleet::write_dry(self.ec2.run_instances(), template, choice, tags);
+        match call.send().await.map(drop).map_err(failed("RunInstances")) {
+            Err(error) if error.code() == DRY_RUN => Ok(()),
+            answer => answer,
+        }
     }
 
     async fn create_launch_template(

@@ -135,7 +135,12 @@ pub(super) fn health(found: sdk::InstanceStatus) -> InstanceHealth {
         let details = summary.filter(|_| is_impaired).and_then(|summary| summary.details).unwrap_or_default();
         details.into_iter().filter_map(|detail| detail.impaired_since.and_then(time)).min()
     };
-    let events = found.events.unwrap_or_default().into_iter();
+    // What is over stays in the answer for a week.
+    let is_over = |event: &sdk::InstanceStatusEvent| {
+        let description = event.description().unwrap_or_default();
+        description.starts_with("[Completed]") || description.starts_with("[Canceled]")
+    };
+    let events = found.events.unwrap_or_default().into_iter().filter(|event| !is_over(event));
     InstanceHealth {
         id: text(found.instance_id),
         instance_impaired_since: since(found.instance_status),

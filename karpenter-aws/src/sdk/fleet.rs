@@ -1,18 +1,23 @@
 use aws_sdk_ec2::{
     operation::RequestId,
-    operation::create_fleet::{CreateFleetOutput, builders::CreateFleetFluentBuilder},
+    operation::{
+        create_fleet::{CreateFleetOutput, builders::CreateFleetFluentBuilder},
+        run_instances::builders::RunInstancesFluentBuilder,
+    },
     types::{
         CreateFleetError, CreateFleetInstance, DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest,
         FleetLaunchTemplateOverridesRequest, FleetLaunchTemplateSpecificationRequest, FleetOnDemandAllocationStrategy,
-        FleetType, InstanceType, LaunchTemplateAndOverridesResponse, OnDemandOptionsRequest, ResourceType,
-        SpotAllocationStrategy, SpotOptionsRequest, TargetCapacitySpecificationRequest,
+        FleetType, InstanceNetworkInterfaceSpecification, InstanceType, LaunchTemplateAndOverridesResponse,
+        LaunchTemplateSpecification, OnDemandOptionsRequest, ResourceType, SpotAllocationStrategy, SpotOptionsRequest,
+        TargetCapacitySpecificationRequest,
     },
 };
 use karpenter_core::Price;
 
 use super::template::tag_specification;
-use crate::ec2::fleet::{
-    Allocation, FleetConfig, FleetError, FleetLaunch, FleetOverride, FleetReply, FleetRequest, TargetKind,
+use crate::ec2::{
+    Tags,
+    fleet::{Allocation, FleetConfig, FleetError, FleetLaunch, FleetOverride, FleetReply, FleetRequest, TargetKind},
 };
 
 /// Writes a request into the call.
@@ -31,6 +36,7 @@ pub(super) fn write(call: CreateFleetFluentBuilder, request: &FleetRequest) -> C
     let mut call = call
         .r#type(FleetType::Instant)
         .set_client_token(token)
+        .set_dry_run(request.is_dry_run.then_some(true))
         .target_capacity_specification(capacity)
         .set_context(request.context.clone())
         .set_launch_template_configs(Some(request.configs.iter().map(config).collect()));
@@ -54,6 +60,27 @@ pub(super) fn write(call: CreateFleetFluentBuilder, request: &FleetRequest) -> C
         }
         _ => call,
     }
+}
+
+/// Writes a dry run for one machine of a template. A template that names interfaces takes the subnet with them.
+pub(super) fn write_dry(
+    call: RunInstancesFluentBuilder,
+    template: &str,
+    choice: &FleetOverride,
+    tags: &Tags,
+) -> RunInstancesFluentBuilder {
+    let template = LaunchTemplateSpecification::builder().launch_template_name(template).version("$Latest").build();
+    let interface =
+        InstanceNetworkInterfaceSpecification::builder().device_index(0).subnet_id(&choice.subnet_id).build();
+    let call = call
+        .dry_run(true)
+        .min_count(1)
+        .max_count(1)
+        .launch_template(template)
+        .instance_type(InstanceType::from(choice.instance_type.as_str()))
+        .network_interfaces(interface);
+    let kinds = [ResourceType::Instance, ResourceType::Volume, ResourceType::NetworkInterface];
+    kinds.into_iter().fold(call, |call, kind| call.tag_specifications(tag_specification(kind, tags)))
 }
 
 fn config(config: &FleetConfig) -> FleetLaunchTemplateConfigRequest {

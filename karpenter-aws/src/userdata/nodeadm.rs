@@ -37,7 +37,9 @@ impl Bootstrap<'_> {
             spec.insert("instance".to_owned(), json!({"localStorage": {"strategy": "RAID0"}}));
         }
         spec.insert("kubelet".to_owned(), Value::Object(kubelet));
-        let config = json!({"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec});
+        let mut config = json!({"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec});
+        // Maps of JSON keep the order in which they were made if any crate of the build asks for it.
+        config.sort_all_objects();
         let text =
             serde_saphyr::to_string_with_options(&config, serde_saphyr::ser_options! { prefer_block_scalars: false })
                 .map_err(|error| UserDataError::Unwritable { message: error.to_string() })?;

@@ -58,14 +58,12 @@ fn a_node_is_told_what_the_planner_thinks_it_is() {
         serde_json::from_str(r#"{"maxPods":"max_pods - 1","kubeReserved":{"cpu":"vcpus","memory":"1Gi"}}"#)
             .expect("an object");
     let bootstrap = Bootstrap::new(&class, &NodeClaim::named("a"), &cluster, "spot", 28).expect("valid");
-    let told = serde_json::to_string(&bootstrap.kubelet).expect("plain");
-    assert_eq!(told, r#"{"clusterDNS":["10.0.0.10"],"kubeReserved":{"memory":"1Gi"},"maxPods":28}"#);
+    let told = |bootstrap: &Bootstrap<'_>| serde_json::to_value(&bootstrap.kubelet).expect("plain");
+    let expected = serde_json::json!({"clusterDNS": ["10.0.0.10"], "kubeReserved": {"memory": "1Gi"}, "maxPods": 28});
+    assert_eq!(told(&bootstrap), expected);
     class.spec.kubelet = serde_json::from_str(r#"{"maxPods":5,"clusterDNS":["10.0.0.53"]}"#).expect("an object");
     let bootstrap = Bootstrap::new(&class, &NodeClaim::named("a"), &cluster, "spot", 28).expect("valid");
-    assert_eq!(
-        serde_json::to_string(&bootstrap.kubelet).expect("plain"),
-        r#"{"clusterDNS":["10.0.0.53"],"maxPods":5}"#
-    );
+    assert_eq!(told(&bootstrap), serde_json::json!({"clusterDNS": ["10.0.0.53"], "maxPods": 5}));
 }
 
 #[test]

@@ -17,7 +17,6 @@ use karpenter_aws::{
     AwsApi,
     ec2::{Filter, Tags},
     nodeclass::{AmiFamily, AmiSelectorTerm, Ec2NodeClass, SecurityGroupSelectorTerm, SubnetSelectorTerm},
-    price::Prices,
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
     sdk::{SdkAws, TokioClock},
 };
@@ -31,9 +30,8 @@ use karpenter_fake::Conformance;
 
 const REGION: &str = "us-west-2";
 const DISCOVERY: &str = "karpenter.sh/discovery";
-/// The types that have an on-demand price.
+/// The types that the server has in its price list.
 const TYPES: [&str; 4] = ["m5.large", "m5.xlarge", "c5.large", "m6g.large"];
-const PRICES: &str = r#"{"onDemand": {"m5.large": 0.096, "m5.xlarge": 0.192, "c5.large": 0.085, "m6g.large": 0.077}}"#;
 
 /// A server of its own for each test.
 struct Moto {
@@ -114,10 +112,7 @@ fn options() -> ProviderOptions {
         service_cidr: "10.100.0.0/16".to_owned(),
         dns_address: None,
     };
-    // There is no price list here, so that those of the file count.
-    let mut options = ProviderOptions::new("test", REGION, cluster);
-    options.prices = serde_json::from_str::<Prices>(PRICES).expect("a price file");
-    options
+    ProviderOptions::new("test", REGION, cluster)
 }
 
 fn pool(kinds: &[&str]) -> NodePool {

@@ -4,7 +4,7 @@
 
 prints the port that it listens on. Fleets are bought once for each client token, from the override of the lowest priority
 that is not exhausted; machines get the security groups and the profile of their template. Lists of instance profiles are
-narrowed by their path.
+narrowed by their path. The price list has four types, two on a page.
 
     POST /karpenter/exhausted   [["m5.large" or "*", zone or "*", "spot" or "on-demand" or "*"], ...]
     POST /karpenter/lost        {"action": "CreateFleet"}: the next such call is carried out, and its answer is an error
@@ -21,6 +21,10 @@ from moto.ec2.responses.fleets import Fleets
 from moto.iam.responses import IamResponse
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
+
+PRICES = {"m5.large": "0.096", "m5.xlarge": "0.192", "c5.large": "0.085", "m6g.large": "0.077"}
+METAL_PRICES = {"m5.metal": "4.608"}
+PRODUCTS_A_PAGE = 2
 
 exhausted = []
 lost = []
@@ -98,6 +102,22 @@ def create_fleet(self):
 Fleets.create_fleet = EC2Response.create_fleet = create_fleet
 
 
+def product(name, price):
+    dimension = {"unit": "Hrs", "pricePerUnit": {"USD": price}}
+    terms = {"OnDemand": {"term": {"priceDimensions": {"dimension": dimension}}}}
+    return json.dumps({"product": {"attributes": {"instanceType": name}}, "terms": terms})
+
+
+def get_products(request):
+    """What moto has no service for: a page of the price list."""
+    wanted = {entry["Field"]: entry["Value"] for entry in request["Filters"]}
+    prices = METAL_PRICES if "metal" in wanted["productFamily"] else PRICES
+    products = [product(name, price) for name, price in prices.items()]
+    start = int(request.get("NextToken") or 0)
+    end = start + PRODUCTS_A_PAGE
+    page = {"FormatVersion": "aws_v1", "PriceList": products[start:end]}
+    return {**page, "NextToken": str(end)} if end < len(products) else page
+
 
 def list_instance_profiles(self):
     prefix = self._get_param("PathPrefix") or "/"
@@ -128,6 +148,10 @@ def app(environ, start):
         start("200 OK", [("Content-Length", "0")])
         return []
     action = action_of(environ, body)
+    if action == "GetProducts":
+        text = json.dumps(get_products(json.loads(body))).encode()
+        start("200 OK", [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(text)))])
+        return [text]
     if action not in lost:
         return moto_app(environ, start)
     lost.remove(action)

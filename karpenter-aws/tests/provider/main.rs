@@ -2,7 +2,9 @@
 
 mod cluster;
 mod conforms;
+mod health;
 mod interruptions;
 mod launches;
 mod lives;
+mod permissions;
 mod world;

@@ -45,6 +45,23 @@ pub fn cluster(text: &str, file: &str) -> Result<Cluster, Error> {
     Ok(reader.finish())
 }
 
+/// The objects of a text as they are, with the version of the list that they lie in if they have none themselves.
+///
+/// # Errors
+/// The text is not JSON or YAML or holds nothing, or something in it is no object.
+pub fn values(text: &str, file: &str) -> Result<Vec<serde_json::Value>, Error> {
+    let mut out = Vec::new();
+    documents::for_each_object(text, file, &mut |object, position| {
+        let wrong = |error| Error::Object { file: file.to_owned(), error: named(error, position.to_string()) };
+        let mut value: serde_json::Value = parse(object.raw).map_err(wrong)?;
+        value["apiVersion"] = object.api_version.clone().into();
+        value["kind"] = object.kind.clone().into();
+        out.push(value);
+        Ok(())
+    })?;
+    Ok(out)
+}
+
 /// Parses a value; an error names the path of the field.
 fn parse<T: DeserializeOwned>(raw: &RawValue) -> Result<T, FieldError> {
     // Paths cost time, and nearly all objects are good.

@@ -46,13 +46,13 @@ pub(super) fn yaml(outcome: &Outcome, with_certificate: bool) -> Result<String, 
     to_yaml(&document(outcome, with_certificate))
 }
 
-pub(super) fn to_json(document: &impl Serialize) -> Result<String, Error> {
+pub(crate) fn to_json(document: &impl Serialize) -> Result<String, Error> {
     let text = serde_json::to_string_pretty(document);
     let text = text.map_err(|error| Error::Unprintable { message: error.to_string() })?;
     Ok(text + "\n")
 }
 
-pub(super) fn to_yaml(document: &impl Serialize) -> Result<String, Error> {
+pub(crate) fn to_yaml(document: &impl Serialize) -> Result<String, Error> {
     serde_saphyr::to_string(document).map_err(|error| Error::Unprintable { message: error.to_string() })
 }
 

@@ -5,6 +5,7 @@ mod bad_input;
 mod check;
 mod common;
 mod consolidate;
+mod convert;
 mod explain;
 mod formats;
 mod older;
