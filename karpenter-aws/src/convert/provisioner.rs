@@ -84,19 +84,23 @@ fn is_consolidated(object: &str, spec: &Value) -> Result<bool, ConvertError> {
 
 /// The pool as it is written today.
 fn pool_of(object: &str, meta: &Value, spec: &Value) -> Result<Value, ConvertError> {
-    let rename = |map: &Value| -> Value {
-        let entries = map.as_object().into_iter().flatten();
-        Value::Object(entries.map(|(key, value)| (renamed(key).to_owned(), value.clone())).collect())
+    // What is of another type is handed on as it is, and the reader of pools says so.
+    let rename = |map: &Value| match map {
+        Value::Object(map) => map.iter().map(|(key, value)| (renamed(key).to_owned(), value.clone())).collect(),
+        other => or_empty(other),
     };
-    let requirements = spec["requirements"].as_array().into_iter().flatten().map(|requirement| {
-        let mut requirement = requirement.clone();
+    let mut requirements = list_or_empty(&spec["requirements"]);
+    for requirement in requirements.as_array_mut().into_iter().flatten() {
         if let Some(key) = requirement["key"].as_str() {
             requirement["key"] = renamed(key).into();
         }
-        requirement
-    });
+    }
+    let limits = match &spec["limits"] {
+        limits @ (Value::Object(_) | Value::Null) => &limits["resources"],
+        other => other,
+    };
     let mut template = Map::new();
-    template.insert("requirements".to_owned(), requirements.collect());
+    template.insert("requirements".to_owned(), requirements);
     template.insert("nodeClassRef".to_owned(), json!({"group": GROUP, "kind": KIND, "name": ""}));
     template.insert("expireAfter".to_owned(), seconds(object, spec, "ttlSecondsUntilExpired")?.into());
     for key in ["taints", "startupTaints"] {
@@ -115,7 +119,7 @@ fn pool_of(object: &str, meta: &Value, spec: &Value) -> Result<Value, ConvertErr
                 "spec": template,
             },
             "disruption": {"consolidationPolicy": policy, "consolidateAfter": after},
-            "limits": spec["limits"]["resources"],
+            "limits": limits,
         },
     });
     if !spec["weight"].is_null() {

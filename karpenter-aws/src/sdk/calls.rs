@@ -38,6 +38,10 @@ impl AwsApi for SdkAws {
         let call = fleet::write(self.ec2.create_fleet(), request);
         match call.send().await.map(fleet::read).map_err(failed("CreateFleet")) {
             Err(error) if request.is_dry_run && error.code() == DRY_RUN => Ok(FleetReply::default()),
+            // The SDK reads what is cut off as if nothing had been said.
+            Ok(reply) if reply.fleet_id.is_empty() => {
+                Err(ApiError::no_answer("CreateFleet", "an answer without a fleet"))
+            }
             answer => answer,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use karpenter_core::{
-    api::{Node, NodeClaim},
+    api::{Node, NodeClaim, Pod},
     labels,
 };
 use serde_json::{Value, json};
@@ -139,6 +139,83 @@ async fn nodes_that_drifted_are_replaced() {
         })
         .await;
     plane.until_running(4).await;
+}
+
+/// A node that is told to go is drained as far as a disruption budget allows at a time, and is there until it is empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_is_honoured_while_a_node_goes() {
+    let Some(plane) = Plane::start("budget").await else { return };
+    let metrics = Plane::free_port().await;
+    let _controller = plane.replica(&["--metrics-port", &metrics.to_string()]);
+    let of_four = "requirements: [{key: karpenter.kwok.sh/instance-cpu, operator: In, values: [\"4\"]}, ";
+    plane.apply(&POOL.replace("requirements: [", of_four)).await;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "db"}}},
+    });
+    plane.apply(&budget.to_string()).await;
+    plane.apply(&deployment("db", 6, json!({}))).await;
+    plane.until_running(6).await;
+    let claims = plane.claims().await;
+    let nodes = plane.nodes().await;
+    assert_eq!((claims.len(), nodes.len()), (1, 1), "six pods of half a core need one node of four cores");
+    for meta in [&claims[0].metadata, &nodes[0].metadata] {
+        assert!(meta.finalizers.iter().any(|finalizer| finalizer == labels::TERMINATION), "{:?}", meta.finalizers);
+    }
+    plane.delete("karpenter.sh/v1", "NodeClaim", claims[0].name()).await;
+    let refused = "karpenter_pods_eviction_requests_total{code=\"429\"} ";
+    plane
+        .until("evictions are refused", async || {
+            let text = Plane::get(metrics, "/metrics").await;
+            text.lines().any(|line| line.starts_with(refused) && line != format!("{refused}0"))
+        })
+        .await;
+    let serves = |pod: &Pod| pod.status.phase == "Running" && pod.metadata.deletion_timestamp.is_none();
+    assert_eq!(plane.pods().await.iter().filter(|pod| serves(pod)).count(), 6);
+    plane.patch("policy/v1", "PodDisruptionBudget", "db", json!({"spec": {"maxUnavailable": 1}})).await;
+    plane
+        .until("the node is gone", async || {
+            let running = plane.pods().await.iter().filter(|pod| serves(pod)).count();
+            assert!(running >= 5, "{running} of 6 pods run");
+            claim_names(&plane.claims().await).is_disjoint(&claim_names(&claims))
+        })
+        .await;
+    plane.until_running(6).await;
+}
+
+/// Pods that keep apart get a node each, and only pods that tolerate a taint get nodes with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_keep_apart_and_away_from_taints() {
+    let Some(plane) = Plane::start("apart").await else { return };
+    let _controller = plane.replica(&[]);
+    plane.apply(POOL).await;
+    // Were it not for the taint, all pods would go to the heavier pool.
+    let taint = "spec:\n      taints: [{key: dedicated, value: batch, effect: NoSchedule}]\n      nodeClassRef";
+    let batch = POOL.replace("name: general", "name: batch").replace("spec:\n      nodeClassRef", taint);
+    plane.apply(&batch.replace("spec:\n  template", "spec:\n  weight: 50\n  template")).await;
+    let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": "apart"}}},
+    ]}}});
+    plane.apply(&deployment("apart", 3, apart)).await;
+    let tolerant = json!({
+        "tolerations": [{"key": "dedicated", "operator": "Exists"}], "nodeSelector": {labels::NODE_POOL: "batch"},
+    });
+    plane.apply(&deployment("tolerant", 2, tolerant)).await;
+    plane.until_running(5).await;
+    let nodes = plane.nodes().await;
+    let of_pool = |pool: &str| {
+        let is_of = |node: &&Node| node.metadata.labels[labels::NODE_POOL] == pool;
+        nodes.iter().filter(is_of).collect::<Vec<_>>()
+    };
+    assert!(of_pool("batch").iter().all(|node| node.spec.taints.iter().any(|taint| taint.key == "dedicated")));
+    let pods = plane.pods().await;
+    let nodes_of = |app: &str| {
+        let is_of = |pod: &&Pod| pod.metadata.labels["app"] == app;
+        pods.iter().filter(is_of).map(|pod| pod.spec.node_name.clone()).collect::<BTreeSet<_>>()
+    };
+    let names = |pool: &str| of_pool(pool).iter().map(|node| node.metadata.name.clone()).collect::<BTreeSet<_>>();
+    assert_eq!((nodes_of("apart").len(), nodes_of("apart")), (3, names("general")));
+    assert_eq!(nodes_of("tolerant"), names("batch"));
 }
 
 /// A node goes when its time is over, and its pods find another one before.

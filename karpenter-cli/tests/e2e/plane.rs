@@ -24,6 +24,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use crate::wire::Wire;
 
@@ -117,10 +121,26 @@ impl Plane {
     pub(crate) fn replica(&self, args: &[&str]) -> Replica {
         let mut command = Command::new(env!("CARGO_BIN_EXE_karpenter"));
         command.arg("run").arg("--kubeconfig").arg(self.kubeconfig());
-        command.args(["--metrics-port", "0", "--health-probe-port", "0"]);
+        command.env("METRICS_PORT", "0").env("HEALTH_PROBE_PORT", "0");
         let log = fs::OpenOptions::new().create(true).append(true).open(self.folder.join("karpenter.log"));
         let log = log.expect("a log");
         Replica(command.args(args).stderr(log).spawn().expect("the controller starts"))
+    }
+
+    /// A port that nobody listens on.
+    pub(crate) async fn free_port() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        listener.local_addr().expect("an address").port()
+    }
+
+    /// What a server on this machine answers.
+    pub(crate) async fn get(port: u16, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("a server");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("a request that is taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer");
+        answer
     }
 
     /// What a command of ours answers about this cluster, as JSON.
