@@ -67,7 +67,7 @@ fn a_list_of_a_cluster_becomes_a_list() {
 fn what_cannot_be_converted_is_one_line_with_the_file_the_object_and_the_field() {
     let files = Files::new("convert-errors");
     files.write("old.yaml", &OLD.replace("{team: a}", "[team]"));
-    files.write("other.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}");
+    files.write("other.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n");
     for (arguments, expected) in [
         ("convert old.yaml", "karpenter: old.yaml: Provisioner general: spec.labels: invalid type"),
         (
