@@ -102,10 +102,15 @@ impl Disruption {
 }
 
 impl Engine {
-    pub(super) fn disrupt(&mut self, now: Timestamp) {
+    /// Brings the commands under way a step further if there is reason to.
+    pub(super) fn carry_commands_on(&mut self, now: Timestamp) {
         if self.disruption.is_due(now) {
             self.go_on(now);
         }
+    }
+
+    /// Looks for a command if it is time.
+    pub(super) fn disrupt(&mut self, now: Timestamp) {
         let Some(period) = self.options.disruption_period else { return };
         if let Some((_, until)) = &self.disruption.probation {
             if now < *until {

@@ -176,6 +176,8 @@ impl Engine {
                 Work::Pool(name) => self.reconcile_pool(&name, now),
             }
         }
+        // Before anything is planned: a command that is given up leaves its nodes where they are.
+        self.carry_commands_on(now);
         self.provision(now);
         self.disrupt(now);
         self.keep_up(now);

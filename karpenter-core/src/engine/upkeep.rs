@@ -19,6 +19,8 @@ use crate::{
 
 /// The status of a pool is worked out at most this often.
 const COUNT_PERIOD: Duration = Duration::from_secs(5);
+/// How soon all machines are listed again after that failed.
+const LIST_RETRY: Duration = Duration::from_secs(15);
 /// How many launches of a pool are remembered; two failures among them make it unhealthy.
 const RING_SIZE: usize = 4;
 /// So many failed launches among the last ones make a pool unhealthy.
@@ -178,7 +180,8 @@ impl Engine {
 
     /// Takes in all machines; `None` if they could not be listed.
     pub(super) fn finish_list(&mut self, machines: Option<Vec<Instance>>, now: Timestamp) {
-        self.upkeep.list.end(now + self.options.list_period);
+        let wait = if machines.is_some() { self.options.list_period } else { self.options.list_period.min(LIST_RETRY) };
+        self.upkeep.list.end(now + wait);
         self.find_staying();
         let Some(machines) = machines else { return };
         let nodes: Vec<_> = self.store.claims.values().map(|claim| self.store.nodes_of(claim)).collect();

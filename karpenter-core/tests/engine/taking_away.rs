@@ -1,6 +1,7 @@
 //! Nodes that should go, from the search to the end.
 
 use karpenter_core::{
+    Quantity,
     api::{NillableDuration, ObjectKey},
     engine::{EngineOptions, Metric, MetricLabels},
     labels,
@@ -138,6 +139,27 @@ fn a_replacement_that_never_joins_goes_again() {
     world.run(60);
     assert!(!is_marked(&world), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_limit_holds_when_a_replacement_is_deleted() {
+    let mut world = half_empty();
+    world.never_joins = true;
+    let mut pool = world.pools["general"].clone();
+    pool.spec.limits.insert("cpu".into(), Quantity::from_units(8));
+    world.put_pool(pool);
+    let first = world.claims.keys().next().expect("a claim").clone();
+    world.run_until(60, is_marked);
+    // Neither the node that is to go nor the one that was to come counts now; but the first one stays.
+    world.add_pods("late", 1, "7500m");
+    world.run(5);
+    let mut replacement = world.claims.values().find(|claim| *claim.name() != first).expect("a replacement").clone();
+    replacement.metadata.deletion_timestamp = Some(world.now);
+    world.put_claim(replacement);
+    world.run(5);
+    let staying = world.claims.values().filter(|claim| claim.metadata.deletion_timestamp.is_none());
+    let staying: Vec<&str> = staying.map(|claim| claim.name()).collect();
+    assert_eq!((staying, is_marked(&world)), (vec![first.as_str()], false), "{:#?}", world.log);
 }
 
 #[test]
