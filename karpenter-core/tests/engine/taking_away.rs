@@ -158,7 +158,7 @@ fn a_limit_holds_when_a_replacement_is_deleted() {
     world.put_claim(replacement);
     world.run(5);
     let staying = world.claims.values().filter(|claim| claim.metadata.deletion_timestamp.is_none());
-    let staying: Vec<&str> = staying.map(|claim| claim.name()).collect();
+    let staying: Vec<&str> = staying.map(karpenter_core::api::NodeClaim::name).collect();
     assert_eq!((staying, is_marked(&world)), (vec![first.as_str()], false), "{:#?}", world.log);
 }
 
