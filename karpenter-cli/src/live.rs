@@ -44,7 +44,9 @@ impl Access {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed("the runtime", &error))?;
         let pages = runtime.block_on(async {
-            let client = Client::try_from(self.config().await?).map_err(|error| failed("the cluster", &error))?;
+            let mut config = self.config().await?;
+            config.default_retry = true;
+            let client = Client::try_from(config).map_err(|error| failed("the cluster", &error))?;
             dump(&client).await.map_err(|error| failed("the cluster", &error))
         })?;
         pages.iter().try_for_each(|page| reader.read(&page.text, &self.name()))
