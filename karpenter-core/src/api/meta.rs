@@ -55,6 +55,11 @@ impl ObjectMeta {
         (&self.namespace, &self.name)
     }
 
+    /// The owner that keeps as many of the object as there should be, and would make the next one like it.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|owner| owner.controller == Some(true))
+    }
+
     /// Whether an owner of this kind is among the owners.
     pub fn is_owned_by(&self, api_version: &str, kind: &str) -> bool {
         self.owner_references.iter().any(|o| o.api_version == api_version && o.kind == kind)

@@ -66,7 +66,7 @@ fn is_unseen(pod: &Pod) -> bool {
 }
 
 fn controller_of(pod: &Pod) -> Option<&str> {
-    let controller = pod.metadata.owner_references.iter().find(|owner| owner.controller == Some(true))?;
+    let controller = pod.metadata.controller()?;
     Some(controller.uid.as_str()).filter(|uid| !uid.is_empty())
 }
 

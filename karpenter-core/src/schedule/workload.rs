@@ -79,7 +79,7 @@ impl<'s> Workloads<'s> {
 }
 
 fn controller(pod: &Pod) -> Option<Controller<'_>> {
-    let owner = pod.metadata.owner_references.iter().find(|owner| owner.controller == Some(true))?;
+    let owner = pod.metadata.controller()?;
     Some((pod.namespace(), &owner.kind, &owner.name, &owner.uid))
 }
 

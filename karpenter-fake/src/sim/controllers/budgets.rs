@@ -166,7 +166,7 @@ fn mark(namespace: &str, label: Option<(&String, &String)>) -> String {
 
 impl Counted {
     fn of(pod: &Pod) -> Self {
-        let owner = pod.metadata.owner_references.iter().find(|owner| owner.controller == Some(true));
+        let owner = pod.metadata.controller();
         let owner = owner.map(|owner| owner.uid.clone()).unwrap_or_default();
         Self { is_healthy: is_ready(pod) && !pod.is_terminating(), owner }
     }
