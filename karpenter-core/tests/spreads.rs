@@ -83,3 +83,30 @@ fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
     let plan = solve(vec![NodePool::named("general")], &["a", "b"], vec![node], [running, new].concat());
     assert_eq!(values_of(&plan, labels::ZONE, "new")["new-0"], ["b"]);
 }
+
+#[test]
+fn pods_that_are_held_on_a_node_that_goes_count_where_they_are() {
+    let node = |name: &str, zone: &str, is_going: bool| -> Node {
+        let mut node: Node = read(json!({
+            "metadata": {"name": name, "labels": {labels::ZONE: zone, labels::NODE_POOL: "general"}},
+            "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "9"}},
+        }));
+        node.metadata.deletion_timestamp = is_going.then(karpenter_core::Timestamp::default);
+        node
+    };
+    let fits_in_the_room = |one_is_held: bool| {
+        let mut running = pods("running", 2, &json!({}));
+        running[0].spec.node_name = "stays".to_owned();
+        running[1].spec.node_name = "goes".to_owned();
+        running[1].metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        running.truncate(if one_is_held { 2 } else { 1 });
+        let next = pods("next", 1, &json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]}));
+        // There is room beside the pod that runs in the zone of the node that goes, but it is one too many there.
+        let nodes = vec![node("stays", "b", false), node("goes", "a", true), node("room", "a", false)];
+        let plan = solve(vec![NodePool::named("general")], &["a", "b", "c"], nodes, [running, next].concat());
+        assert!(plan.unplaced().is_empty());
+        plan.existing().values().flatten().any(|pod| pod.name == "next-0")
+    };
+    assert!(!fits_in_the_room(true), "a new node of zone c is needed");
+    assert!(fits_in_the_room(false), "a node that goes is no domain of its own");
+}

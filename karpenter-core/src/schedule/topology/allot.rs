@@ -62,7 +62,7 @@ pub(super) struct Allotter<'b, 'a> {
 impl<'b, 'a> Allotter<'b, 'a> {
     fn new(base: &'b Base<'a>, lessons: &'b Lessons, ladders: &'b Ladders) -> Self {
         let mut barred = BTreeSet::new();
-        for (index, place) in base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.is_deleting) {
+        for (index, place) in base.snapshot.places().iter().enumerate() {
             for term in base.classes.standing.away(index).iter().filter(|term| !term.is_by_host()) {
                 if let Some(domain) = place.labels.get(&*term.key) {
                     barred.insert((term.key.clone(), Arc::from(domain.as_str()), term.selector));

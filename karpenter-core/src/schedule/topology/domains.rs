@@ -218,15 +218,21 @@ fn cells(
     out
 }
 
+/// How many pods count in each domain that exists or that some pool could make.
+///
+/// Of a node that goes only the pods count that something holds there: for the kube-scheduler they stay where they are.
 fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
     let key = &spread.term.key;
     let mut out = Counts::new();
-    for (index, place) in base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.is_deleting) {
+    for (index, place) in base.snapshot.places().iter().enumerate() {
         let is_counted = keys.iter().all(|key| place.labels.contains_key(&**key))
             && (!spread.honors_affinity || constraint.wanted.admit_node(&place.name, &place.labels))
             && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
             let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
+            if place.is_deleting && counted == 0 {
+                continue;
+            }
             *out.entry(Arc::from(domain.as_str())).or_default() += counted;
         }
     }

@@ -136,7 +136,7 @@ impl Allotter<'_, '_> {
             if term.is_by_host() || !self.reaches(class, &term.key) {
                 continue;
             }
-            let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
+            let taken = self.domains_with(std::slice::from_ref(term), &term.key);
             if !taken.is_empty() {
                 draft.extra.add(&term.key, Requirement::none_of(taken.iter().cloned()));
                 let domains = taken.iter().map(ToString::to_string).collect();
@@ -215,7 +215,7 @@ impl Allotter<'_, '_> {
             draft.place = Place::NodeOf { terms: near.to_vec(), starts_alone: is_own };
         }
         for term in near.iter().filter(|term| !is_together || !term.is_by_host()) {
-            let mut domains = self.domains_with(near, &term.key, true);
+            let mut domains = self.domains_with(near, &term.key);
             if domains.is_empty() && is_together && !is_own {
                 // Whoever they join has a domain where nodes have the label; where they have not nobody is near.
                 draft.extra.add(&term.key, Requirement::EXISTS);
@@ -239,12 +239,11 @@ impl Allotter<'_, '_> {
         Ok(())
     }
 
-    /// The domains that have pods which all terms select: pods that run, and pods that are allotted to a domain.
-    pub(super) fn domains_with(&self, terms: &[Term], key: &Arc<str>, with_leaving: bool) -> BTreeSet<Arc<str>> {
+    /// The domains that have pods which all terms select: pods that run and are not to move, and pods that are allotted to a domain.
+    pub(super) fn domains_with(&self, terms: &[Term], key: &Arc<str>) -> BTreeSet<Arc<str>> {
         let selectors = &self.base.classes.selectors;
         let places = self.base.snapshot.places().iter().enumerate();
         let running = places
-            .filter(|(_, place)| with_leaving || !place.is_deleting)
             .filter(|(index, _)| self.base.classes.standing.has_company(selectors, *index, terms))
             .filter_map(|(_, place)| place.labels.get(&**key).map(|domain| Arc::from(domain.as_str())));
         let is_company = |selected_by: SelectedBy| selectors.all_select(terms, selected_by);

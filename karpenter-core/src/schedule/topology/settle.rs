@@ -142,7 +142,7 @@ impl Allotter<'_, '_> {
                     (self.domains.counts(constraint, spread, spread_keys), self.planned_for(class, spread))
                 }
                 CountedRule::Alone => {
-                    let taken = self.domains_with(std::slice::from_ref(term), &term.key, false);
+                    let taken = self.domains_with(std::slice::from_ref(term), &term.key);
                     (Rc::default(), [taken.into_iter().map(|domain| (domain, 1)).collect(), Counts::new()])
                 }
             };
