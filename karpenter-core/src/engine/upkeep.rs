@@ -8,7 +8,7 @@ use std::{
 
 use indexmap::IndexSet;
 
-use super::{Action, Engine, Work, outbox::Purpose};
+use super::{Action, Engine, ObjectRef, Work, outbox::Purpose};
 use crate::{
     FxBuild, Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
@@ -215,6 +215,10 @@ impl Engine {
             let (id, reason) = match event {
                 ProviderEvent::Interruption { id, .. } => (id, "Interrupted"),
                 ProviderEvent::Terminated { id } => (id, "InstanceTerminated"),
+                ProviderEvent::Notice { id, is_warning, reason, message } => {
+                    self.note_of_machine(&id, is_warning, &reason, &message, now);
+                    continue;
+                }
             };
             let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { continue };
             let label = |key: &str| claim.metadata.labels.get(key).cloned().unwrap_or_default();
@@ -228,6 +232,16 @@ impl Engine {
             }
             self.delete_claim(&claim, reason, format!("The cloud takes back {id}"), now);
             self.provisioner.hurry(now);
+        }
+    }
+
+    /// Says something of the claim of a machine and of its nodes.
+    fn note_of_machine(&mut self, id: &ProviderId, is_warning: bool, reason: &str, message: &str, now: Timestamp) {
+        let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { return };
+        let nodes = self.store.nodes_of(&claim).into_iter().map(|node| ObjectRef::Node(node.metadata.name.clone()));
+        let objects: Vec<_> = [ObjectRef::NodeClaim(claim.name().to_owned())].into_iter().chain(nodes).collect();
+        for object in objects {
+            self.note(object, is_warning, reason.to_owned(), message.to_owned(), now);
         }
     }
 
