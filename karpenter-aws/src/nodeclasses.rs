@@ -23,6 +23,8 @@ const FINALIZER: &str = "karpenter.k8s.aws/termination";
 const PERIOD: Duration = Duration::from_secs(10);
 /// How often what nobody needs is deleted.
 const UPKEEP: Duration = Duration::from_mins(1);
+/// How often the control plane is asked for its version.
+const VERSION: Duration = Duration::from_mins(5);
 
 /// Watches node classes for a provider.
 pub struct NodeClasses {
@@ -44,6 +46,7 @@ impl NodeClasses {
         let mut events = watcher(self.classes(), config).default_backoff().boxed();
         let mut period = tokio::time::interval(PERIOD);
         let mut upkeep = tokio::time::interval(UPKEEP);
+        let mut version = tokio::time::interval(VERSION);
         loop {
             tokio::select! {
                 event = events.next() => match event {
@@ -58,10 +61,24 @@ impl NodeClasses {
                         self.tend(&name).await;
                     }
                 },
+                _ = version.tick() => self.ask_version().await,
                 _ = upkeep.tick() => if may_write() && let Err(error) = self.provider.upkeep().await {
                     tracing::warn!(error = %error, "what nobody needs could not be deleted");
                 },
             }
+        }
+    }
+
+    /// The provider finds images for the version that the control plane has by now. If that is not known it stays.
+    async fn ask_version(&self) {
+        match self.client.apiserver_version().await {
+            Ok(info) => {
+                let minor = info.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+                if let Err(error) = self.provider.set_kubernetes_version(&format!("{}.{minor}", info.major)) {
+                    tracing::error!(error = %error, "images are looked for as for the version of before");
+                }
+            }
+            Err(error) => tracing::warn!(error = %error, "the control plane did not say its version"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use clap::ArgAction;
 use karpenter_aws::{
-    AwsApi, NodeClasses,
+    AwsApi, JoinedMachines, NodeClasses,
     ec2::profile::ClusterInfo,
     interruption::{HealthCheck, InterruptionQueue},
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
@@ -71,9 +71,10 @@ pub(crate) struct Ec2 {
 }
 
 impl Ec2 {
-    /// Starts what goes on beside the controller: node classes are looked after, EC2 is asked how machines fare, and the queue
+    /// Starts what goes on beside the controller: node classes and machines that have joined are looked after, EC2 is asked how machines fare, and the queue
     /// of interruptions is read, by the replica that acts.
     pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
+        let joined = JoinedMachines::new(client.clone(), self.provider.clone());
         let classes = NodeClasses::new(client, self.provider.clone());
         let health = HealthCheck::new(Arc::clone(&self.api), Arc::new(TokioClock), self.provider.clone());
         let is_leader = |probes: &Arc<Probes>| {
@@ -81,6 +82,7 @@ impl Ec2 {
             move || probes.is_leader()
         };
         tokio::spawn(classes.run(is_leader(probes)));
+        tokio::spawn(joined.run(is_leader(probes)));
         tokio::spawn(check(health, is_leader(probes)));
         if !args.interruption_queue.is_empty() {
             let queue = InterruptionQueue::new(self.api, self.provider, &args.interruption_queue);

@@ -12,6 +12,9 @@ pub const POD_ENI: &str = "vpc.amazonaws.com/pod-eni";
 pub const PRIVATE_IPV4_ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 /// Elastic fabric adapters.
 pub const EFA: &str = "vpc.amazonaws.com/efa";
+/// Room for Nitro enclaves. No type has it in its capacity: a claim that asks for it gets a machine on which they are
+/// switched on.
+pub const NITRO_SANDBOX: &str = "eks.amazonaws.com/nitro-sandbox";
 /// AWS Neuron devices.
 pub const NEURON: &str = "aws.amazon.com/neuron";
 /// Cores of AWS Neuron devices.

@@ -10,7 +10,7 @@ mod overhead;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-pub use capacity::{EFA, NEURON, NEURON_CORE, POD_ENI, PRIVATE_IPV4_ADDRESS};
+pub use capacity::{EFA, NEURON, NEURON_CORE, NITRO_SANDBOX, POD_ENI, PRIVATE_IPV4_ADDRESS};
 pub use compatibility::{Incompatibility, Strategy};
 pub use discovered::DiscoveredMemory;
 pub use facts::Facts;

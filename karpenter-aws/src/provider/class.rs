@@ -139,7 +139,9 @@ impl Inner {
     }
 
     async fn find_images(&self, findings: &mut Findings) -> Result<(), ApiError> {
-        let found = images::find(&*self.api, &findings.class, &self.options.cluster.version, findings.now).await?;
+        let renewed = self.lock().kubernetes_version.map(|version| version.to_string());
+        let version = renewed.as_ref().unwrap_or(&self.options.cluster.version);
+        let found = images::find(&*self.api, &findings.class, version, findings.now).await?;
         let problem = match found {
             Ok(amis) => {
                 findings.class.status.amis = amis;

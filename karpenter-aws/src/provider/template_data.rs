@@ -14,13 +14,11 @@ use crate::{
         },
     },
     image::image_of,
-    instance_type::{EFA, TypeSettings, labels as own},
+    instance_type::{EFA, NITRO_SANDBOX, TypeSettings, labels as own},
     nodeclass::{BlockDeviceMapping, Ec2NodeClass, InterfaceType},
     userdata::{Bootstrap, Cluster, LARGEST_BYTES},
 };
 
-/// The resource of machines with room for enclaves.
-const NITRO_ENCLAVES: &str = "aws.ec2.nitro/nitro_enclaves";
 const GIB: i64 = 1 << 30;
 
 /// What the templates of a claim are made of.
@@ -90,7 +88,7 @@ impl Inputs<'_> {
             interfaces: self.interfaces(info),
             metadata_options: metadata(class),
             detailed_monitoring: spec.detailed_monitoring.unwrap_or(false),
-            enclaves: resources.get(NITRO_ENCLAVES).is_some_and(|count| !count.is_zero()),
+            enclaves: resources.get(NITRO_SANDBOX).is_some_and(|count| !count.is_zero()),
             nested_virtualization: spec
                 .cpu_options
                 .and_then(|cpu| cpu.nested_virtualization)
