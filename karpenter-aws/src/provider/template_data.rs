@@ -107,6 +107,7 @@ impl Inputs<'_> {
         let class = &self.resolved.class;
         let settings = TypeSettings::new(class, &self.options.types).map_err(|error| error.to_string())?;
         let (kind, pods) = (&self.terms.capacity_type, settings.pods(info));
+        let class = &settings.evaluated_class(class, info);
         let bootstrap = Bootstrap::new(class, self.claim, self.cluster, kind, pods);
         let data = bootstrap.and_then(|bootstrap| bootstrap.user_data()).map_err(|error| error.to_string())?;
         if data.text.len() > LARGEST_BYTES {

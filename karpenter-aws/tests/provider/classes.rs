@@ -47,6 +47,31 @@ async fn a_placement_group_that_is_not_there_is_a_condition() {
 }
 
 #[tokio::test]
+async fn an_expression_without_a_value_for_a_type_is_a_condition() {
+    let mut options = crate::world::options();
+    options.types.evaluates_expressions = true;
+    for (expression, reason) in [
+        ("max_pods - 1", "ValidationSucceeded"),
+        ("max_pods -", "KubeletExpressionInvalid"),
+        ("1 / (vcpus - 4) + 5", "KubeletExpressionEvaluationFailed"),
+    ] {
+        let mut class = class();
+        class.spec.kubelet.0.insert("maxPods".to_owned(), expression.into());
+        let world = World::of(options.clone(), class);
+        let found = resolved(&world).await;
+        let all = &found.status.conditions;
+        let said = all.iter().find(|own| own.r#type == conditions::VALIDATION_SUCCEEDED).expect("there");
+        assert_eq!(said.reason, reason, "{}", said.message);
+        let is_ready = reason == "ValidationSucceeded";
+        assert_eq!(said.status == ConditionStatus::True, is_ready);
+        assert_eq!(world.provider.create(&claim("u1", &[])).await.is_ok(), is_ready);
+        if reason == "KubeletExpressionEvaluationFailed" {
+            assert!(said.message.contains("c5.xlarge"), "the type with four processors: {}", said.message);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_profile_that_is_named_is_used_as_it_is() {
     let mut class = class();
     class.spec.role.clear();

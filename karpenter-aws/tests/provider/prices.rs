@@ -1,12 +1,8 @@
 //! Where prices come from, and what happens if they do not.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use karpenter_aws::{
-    ApiError,
-    mem::{Fault, MemoryAws},
-    provider::{Ec2Provider, ProviderOptions},
-};
+use karpenter_aws::{ApiError, mem::Fault};
 use karpenter_core::{Catalog, CloudProvider, labels};
 
 use crate::world::{World, class, options, pool};
@@ -20,13 +16,6 @@ fn price(catalog: &Catalog) -> Option<f64> {
 
 fn is_about(known: Option<f64>, expected: f64) -> bool {
     known.is_some_and(|known| (known - expected).abs() < 1e-9)
-}
-
-fn world_of(options: ProviderOptions) -> World {
-    let aws = MemoryAws::small();
-    let provider = Ec2Provider::new(Arc::new(aws.clone()), Arc::new(aws.clock().clone()), options);
-    provider.apply_class(class());
-    World { aws, provider }
 }
 
 #[tokio::test]
@@ -56,7 +45,7 @@ async fn who_reaches_no_price_list_does_not_ask_for_it() {
     isolated.is_isolated = true;
     "us-gov-west-1".clone_into(&mut government.types.region);
     for options in [isolated, government] {
-        let world = world_of(options);
+        let world = World::of(options, class());
         assert_eq!(price(&world.provider.catalog(&pool()).await.expect("known")), None, "never for nothing");
         assert_eq!((world.aws.count("GetProducts"), world.aws.count("DescribeSpotPriceHistory")), (0, 1));
     }
@@ -68,6 +57,6 @@ async fn what_a_file_says_of_prices_counts_where_aws_says_nothing() {
     known.is_isolated = true;
     let file = [("m5.large".to_owned(), 0.5)];
     known.prices.update_on_demand(file.clone(), file).expect("prices");
-    let world = world_of(known);
+    let world = World::of(known, class());
     assert!(is_about(price(&world.provider.catalog(&pool()).await.expect("known")), 0.5));
 }

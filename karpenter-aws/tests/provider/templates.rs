@@ -12,7 +12,7 @@ use karpenter_aws::{
     },
     instance_type::{EFA, NITRO_SANDBOX, labels as own},
     nodeclass::{CapacityReservationSelectorTerm, Ec2NodeClass, PlacementGroupSelector},
-    provider::{Ec2Provider, ProviderOptions},
+    provider::ProviderOptions,
 };
 use karpenter_core::{CloudProvider, Quantity, ResourceName, api::NodeClaim, labels};
 
@@ -149,11 +149,7 @@ async fn processors_that_run_virtual_machines_are_asked_for() {
 }
 
 fn world_of(options: ProviderOptions) -> World {
-    let aws = World::new().aws;
-    let provider =
-        Ec2Provider::new(std::sync::Arc::new(aws.clone()), std::sync::Arc::new(aws.clock().clone()), options);
-    provider.apply_class(with(serde_json::json!({"ipPrefixCount": 2})));
-    World { aws, provider }
+    World::of(options, with(serde_json::json!({"ipPrefixCount": 2})))
 }
 
 #[tokio::test]
