@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use karpenter_aws::{Clock as _, ec2::reservation::CapacityReservation, nodeclass::CapacityReservationSelectorTerm};
+use karpenter_aws::{
+    Clock as _, ec2::reservation::CapacityReservation, instance_type::labels as own,
+    nodeclass::CapacityReservationSelectorTerm,
+};
 use karpenter_core::{
     CloudProvider, labels,
     provider::{EventCursor, ProviderEvent},
 };
 
-use crate::world::{World, claim, class, label};
+use crate::{
+    cluster::Cluster,
+    world::{World, claim, class, label},
+};
 
 #[tokio::test]
 async fn a_reservation_that_turns_out_full_is_not_asked_again() {
@@ -35,6 +41,55 @@ async fn a_reservation_that_turns_out_full_is_not_asked_again() {
         assert_eq!(label(&launched, labels::CAPACITY_TYPE), labels::SPOT);
         assert_eq!(world.aws.count("CreateFleet"), fleets);
     }
+}
+
+#[tokio::test]
+async fn a_machine_that_lost_its_reservation_goes_on_as_one_on_demand() {
+    let mut class = class();
+    class.spec.capacity_reservation_selector_terms =
+        vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
+    let world = World::with(class);
+    world.aws.with(|state| {
+        state.reservations.push(CapacityReservation {
+            id: "cr-1".to_owned(),
+            instance_type: "m5.xlarge".to_owned(),
+            zone: "us-west-2b".to_owned(),
+            available_count: 1,
+            total_count: 1,
+            match_criteria: "targeted".to_owned(),
+            state: "active".to_owned(),
+            ..CapacityReservation::default()
+        });
+    });
+    let mut cluster = Cluster::of(world);
+    cluster.add_pods(3, "900m");
+    cluster.run(90).await;
+    let kinds = |cluster: &Cluster| {
+        let claims = cluster.claims.values().map(|claim| &claim.metadata.labels);
+        let all = claims.chain(cluster.nodes.values().map(|node| &node.metadata.labels));
+        let said = |labels: &std::collections::BTreeMap<String, String>| {
+            let id = labels.get(own::RESERVATION_ID).cloned().unwrap_or_default();
+            let is_typed = labels.contains_key(own::RESERVATION_TYPE);
+            (labels[labels::CAPACITY_TYPE].clone(), id, is_typed)
+        };
+        all.map(said).collect::<Vec<_>>()
+    };
+    let reserved = ("reserved".to_owned(), "cr-1".to_owned(), true);
+    assert_eq!(kinds(&cluster), [reserved.clone(), reserved], "a claim and its node");
+    let machines = cluster.machines();
+    cluster.aws.with(|state| {
+        let machine = state.instances.values_mut().next().expect("bought");
+        (machine.reservation_id, machine.reservation_preference) = (None, None);
+    });
+    let mut seconds = 0;
+    while kinds(&cluster).iter().any(|(kind, ..)| kind == labels::RESERVED) {
+        cluster.run(1).await;
+        seconds += 1;
+        assert!(seconds <= 130, "the machines are listed every two minutes");
+    }
+    let on_demand = ("on-demand".to_owned(), String::new(), false);
+    assert_eq!(kinds(&cluster), [on_demand.clone(), on_demand]);
+    assert_eq!(cluster.machines(), machines);
 }
 
 #[tokio::test]

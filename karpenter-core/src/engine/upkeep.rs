@@ -13,7 +13,7 @@ use crate::{
     FxBuild, Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
-    lifecycle::{Census, condition, set_condition},
+    lifecycle::{Census, condition, demoted, set_condition},
     provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
 };
 
@@ -184,6 +184,7 @@ impl Engine {
         self.upkeep.list.end(now + wait);
         self.find_staying();
         let Some(machines) = machines else { return };
+        self.demote(&machines, now);
         let nodes: Vec<_> = self.store.claims.values().map(|claim| self.store.nodes_of(claim)).collect();
         let claims = self.store.claims.values().zip(&nodes);
         let claims = claims.map(|(claim, nodes)| (claim.as_ref(), nodes.first().map(AsRef::<Node>::as_ref)));
@@ -202,6 +203,34 @@ impl Engine {
         }
         for id in lost.machines {
             self.terminate(&id, None, now);
+        }
+    }
+
+    /// Claims and nodes of machines that lost their reservation say so.
+    fn demote(&mut self, machines: &[Instance], now: Timestamp) {
+        let (mut claims, mut nodes) = (Vec::new(), Vec::new());
+        for machine in machines {
+            let Some(claim) = self.store.claim_of_machine(machine.id.as_str()) else { continue };
+            let pool = claim.metadata.labels.get(labels::NODE_POOL);
+            let Some(catalog) = pool.and_then(|pool| self.market.catalog(pool)) else { continue };
+            if let Some(labels) = demoted(&claim.metadata.labels, machine, catalog) {
+                let mut out = (**claim).clone();
+                out.metadata.labels = labels;
+                claims.push(out);
+            }
+            for node in self.store.nodes_of(claim) {
+                if let Some(labels) = demoted(&node.metadata.labels, machine, catalog) {
+                    let mut out = (*node).clone();
+                    out.metadata.labels = labels;
+                    nodes.push(out);
+                }
+            }
+        }
+        for claim in claims {
+            self.write_claim(claim, now);
+        }
+        for node in nodes {
+            self.write_node(node, now);
         }
     }
 
