@@ -33,7 +33,15 @@ pub(crate) struct Batcher<K, I, O> {
 }
 
 /// What a batch does with its items: one result for each, in their order.
-type Run<K, I, O> = Arc<dyn Fn(K, Vec<I>) -> BoxFuture<Vec<O>> + Send + Sync>;
+type Run<K, I, O> = Arc<dyn Fn(K, Batch<I>) -> BoxFuture<Vec<O>> + Send + Sync>;
+
+/// What leaves together.
+pub(crate) struct Batch<I> {
+    /// In the order in which they came.
+    pub(crate) items: Vec<I>,
+    /// How long the first of them waited for the others.
+    pub(crate) waited: Duration,
+}
 
 struct Open<I, O> {
     items: Arc<Mutex<Vec<I>>>,
@@ -49,7 +57,7 @@ where
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         window: Window,
-        run: impl Fn(K, Vec<I>) -> BoxFuture<Vec<O>> + Send + Sync + 'static,
+        run: impl Fn(K, Batch<I>) -> BoxFuture<Vec<O>> + Send + Sync + 'static,
     ) -> Self {
         Self { clock, window, open: Arc::default(), run: Arc::new(run) }
     }
@@ -75,7 +83,7 @@ where
         let (clock, window, run) = (self.clock.clone(), self.window, self.run.clone());
         let (own, open) = (items.clone(), self.open.clone());
         let result: BoxFuture<Arc<Vec<O>>> = Box::pin(async move {
-            let mut waited = Duration::ZERO;
+            let (began, mut waited) = (clock.now(), Duration::ZERO);
             loop {
                 let before = lock(&own).len();
                 clock.sleep(window.idle).await;
@@ -85,14 +93,15 @@ where
                     break;
                 }
             }
-            let taken = {
+            let items = {
                 let mut open = lock(&open);
                 if open.get(&key).is_some_and(|batch| Arc::ptr_eq(&batch.items, &own)) {
                     open.remove(&key);
                 }
                 std::mem::take(&mut *lock(&own))
             };
-            Arc::new(run(key, taken).await)
+            let waited = clock.now().since(began);
+            Arc::new(run(key, Batch { items, waited }).await)
         });
         Open { items, result: result.shared() }
     }
@@ -113,9 +122,9 @@ mod tests {
 
     fn batcher(log: &Log) -> Batcher<char, u32, u32> {
         let log = log.clone();
-        Batcher::new(Arc::new(ManualClock::default()), WINDOW, move |key, items: Vec<u32>| {
-            log.lock().unwrap().push((key, items.clone()));
-            Box::pin(async move { items.into_iter().map(|i| i * 10).collect() })
+        Batcher::new(Arc::new(ManualClock::default()), WINDOW, move |key, batch: Batch<u32>| {
+            log.lock().unwrap().push((key, batch.items.clone()));
+            Box::pin(async move { batch.items.into_iter().map(|i| i * 10).collect() })
         })
     }
 

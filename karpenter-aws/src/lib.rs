@@ -8,6 +8,8 @@ pub mod ec2;
 pub mod image;
 pub mod instance_type;
 pub mod interruption;
+#[cfg(feature = "kube")]
+mod joined;
 pub mod mem;
 pub mod nodeclass;
 #[cfg(feature = "kube")]
@@ -22,5 +24,7 @@ mod wire;
 
 pub use api::{ApiError, AwsApi};
 pub use clock::Clock;
+#[cfg(feature = "kube")]
+pub use joined::JoinedMachines;
 #[cfg(feature = "kube")]
 pub use nodeclasses::NodeClasses;

@@ -3,12 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::api::Condition;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
     core::GroupVersionKind,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{
+        WatchStreamExt as _,
+        events::{Event, EventType, Recorder, Reporter},
+        watcher,
+    },
 };
 use serde_json::{Value, json};
 
@@ -23,18 +28,24 @@ const FINALIZER: &str = "karpenter.k8s.aws/termination";
 const PERIOD: Duration = Duration::from_secs(10);
 /// How often what nobody needs is deleted.
 const UPKEEP: Duration = Duration::from_mins(1);
+/// How often the control plane is asked for its version.
+const VERSION: Duration = Duration::from_mins(5);
 
 /// Watches node classes for a provider.
 pub struct NodeClasses {
     client: Client,
     provider: Ec2Provider,
+    recorder: Recorder,
     known: BTreeMap<String, Arc<Ec2NodeClass>>,
+    /// By the names of classes that go, what was said last of the claims that they wait for.
+    told: BTreeMap<String, String>,
 }
 
 impl NodeClasses {
     /// For a provider and the cluster of a client.
     pub fn new(client: Client, provider: Ec2Provider) -> Self {
-        Self { client, provider, known: BTreeMap::new() }
+        let recorder = Recorder::new(client.clone(), Reporter { controller: "karpenter".to_owned(), instance: None });
+        Self { client, provider, recorder, known: BTreeMap::new(), told: BTreeMap::new() }
     }
 
     /// Works until it is dropped. Statuses and finalizers are written, and things of AWS deleted, only while `may_write`
@@ -44,6 +55,7 @@ impl NodeClasses {
         let mut events = watcher(self.classes(), config).default_backoff().boxed();
         let mut period = tokio::time::interval(PERIOD);
         let mut upkeep = tokio::time::interval(UPKEEP);
+        let mut version = tokio::time::interval(VERSION);
         loop {
             tokio::select! {
                 event = events.next() => match event {
@@ -58,10 +70,24 @@ impl NodeClasses {
                         self.tend(&name).await;
                     }
                 },
+                _ = version.tick() => self.ask_version().await,
                 _ = upkeep.tick() => if may_write() && let Err(error) = self.provider.upkeep().await {
                     tracing::warn!(error = %error, "what nobody needs could not be deleted");
                 },
             }
+        }
+    }
+
+    /// The provider finds images for the version that the control plane has by now. If that is not known it stays.
+    async fn ask_version(&self) {
+        match self.client.apiserver_version().await {
+            Ok(info) => {
+                let minor = info.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+                if let Err(error) = self.provider.set_kubernetes_version(&format!("{}.{minor}", info.major)) {
+                    tracing::error!(error = %error, "images are looked for as for the version of before");
+                }
+            }
+            Err(error) => tracing::warn!(error = %error, "the control plane did not say its version"),
         }
     }
 
@@ -92,14 +118,15 @@ impl NodeClasses {
                 let name = object.name_any();
                 self.provider.remove_class(&name);
                 self.known.remove(&name);
+                self.told.remove(&name);
                 None
             }
         }
     }
 
     /// Brings a class to what it should be. What fails is tried again with the next period.
-    async fn tend(&self, name: &str) {
-        let Some(class) = self.known.get(name) else { return };
+    async fn tend(&mut self, name: &str) {
+        let Some(class) = &self.known.get(name).cloned() else { return };
         let has_finalizer = class.metadata.finalizers.iter().any(|own| own == FINALIZER);
         let done = match (class.metadata.deletion_timestamp, has_finalizer) {
             (Some(_), false) => return,
@@ -113,16 +140,38 @@ impl NodeClasses {
     }
 
     /// Deletes what was made for a class that goes, once it has no claims any more.
-    async fn let_go(&self, class: &Ec2NodeClass) -> Result<(), String> {
-        if self.has_claims(class.name()).await.map_err(|error| error.to_string())? {
-            return Ok(());
+    async fn let_go(&mut self, class: &Ec2NodeClass) -> Result<(), String> {
+        let claims = self.claims_of(class.name()).await.map_err(|error| error.to_string())?;
+        if let Some(message) = waits_for(&claims) {
+            return self.say_once(class, message).await;
         }
         let done = self.provider.finalize_class(class.name(), &class.metadata.uid).await;
         done.map_err(|error| error.to_string())?;
         self.write_finalizers(class, |all| all.retain(|own| own != FINALIZER)).await
     }
 
-    async fn has_claims(&self, class: &str) -> Result<bool, kube::Error> {
+    /// Says in an event what a class waits for, if that was not said yet.
+    async fn say_once(&mut self, class: &Ec2NodeClass, message: String) -> Result<(), String> {
+        if self.told.get(class.name()) == Some(&message) {
+            return Ok(());
+        }
+        let reason = "WaitingOnNodeClaimTermination".to_owned();
+        let (action, note) = (reason.clone(), Some(message.clone()));
+        let event = Event { type_: EventType::Normal, reason, note, action, secondary: None };
+        let reference = ObjectReference {
+            api_version: Some(format!("{GROUP}/v1")),
+            kind: Some(KIND.to_owned()),
+            name: Some(class.name().to_owned()),
+            uid: Some(class.metadata.uid.clone()),
+            ..ObjectReference::default()
+        };
+        self.recorder.publish(&event, &reference).await.map_err(|error| error.to_string())?;
+        self.told.insert(class.name().to_owned(), message);
+        Ok(())
+    }
+
+    /// The names of the claims of a class.
+    async fn claims_of(&self, class: &str) -> Result<Vec<String>, kube::Error> {
         let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
         let claims: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "nodeclaims"));
@@ -131,7 +180,7 @@ impl NodeClasses {
             let reference = &claim.data["spec"]["nodeClassRef"];
             reference["group"] == GROUP && reference["name"] == class
         };
-        Ok(all.items.iter().any(is_of_class))
+        Ok(all.items.iter().filter(|claim| is_of_class(claim)).map(ResourceExt::name_any).collect())
     }
 
     /// Names the version of the class that was looked at: another one is looked at again.
@@ -161,6 +210,19 @@ impl NodeClasses {
     }
 }
 
+/// What a class that goes waits for: five claims by their names; `None` if it waits for nothing.
+fn waits_for(claims: &[String]) -> Option<String> {
+    const NAMED: usize = 5;
+    let named = claims.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match claims.len() {
+        0 => None,
+        count if count > NAMED => {
+            Some(format!("Waiting on NodeClaim termination for {named} and {} other(s)", count - NAMED))
+        }
+        _ => Some(format!("Waiting on NodeClaim termination for {named}")),
+    }
+}
+
 fn read(object: &DynamicObject) -> Result<Ec2NodeClass, String> {
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     serde_json::from_value(value).map_err(|error| error.to_string())
@@ -185,4 +247,18 @@ fn is_same(one: &Ec2NodeClassStatus, other: &Ec2NodeClassStatus) -> bool {
         status
     };
     without_times(one) == without_times(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_waits_names_five_claims() {
+        let names: Vec<String> = (1..=7).map(|n| format!("c{n}")).collect();
+        assert_eq!(waits_for(&[]), None);
+        assert_eq!(waits_for(&names[..2]).as_deref(), Some("Waiting on NodeClaim termination for c1, c2"));
+        let all = "Waiting on NodeClaim termination for c1, c2, c3, c4, c5 and 2 other(s)";
+        assert_eq!(waits_for(&names).as_deref(), Some(all));
+    }
 }

@@ -9,9 +9,11 @@ mod filters;
 mod hash;
 mod hold;
 mod images;
+mod joined;
 mod launch;
 mod machines;
 mod market;
+mod measure;
 mod network;
 mod options;
 mod permissions;
@@ -24,7 +26,7 @@ mod unavailable;
 mod upkeep;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -36,8 +38,8 @@ use karpenter_core::{
     Catalog, CloudProvider, OfferingKey,
     api::{ConditionStatus, NodeClaim, NodePool},
     provider::{
-        CreateError, Deletion, EventCursor, Instance, Launched, ProviderError, ProviderEvent, ProviderEvents,
-        ProviderId, RepairPolicy,
+        CreateError, Deletion, EventCursor, Instance, Launched, Measurement, Meter, ProviderError, ProviderEvent,
+        ProviderEvents, ProviderId, RepairPolicy,
     },
 };
 pub(crate) use machines::provider_id;
@@ -49,8 +51,10 @@ use crate::{
     batch::{Batcher, Window},
     clock::Clock,
     ec2::instance::{Ec2Instance, InstanceState},
+    instance_type::DiscoveredMemory,
     nodeclass::Ec2NodeClass,
     price::Prices,
+    version::{KubernetesVersion, VersionError},
 };
 
 /// How long requests for fleets wait for others that are alike.
@@ -91,7 +95,14 @@ struct State {
     remaining: reservations::Remaining,
     templates: templates::Templates,
     checked: permissions::Checked,
+    /// What nodes of instance types really had.
+    memory: DiscoveredMemory,
+    meter: Meter,
     owners: machines::Owners,
+    /// Machines of whose block the engine knows that it ends; all are there.
+    told_of_end: BTreeSet<String>,
+    /// The version of Kubernetes, if it is another than at the start.
+    kubernetes_version: Option<KubernetesVersion>,
     /// What happened to machines that nobody has read yet, and how many events there were before.
     events: (u64, Vec<ProviderEvent>),
 }
@@ -101,21 +112,26 @@ impl Ec2Provider {
     pub fn new(api: Arc<dyn AwsApi>, clock: Arc<dyn Clock>, options: ProviderOptions) -> Self {
         let state = State { prices: options.prices.clone(), ..State::default() };
         let state = Arc::new(Mutex::new(state));
+        let context = buy::Context { api: api.clone(), clock: clock.clone(), state: state.clone() };
         let fleets = {
-            let context = buy::Context { api: api.clone(), clock: clock.clone(), state: state.clone() };
-            Batcher::new(clock.clone(), FLEET_WINDOW, move |_, orders| {
+            let context = context.clone();
+            Batcher::new(clock.clone(), FLEET_WINDOW, move |_, batch| {
                 let context = context.clone();
-                Box::pin(async move { context.buy_together(orders).await })
+                context.lock().note_batch("create_fleet", &batch);
+                Box::pin(async move { context.buy_together(batch.items).await })
             })
         };
         let looks = {
-            let api = api.clone();
-            Batcher::new(clock.clone(), MACHINE_WINDOW, move |(), ids| Box::pin(hold::look(api.clone(), ids)))
+            let context = context.clone();
+            Batcher::new(clock.clone(), MACHINE_WINDOW, move |(), batch| {
+                context.lock().note_batch("describe_instances", &batch);
+                Box::pin(hold::look(context.api.clone(), batch.items))
+            })
         };
-        let deletions = {
-            let api = api.clone();
-            Batcher::new(clock.clone(), MACHINE_WINDOW, move |(), ids| Box::pin(hold::terminate(api.clone(), ids)))
-        };
+        let deletions = Batcher::new(clock.clone(), MACHINE_WINDOW, move |(), batch| {
+            context.lock().note_batch("terminate_instances", &batch);
+            Box::pin(hold::terminate(context.api.clone(), batch.items))
+        });
         Self(Arc::new(Inner { api, clock, options, state, fleets, looks, deletions }))
     }
 
@@ -132,6 +148,7 @@ impl Ec2Provider {
         state.resolved.remove(name);
         state.market.forget(name);
         state.checked.forget(name);
+        state.forget_user_data(name);
     }
 
     /// A machine is that of a claim, whatever its tags say. Who takes over from another controller says so of every claim
@@ -140,6 +157,20 @@ impl Ec2Provider {
         if let Some((zone, machine)) = machines::parts(id) {
             self.0.lock().owners.set(machine, claim_uid, zone);
         }
+    }
+
+    /// The control plane has this version of Kubernetes, such as `1.33` or `1.33+`: aliases of images mean those for it from
+    /// the next time on that they are asked for.
+    ///
+    /// # Errors
+    /// The text is no version, or one that the provider does not know: the version that was known stays.
+    pub fn set_kubernetes_version(&self, version: &str) -> Result<(), VersionError> {
+        let version: KubernetesVersion = version.parse()?;
+        if !version.is_supported() {
+            return Err(VersionError::Unsupported { version });
+        }
+        self.0.lock().kubernetes_version = Some(version);
+        Ok(())
     }
 
     /// What had no capacity when it was last asked for.
@@ -161,14 +192,7 @@ impl Ec2Provider {
     /// Tells the engine of something with the next events. Returns how many events there are by then: it is read once
     /// [`Ec2Provider::events_read`] is as large.
     pub fn tell(&self, event: ProviderEvent) -> u64 {
-        let mut state = self.0.lock();
-        let (first, events) = &mut state.events;
-        events.push(event);
-        if events.len() > MAX_EVENTS {
-            events.remove(0);
-            *first += 1;
-        }
-        *first + events.len() as u64
+        self.0.lock().tell(event)
     }
 
     /// How many events the engine has read.
@@ -184,6 +208,18 @@ impl Ec2Provider {
     /// A machine as it is now.
     pub(crate) async fn look_at(&self, instance: &str) -> Result<Option<Ec2Instance>, ApiError> {
         self.0.look_at(instance).await
+    }
+}
+
+impl State {
+    fn tell(&mut self, event: ProviderEvent) -> u64 {
+        let (first, events) = &mut self.events;
+        events.push(event);
+        if events.len() > MAX_EVENTS {
+            events.remove(0);
+            *first += 1;
+        }
+        *first + events.len() as u64
     }
 }
 
@@ -247,5 +283,9 @@ impl CloudProvider for Ec2Provider {
         *first += read as u64;
         let next = EventCursor(*first + events.len() as u64);
         Ok(ProviderEvents::new(events.clone(), next))
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        self.0.measurements()
     }
 }

@@ -23,12 +23,26 @@ impl KubernetesVersion {
     }
 }
 
-/// Why a text is not a [`KubernetesVersion`].
+/// Why a version of Kubernetes is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid version of Kubernetes {text:?}: expected two numbers such as 1.33")]
-pub struct VersionError {
-    /// The text as it was given.
-    pub text: String,
+#[non_exhaustive]
+pub enum VersionError {
+    /// The text is none.
+    #[error("invalid version of Kubernetes {text:?}: expected two numbers such as 1.33")]
+    Invalid {
+        /// The text as it was given.
+        text: String,
+    },
+    /// This provider does not know it.
+    #[error(
+        "unsupported version of Kubernetes {version}: expected {} to {}",
+        KubernetesVersion::OLDEST,
+        KubernetesVersion::NEWEST
+    )]
+    Unsupported {
+        /// The version.
+        version: KubernetesVersion,
+    },
 }
 
 impl FromStr for KubernetesVersion {
@@ -40,7 +54,7 @@ impl FromStr for KubernetesVersion {
             let (major, minor) = text.split_once('.')?;
             Some(Self { major: major.parse().ok()?, minor: minor.trim_end_matches('+').parse().ok()? })
         };
-        parsed().ok_or_else(|| VersionError { text: text.to_owned() })
+        parsed().ok_or_else(|| VersionError::Invalid { text: text.to_owned() })
     }
 }
 

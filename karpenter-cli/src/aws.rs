@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use clap::ArgAction;
 use karpenter_aws::{
-    AwsApi, NodeClasses,
+    AwsApi, JoinedMachines, NodeClasses,
     ec2::profile::ClusterInfo,
     interruption::{HealthCheck, InterruptionQueue},
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
@@ -47,6 +47,10 @@ pub struct AwsArgs {
     #[arg(long, env = "INTERRUPTION_QUEUE", default_value = "", value_name = "NAME")]
     pub interruption_queue: String,
 
+    /// Gates of the provider: with NodeClassCEL=true expressions in CEL in settings of kubelets are evaluated; others do nothing
+    #[arg(long, env = "AWS_FEATURE_GATES", action = ArgAction::Set, default_value = "NodeClassCEL=false", value_parser = evaluates_expressions, value_name = "GATES")]
+    pub aws_feature_gates: bool,
+
     /// How many network interfaces of a machine no pod has addresses of
     #[arg(long, env = "RESERVED_ENIS", default_value_t = 0, value_name = "N")]
     pub reserved_enis: u32,
@@ -55,6 +59,19 @@ pub struct AwsArgs {
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
     share.ok_or_else(|| "a number from 0 to 1, less than 1, is expected".to_owned())
+}
+
+/// What the gate `NodeClassCEL` says; it is closed unless somebody opens it.
+fn evaluates_expressions(text: &str) -> Result<bool, String> {
+    let mut is_open = false;
+    for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
+        let said = gate.split_once('=').and_then(|(name, value)| Some((name, value.parse::<bool>().ok()?)));
+        let (name, value) = said.ok_or_else(|| format!("{gate:?} is not of the form NAME=true or NAME=false"))?;
+        if name == "NodeClassCEL" {
+            is_open = value;
+        }
+    }
+    Ok(is_open)
 }
 
 /// How long after a failure the queue of interruptions is read again, and how often a replica that does not act looks whether it
@@ -71,9 +88,10 @@ pub(crate) struct Ec2 {
 }
 
 impl Ec2 {
-    /// Starts what goes on beside the controller: node classes are looked after, EC2 is asked how machines fare, and the queue
+    /// Starts what goes on beside the controller: node classes and machines that have joined are looked after, EC2 is asked how machines fare, and the queue
     /// of interruptions is read, by the replica that acts.
     pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
+        let joined = JoinedMachines::new(client.clone(), self.provider.clone());
         let classes = NodeClasses::new(client, self.provider.clone());
         let health = HealthCheck::new(Arc::clone(&self.api), Arc::new(TokioClock), self.provider.clone());
         let is_leader = |probes: &Arc<Probes>| {
@@ -81,6 +99,7 @@ impl Ec2 {
             move || probes.is_leader()
         };
         tokio::spawn(classes.run(is_leader(probes)));
+        tokio::spawn(joined.run(is_leader(probes)));
         tokio::spawn(check(health, is_leader(probes)));
         if !args.interruption_queue.is_empty() {
             let queue = InterruptionQueue::new(self.api, self.provider, &args.interruption_queue);
@@ -140,6 +159,7 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
     let mut options = ProviderOptions::new(&args.cluster_name, region, cluster);
     options.types.reserved_enis = args.reserved_enis;
     options.types.vm_memory_overhead_millionths = millionths(args.vm_memory_overhead_percent);
+    options.types.evaluates_expressions = args.aws_feature_gates;
     options.is_isolated = args.isolated_vpc;
     options.checks_permissions = !args.disable_dry_run;
     options.uses_reservations = uses_reservations;
@@ -181,6 +201,14 @@ fn millionths(share: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gates_that_nobody_knows_do_nothing() {
+        assert_eq!(evaluates_expressions(""), Ok(false));
+        assert_eq!(evaluates_expressions("NodeClassCEL=true,Other=false"), Ok(true));
+        assert_eq!(evaluates_expressions("Other=true"), Ok(false));
+        assert!(evaluates_expressions("NodeClassCEL").is_err());
+    }
 
     #[test]
     fn shares_are_less_than_one() {

@@ -1,8 +1,11 @@
 //! The seam between the engine and a cloud.
 
+mod meter;
+
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+pub use meter::{Histogram, Measured, Measurement, Meter};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -78,6 +81,12 @@ pub trait CloudProvider: Send + Sync {
     /// [`ProviderError`] if that cannot be known now; the same cursor is asked again.
     async fn next_events(&self, cursor: EventCursor) -> Result<ProviderEvents, ProviderError> {
         Ok(ProviderEvents { events: Vec::new(), cursor })
+    }
+
+    /// What the provider counted and measured, for metrics: all series of a name one after the other. Nothing, unless
+    /// implemented.
+    fn measurements(&self) -> Vec<Measurement> {
+        Vec::new()
     }
 }
 
@@ -225,6 +234,18 @@ pub enum ProviderEvent {
     Terminated {
         /// The machine.
         id: ProviderId,
+    },
+    /// Something that people should know, and the engine does nothing about: it becomes an event of the claim and of its
+    /// node.
+    Notice {
+        /// The machine.
+        id: ProviderId,
+        /// Whether it is a warning.
+        is_warning: bool,
+        /// One word, such as `SpotInterrupted`.
+        reason: Cow<'static, str>,
+        /// A sentence.
+        message: String,
     },
 }
 

@@ -192,7 +192,7 @@ impl Carrier {
     /// Tells people. Notes are worth less than what they are about: where too many wait, some are dropped and counted.
     fn note(&mut self, note: Note, mirror: &Mirror) {
         let Note { object, is_warning, reason, mut message } = note;
-        tracing::info!(object = ?object, reason, message, is_warning, "noted");
+        tracing::info!(object = ?object, %reason, message, is_warning, "noted");
         let Ok(permit) = Arc::clone(&self.notes).try_acquire_owned() else {
             self.metrics.note_dropped();
             return;
@@ -202,8 +202,8 @@ impl Carrier {
         }
         let reference = mirror.reference(&object);
         let type_ = if is_warning { EventType::Warning } else { EventType::Normal };
-        let event =
-            Event { type_, reason: reason.to_owned(), note: Some(message), action: reason.to_owned(), secondary: None };
+        let (reason, action) = (reason.to_string(), reason.into_owned());
+        let event = Event { type_, reason, note: Some(message), action, secondary: None };
         let recorder = self.recorder.clone();
         self.tasks.spawn(async move {
             let _permit = permit;

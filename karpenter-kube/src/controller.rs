@@ -74,7 +74,8 @@ pub struct Controller {
 impl Controller {
     /// A controller of the cluster of this client.
     pub fn new(client: Client, provider: Arc<dyn CloudProvider>, options: ControllerOptions) -> Self {
-        Self { client, provider, options, metrics: Arc::default(), probes: Arc::default() }
+        let metrics = Arc::new(Metrics::of_provider(Arc::clone(&provider)));
+        Self { client, provider, options, metrics, probes: Arc::default() }
     }
 
     /// What it counts, for `/metrics`.

@@ -12,11 +12,11 @@ use std::{
 
 use karpenter_core::{
     engine::{ActionResult, Counters, Durations, Engine, Metric, MetricLabels, Object},
-    provider::CreateError,
+    provider::{CloudProvider, CreateError, Histogram as Values, Measured, Measurement},
 };
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, NoLabelSet, text},
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text},
     metrics::{MetricType, counter::Counter, family::Family, histogram::Histogram, info::Info},
     registry::Registry,
 };
@@ -63,6 +63,15 @@ impl Default for Metrics {
             watches_lost: Family::default(),
         };
         metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Those of a controller, and what its provider measures.
+    pub fn of_provider(provider: Arc<dyn CloudProvider>) -> Self {
+        let mut metrics = Self::default();
+        metrics.registry.register_collector(Box::new(OfProvider(provider)));
         metrics
     }
 }
@@ -139,8 +148,7 @@ impl Collector for OfEngine {
         let reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts: Vec<_> = reading.counters.counts().collect();
         for series in counts.chunk_by(|a, b| a.0 == b.0) {
-            let name = name(series[0].0);
-            let name = name.strip_suffix("_total").unwrap_or(name);
+            let name = stem(series[0].0.name());
             let mut all = encoder.encode_descriptor(name, "Counted by the engine", None, MetricType::Counter)?;
             for (_, labels, count) in series {
                 all.encode_family(*labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
@@ -165,6 +173,59 @@ impl Collector for OfEngine {
     }
 }
 
+/// What a provider measured, asked when somebody wants to know.
+struct OfProvider(Arc<dyn CloudProvider>);
+
+impl fmt::Debug for OfProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OfProvider").field(&self.0.name()).finish()
+    }
+}
+
+impl Collector for OfProvider {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = self.0.measurements();
+        for series in all.chunk_by(|a, b| a.name == b.name) {
+            let (kind, name) = match series[0].value {
+                Measured::Count(_) => (MetricType::Counter, stem(series[0].name)),
+                Measured::Histogram(_) => (MetricType::Histogram, own_name(series[0].name)),
+                _ => (MetricType::Gauge, own_name(series[0].name)),
+            };
+            let mut family = encoder.encode_descriptor(name, "Measured by the provider", None, kind)?;
+            for one in series {
+                if one.labels.is_empty() {
+                    encode_measured(&mut family, one)?;
+                } else {
+                    encode_measured(&mut family.encode_family(&one.labels)?, one)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_measured(encoder: &mut MetricEncoder<'_>, one: &Measurement) -> fmt::Result {
+    match &one.value {
+        Measured::Count(count) => encoder.encode_counter::<NoLabelSet, _, u64>(count, None),
+        Measured::Level(level) => encoder.encode_gauge(level),
+        Measured::Histogram(values) => {
+            encoder.encode_histogram::<NoLabelSet>(values.sum, values.count, &apart(values), None)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bounds of a histogram, each with how many values are above the one before and not above it.
+fn apart(values: &Values) -> Vec<(f64, u64)> {
+    let mut below = 0;
+    let mut out: Vec<(f64, u64)> = Vec::new();
+    for (bound, at_most) in values.at_most.iter().copied().chain([(f64::MAX, values.count)]) {
+        out.push((bound, at_most - below));
+        below = at_most;
+    }
+    out
+}
+
 /// Writes gauges of which those of one name are together.
 fn encode_gauges(gauges: &[(&str, &MetricLabels, f64)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for series in gauges.chunk_by(|a, b| a.0 == b.0) {
@@ -182,8 +243,17 @@ fn encode_gauges(gauges: &[(&str, &MetricLabels, f64)], encoder: &mut Descriptor
 
 /// The name without the prefix, which the registry adds.
 fn name(metric: Metric) -> &'static str {
-    let name = metric.name().strip_prefix(PREFIX).and_then(|name| name.strip_prefix('_'));
-    name.unwrap_or(metric.name())
+    own_name(metric.name())
+}
+
+/// The name of a count without its end, which the registry adds.
+fn stem(name: &'static str) -> &'static str {
+    let name = own_name(name);
+    name.strip_suffix("_total").unwrap_or(name)
+}
+
+fn own_name(name: &'static str) -> &'static str {
+    name.strip_prefix(PREFIX).and_then(|name| name.strip_prefix('_')).unwrap_or(name)
 }
 
 /// The bounds of an engine's durations in seconds, each with how many are above the one before and not above it.
@@ -255,9 +325,10 @@ impl Probes {
 #[cfg(test)]
 mod tests {
     use karpenter_core::{
-        Timestamp,
-        api::{Node, ObjectMeta},
+        Catalog, Timestamp,
+        api::{Node, NodeClaim, NodePool, ObjectMeta},
         engine::{EngineOptions, Event, Object},
+        provider::{Deletion, Instance, Launched, Meter, ProviderError, ProviderId},
     };
 
     use super::*;
@@ -283,6 +354,53 @@ mod tests {
             "karpenter_build_info{",
             "node_name=\"n\"",
             "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_a_provider_measures_is_told_with_its_labels() {
+        struct Measuring;
+        #[async_trait::async_trait]
+        impl CloudProvider for Measuring {
+            fn name(&self) -> &'static str {
+                "measuring"
+            }
+            async fn catalog(&self, _: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
+                unreachable!()
+            }
+            async fn create(&self, _: &NodeClaim) -> Result<Launched, CreateError> {
+                unreachable!()
+            }
+            async fn delete(&self, _: &ProviderId) -> Result<Deletion, ProviderError> {
+                unreachable!()
+            }
+            async fn get(&self, _: &ProviderId) -> Result<Option<Instance>, ProviderError> {
+                unreachable!()
+            }
+            async fn list(&self) -> Result<Vec<Instance>, ProviderError> {
+                unreachable!()
+            }
+            fn measurements(&self) -> Vec<Measurement> {
+                let mut meter = Meter::default();
+                meter.count("karpenter_interruption_received_messages_total", vec![("message_type", "no_op".into())]);
+                meter.count("karpenter_interruption_deleted_messages_total", Vec::new());
+                meter.set("karpenter_ec2nodeclasses_userdata_bytes", vec![("nodeclass", "a".into())], 7.0);
+                for size in [1.0, 6.0] {
+                    meter.observe("karpenter_batch_size", vec![("batcher", "b".into())], &[1.0, 5.0], size);
+                }
+                meter.measurements()
+            }
+        }
+        let text = Metrics::of_provider(Arc::new(Measuring)).encode();
+        for line in [
+            "karpenter_interruption_received_messages_total{message_type=\"no_op\"} 1",
+            "karpenter_interruption_deleted_messages_total 1",
+            "karpenter_ec2nodeclasses_userdata_bytes{nodeclass=\"a\"} 7.0",
+            "karpenter_batch_size_bucket{le=\"5.0\",batcher=\"b\"} 1",
+            "karpenter_batch_size_bucket{le=\"+Inf\",batcher=\"b\"} 2",
+            "karpenter_batch_size_sum{batcher=\"b\"} 7.0",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -12,6 +12,9 @@ pub const POD_ENI: &str = "vpc.amazonaws.com/pod-eni";
 pub const PRIVATE_IPV4_ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 /// Elastic fabric adapters.
 pub const EFA: &str = "vpc.amazonaws.com/efa";
+/// Room for Nitro enclaves. No type has it in its capacity: a claim that asks for it gets a machine on which they are
+/// switched on.
+pub const NITRO_SANDBOX: &str = "eks.amazonaws.com/nitro-sandbox";
 /// AWS Neuron devices.
 pub const NEURON: &str = "aws.amazon.com/neuron";
 /// Cores of AWS Neuron devices.
@@ -87,16 +90,19 @@ impl TypeSettings {
 
     /// How many pods a node runs: as many as are asked for, else as many as have addresses.
     pub(super) fn pod_count(&self, info: &InstanceTypeInfo) -> u32 {
-        let by_family = || {
-            let is_limited = self.family.limits_pods_by_interfaces();
-            if is_limited { self.pods_by_interfaces(info, self.reserved_enis) } else { DEFAULT_PODS }
-        };
-        let count = self.kubelet.max_pods_count().unwrap_or_else(by_family);
+        let written = || self.kubelet.max_pods_count().or_else(|| self.evaluated_max_pods(info)?.ok());
+        let count = written().unwrap_or_else(|| self.pods_of_family(info));
         let per_core = self.kubelet.pods_per_core.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
         match per_core.filter(|_| self.family.honours_pods_per_core()) {
             Some(per_core) => count.min(per_core.saturating_mul(info.vcpu_info.default_vcpus)),
             None => count,
         }
+    }
+
+    /// How many pods a node runs if nobody says how many.
+    pub(super) fn pods_of_family(&self, info: &InstanceTypeInfo) -> u32 {
+        let is_limited = self.family.limits_pods_by_interfaces();
+        if is_limited { self.pods_by_interfaces(info, self.reserved_enis) } else { DEFAULT_PODS }
     }
 
     /// How many pods have addresses of the default card's interfaces. Each interface keeps one for itself; two pods

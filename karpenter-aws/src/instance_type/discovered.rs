@@ -7,29 +7,39 @@ const MEMORY_TTL: Duration = Duration::from_hours(60 * 24);
 
 /// What nodes said of their memory: of an instance type, with a set of images. It is better than any formula.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiscoveredMemory(BTreeMap<(String, Vec<String>), (Quantity, Timestamp)>);
+pub struct DiscoveredMemory {
+    seen: BTreeMap<(String, Vec<String>), (Quantity, Timestamp)>,
+    /// Counts what changes the answers.
+    version: u64,
+}
 
 impl DiscoveredMemory {
     /// Nothing is known.
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { seen: BTreeMap::new(), version: 0 }
     }
 
     /// A node of this type, started from one of these images, has so much memory. Of several the least counts.
     pub fn learn(&mut self, instance_type: &str, images: &[String], memory: Quantity, now: Timestamp) {
-        self.0.retain(|_, (_, since)| now.since(*since) < MEMORY_TTL);
+        let before = self.seen.len();
+        self.seen.retain(|_, (_, since)| now.since(*since) < MEMORY_TTL);
+        self.version += u64::from(self.seen.len() != before);
         let key = key(instance_type, images);
-        match self.0.get(&key) {
-            Some((known, _)) if *known < memory => {}
-            _ => {
-                self.0.insert(key, (memory, now));
-            }
+        let known = self.seen.get(&key).map(|(known, _)| *known);
+        if known.is_none_or(|known| memory <= known) {
+            self.seen.insert(key, (memory, now));
+            self.version += u64::from(known != Some(memory));
         }
+    }
+
+    /// Counts what changes the answers.
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// What was seen, if it was not too long ago.
     pub fn get(&self, instance_type: &str, images: &[String], now: Timestamp) -> Option<Quantity> {
-        let (memory, since) = self.0.get(&key(instance_type, images))?;
+        let (memory, since) = self.seen.get(&key(instance_type, images))?;
         (now.since(*since) < MEMORY_TTL).then_some(*memory)
     }
 
@@ -63,9 +73,12 @@ mod tests {
         assert_eq!(memory.get("m5.large", &images(["b", "a"]), day(59)), Some(gib(7)));
         assert_eq!(memory.get("m5.large", &images(["b", "c"]), day(1)), None, "other images");
         assert_eq!(memory.get("m5.large", &images(["a", "b"]), day(60)), None, "too long ago");
+        let version = memory.version();
         memory.learn("m5.large", &images(["a", "b"]), gib(7), day(20));
+        assert_eq!(memory.version(), version);
         assert_eq!(memory.get("m5.large", &images(["a", "b"]), day(79)), Some(gib(7)), "seen again");
         memory.learn("m5.large", &images(["a", "b"]), gib(6), day(21));
+        assert_eq!(memory.version(), version + 1);
         assert_eq!(memory.get("m5.large", &images(["a", "b"]), day(22)), Some(gib(6)));
     }
 }

@@ -3,6 +3,7 @@
 mod capacity;
 mod compatibility;
 mod discovered;
+mod expressions;
 mod facts;
 pub mod labels;
 mod offerings;
@@ -10,7 +11,7 @@ mod overhead;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-pub use capacity::{EFA, NEURON, NEURON_CORE, POD_ENI, PRIVATE_IPV4_ADDRESS};
+pub use capacity::{EFA, NEURON, NEURON_CORE, NITRO_SANDBOX, POD_ENI, PRIVATE_IPV4_ADDRESS};
 pub use compatibility::{Incompatibility, Strategy};
 pub use discovered::DiscoveredMemory;
 pub use facts::Facts;
@@ -20,8 +21,8 @@ pub use offerings::{Market, PlacementGroup};
 use crate::{
     ec2::InstanceTypeInfo,
     nodeclass::{
-        AliasError, AmiFamily, BlockDeviceMapping, CapacityReservation, Ec2NodeClass, InstanceStorePolicy,
-        KubeletError, KubeletSettings, NetworkInterface,
+        AliasError, AmiFamily, BlockDeviceMapping, CapacityReservation, Ec2NodeClass, ExpressionError,
+        InstanceStorePolicy, KubeletError, KubeletExpressions, KubeletSettings, NetworkInterface,
     },
 };
 
@@ -34,6 +35,8 @@ pub struct TypeOptions {
     pub reserved_enis: u32,
     /// How much of the memory the hypervisor takes, in millionths.
     pub vm_memory_overhead_millionths: u32,
+    /// Whether expressions in CEL in settings of kubelets are evaluated; else the class is refused that has them.
+    pub evaluates_expressions: bool,
     /// What is known beside what EC2 says.
     pub facts: Arc<Facts>,
 }
@@ -45,6 +48,7 @@ impl TypeOptions {
             region: region.into(),
             reserved_enis: 0,
             vm_memory_overhead_millionths: 75_000,
+            evaluates_expressions: false,
             facts: Arc::new(Facts::default()),
         }
     }
@@ -60,7 +64,7 @@ pub struct Zone {
 }
 
 /// What bears on what nodes of a class have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TypeSettings {
     region: String,
     reserved_enis: u32,
@@ -68,6 +72,8 @@ pub struct TypeSettings {
     facts: Arc<Facts>,
     family: AmiFamily,
     kubelet: KubeletSettings,
+    /// Nothing unless they are evaluated.
+    expressions: KubeletExpressions,
     block_device_mappings: Vec<BlockDeviceMapping>,
     instance_store_policy: Option<InstanceStorePolicy>,
     network_interfaces: Option<Vec<NetworkInterface>>,
@@ -84,6 +90,9 @@ pub enum SettingsError {
     /// The settings of the kubelet cannot be read.
     #[error(transparent)]
     Kubelet(#[from] KubeletError),
+    /// An expression in them cannot be read.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
     /// No subnet was found yet.
     #[error("no subnets found for class {class}")]
     NoSubnets {
@@ -102,6 +111,9 @@ impl TypeSettings {
         if zones.is_empty() {
             return Err(SettingsError::NoSubnets { class: class.name().to_owned() });
         }
+        let kubelet = class.spec.kubelet.settings()?;
+        let expressions =
+            if options.evaluates_expressions { kubelet.expressions()? } else { KubeletExpressions::default() };
         let mut reservations = class.status.capacity_reservations.clone();
         reservations.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(Self {
@@ -110,7 +122,8 @@ impl TypeSettings {
             vm_memory_overhead_millionths: options.vm_memory_overhead_millionths,
             facts: options.facts.clone(),
             family: class.ami_family()?,
-            kubelet: class.spec.kubelet.settings()?,
+            kubelet,
+            expressions,
             block_device_mappings: class.spec.block_device_mappings.clone(),
             instance_store_policy: class.spec.instance_store_policy,
             network_interfaces: class.spec.network_interfaces.clone(),

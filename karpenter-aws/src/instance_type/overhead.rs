@@ -16,6 +16,9 @@ impl TypeSettings {
         let mut out = Overhead::default();
         out.kube_reserved = self.kube_reserved(info);
         out.system_reserved = list(KubeletSettings::quantities(&self.kubelet.system_reserved));
+        for (name, quantity) in self.evaluated(&self.expressions.system_reserved, info) {
+            out.system_reserved.insert(ResourceName::from(name), quantity);
+        }
         out.eviction_threshold = self.eviction_threshold(capacity);
         out
     }
@@ -29,6 +32,9 @@ impl TypeSettings {
             (ResourceName::EphemeralStorage, Quantity::from_bytes(1 << 30)),
         ]);
         for (name, quantity) in KubeletSettings::quantities(&self.kubelet.kube_reserved) {
+            out.insert(ResourceName::from(name), quantity);
+        }
+        for (name, quantity) in self.evaluated(&self.expressions.kube_reserved, info) {
             out.insert(ResourceName::from(name), quantity);
         }
         out

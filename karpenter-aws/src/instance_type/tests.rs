@@ -208,6 +208,41 @@ fn the_kubelet_may_allow_fewer_or_more_pods() {
 }
 
 #[test]
+fn expressions_are_evaluated_where_that_is_asked_for() {
+    let class = with_kubelet(
+        "al2023@latest",
+        r#"{"maxPods":"max_pods * 2","kubeReserved":{"cpu":"vcpus * 33","memory":"max_pods * 10","pid":"1000"},
+            "systemReserved":{"memory":"vcpus - 3"}}"#,
+    );
+    let mut options = TypeOptions::of_region("us-east-1");
+    options.evaluates_expressions = true;
+    let settings = TypeSettings::new(&class, &options).expect("valid");
+    assert_eq!(settings.pods(&large()), 58, "twice the 29 of the family");
+    let overhead = settings.instance_type(&large(), &zones()).expect("compatible").overhead;
+    assert_eq!(overhead.kube_reserved.to_string(), "cpu 70m, memory 592Mi, ephemeral-storage 1Gi, pid 1k");
+    assert!(overhead.system_reserved.is_empty(), "below zero");
+    assert_eq!(settings.without_value(&large()), None);
+    let told = settings.evaluated_class(&class, &large());
+    let reserved = &told.spec.kubelet.0["kubeReserved"];
+    assert_eq!((reserved["cpu"].as_str(), reserved["memory"].as_str()), (Some("70m"), Some("592Mi")));
+    assert_eq!(pods(&large(), &class), 29, "where it is not asked for");
+}
+
+#[test]
+fn a_number_of_pods_must_be_one_that_a_kubelet_takes() {
+    for (expression, expected) in
+        [("0 - 1", None), ("2147483648", None), ("2147483647", Some(2_147_483_647)), ("0", Some(0))]
+    {
+        let class = with_kubelet("al2023@latest", &format!(r#"{{"maxPods":"{expression}"}}"#));
+        let mut options = TypeOptions::of_region("us-east-1");
+        options.evaluates_expressions = true;
+        let settings = TypeSettings::new(&class, &options).expect("valid");
+        assert_eq!(settings.without_value(&large()).is_none(), expected.is_some(), "{expression}");
+        assert_eq!(settings.pods(&large()), expected.unwrap_or(29), "{expression}");
+    }
+}
+
+#[test]
 fn what_kubernetes_keeps_goes_by_interfaces_or_by_pods() {
     let memory_mib = |class: &Ec2NodeClass| {
         resolved(&large(), class).overhead.kube_reserved.get("memory").unwrap_or_default().units_floor() / MIB

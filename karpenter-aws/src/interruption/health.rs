@@ -33,6 +33,17 @@ pub enum Ailment {
     ScheduledEvent,
 }
 
+impl Ailment {
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InstanceStatus => "instance_status",
+            Self::SystemStatus => "system_status",
+            Self::ScheduledEvent => "event_status",
+        }
+    }
+}
+
 /// Asks EC2 how machines fare and tells the engine of those that are not well, which needs no queue.
 ///
 /// A machine is told of once, and again if it was well in between.
@@ -72,7 +83,15 @@ impl HealthCheck {
             let Some(zone) = self.provider.zone_of(&machine) else { continue };
             if !self.told.contains(&machine) {
                 let id = crate::provider::provider_id(&zone, &machine);
+                let message = format!("EC2 says that {machine} is not well: {}", ailment.as_str());
+                self.provider.tell(ProviderEvent::Notice {
+                    id: id.clone(),
+                    is_warning: true,
+                    reason: "InstanceUnhealthy".into(),
+                    message,
+                });
                 self.provider.tell(ProviderEvent::Interruption { id, at });
+                self.provider.unhealthy(ailment);
                 new.insert(machine.clone(), ailment);
             }
             told.insert(machine);

@@ -78,7 +78,7 @@ impl InterruptionQueue {
             self.waiting.iter().filter(|(_, (_, event))| *event <= read).map(|(id, _)| id.clone()).collect();
         for id in done {
             if let Some((receipt, _)) = self.waiting.get(&id) {
-                self.api.delete_message(url, receipt).await?;
+                self.delete(url, receipt).await?;
             }
             self.waiting.remove(&id);
         }
@@ -88,11 +88,11 @@ impl InterruptionQueue {
     async fn take_in(&mut self, url: &str, received: QueueMessage) -> Result<Option<Message>, ApiError> {
         let parsed = received.body.as_deref().map(parse);
         let Some(Ok(message)) = parsed else {
-            self.api.delete_message(url, &received.receipt).await?;
+            self.delete(url, &received.receipt).await?;
             return Ok(None);
         };
         let mut last_event = None;
-        for instance in message.instance_ids.iter().filter(|_| message.kind.drains()) {
+        for instance in &message.instance_ids {
             last_event = self.tell(&message, instance).await?.or(last_event);
         }
         match last_event {
@@ -100,19 +100,27 @@ impl InterruptionQueue {
                 self.waiting.insert(received.id, (received.receipt, event));
             }
             Some(_) => {}
-            None => self.api.delete_message(url, &received.receipt).await?,
+            None => self.delete(url, &received.receipt).await?,
         }
+        self.provider.received(&message);
         Ok(Some(message))
     }
 
-    /// Tells of one machine, if it is one of this cluster. Returns the number of the event.
+    async fn delete(&self, url: &str, receipt: &str) -> Result<(), ApiError> {
+        self.api.delete_message(url, receipt).await?;
+        self.provider.deleted_message();
+        Ok(())
+    }
+
+    /// Tells of one machine, if it is one of this cluster. Returns the number of the event that makes the engine act.
     async fn tell(&self, message: &Message, instance: &str) -> Result<Option<u64>, ApiError> {
         let Some(zone) = self.provider.zone_of(instance) else { return Ok(None) };
         if matches!(message.kind, Kind::SpotInterrupted | Kind::CapacityReservationInterrupted) {
             self.note_shortage(message.kind, instance).await?;
         }
         let id = crate::provider::provider_id(&zone, instance);
-        Ok(Some(self.provider.tell(event(message, id))))
+        self.provider.tell(notice(message.kind, id.clone()));
+        Ok(message.kind.drains().then(|| self.provider.tell(event(message, id))))
     }
 
     /// What was taken back is not to be had for a while.
@@ -126,6 +134,21 @@ impl InterruptionQueue {
         }
         Ok(())
     }
+}
+
+fn notice(kind: Kind, id: ProviderId) -> ProviderEvent {
+    let (is_warning, reason, what) = match kind {
+        Kind::SpotInterrupted => (true, "SpotInterrupted", "EC2 takes it back in two minutes"),
+        Kind::CapacityReservationInterrupted => {
+            (true, "CapacityReservationInstanceInterrupted", "EC2 takes it back for its reservation")
+        }
+        Kind::RebalanceRecommendation => (false, "SpotRebalanceRecommendation", "EC2 may take it back soon"),
+        Kind::ScheduledChange => (true, "InstanceUnhealthy", "AWS will change something about it"),
+        Kind::InstanceStopped => (true, "InstanceStopping", "it is being stopped, or is"),
+        Kind::InstanceTerminated | Kind::NoOp => (true, "InstanceTerminating", "it is being terminated, or is"),
+    };
+    let message = format!("{}: {what}", id.as_str());
+    ProviderEvent::Notice { id, is_warning, reason: reason.into(), message }
 }
 
 fn event(message: &Message, id: ProviderId) -> ProviderEvent {

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use karpenter_core::Quantity;
 use serde::{Deserialize, Serialize};
 
+use super::{Expression, ExpressionError};
 use crate::wire::nullable;
 
 /// Settings of the kubelet: any that it knows, by their names in its own configuration.
@@ -73,13 +74,24 @@ pub struct KubeletSettings {
     pub cpu_cfs_quota: Option<bool>,
 }
 
+/// The expressions in settings of a kubelet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KubeletExpressions {
+    /// The most pods.
+    pub max_pods: Option<Expression>,
+    /// What is kept for Kubernetes, by resource: of `cpu` thousandths, of `memory` MiB, of `ephemeral-storage` GiB.
+    pub kube_reserved: BTreeMap<String, Expression>,
+    /// What is kept for the operating system, in the same units.
+    pub system_reserved: BTreeMap<String, Expression>,
+}
+
 /// The most pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum MaxPods {
     /// So many.
     Count(i32),
-    /// As many as an expression in CEL says. It is not evaluated: the family's own number counts.
+    /// As many as an expression in CEL says. Where it is not evaluated the family's own number counts.
     Expression(String),
 }
 
@@ -92,7 +104,31 @@ impl KubeletSettings {
         }
     }
 
-    /// Those values of a map that are quantities. The others are expressions in CEL, which are not evaluated.
+    /// Whether a number is written as an expression in CEL.
+    pub fn has_expressions(&self) -> bool {
+        let is_expression = |text: &String| text.parse::<Quantity>().is_err();
+        matches!(self.max_pods, Some(MaxPods::Expression(_)))
+            || self.kube_reserved.values().chain(self.system_reserved.values()).any(is_expression)
+    }
+
+    /// Its expressions in CEL.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn expressions(&self) -> Result<KubeletExpressions, ExpressionError> {
+        let max_pods = match &self.max_pods {
+            Some(MaxPods::Expression(text)) => Some(Expression::parse(text)?),
+            _ => None,
+        };
+        let of = |map: &BTreeMap<String, String>| -> Result<BTreeMap<String, Expression>, ExpressionError> {
+            let texts = map.iter().filter(|(_, text)| text.parse::<Quantity>().is_err());
+            texts.map(|(name, text)| Ok((name.clone(), Expression::parse(text)?))).collect()
+        };
+        let (kube_reserved, system_reserved) = (of(&self.kube_reserved)?, of(&self.system_reserved)?);
+        Ok(KubeletExpressions { max_pods, kube_reserved, system_reserved })
+    }
+
+    /// Those values of a map that are quantities. The others are expressions in CEL.
     pub fn quantities(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, Quantity)> {
         map.iter().filter_map(|(name, text)| Some((name.as_str(), text.parse().ok()?)))
     }

@@ -2,6 +2,7 @@
 
 pub mod conditions;
 mod drift;
+mod expression;
 mod family;
 mod hash;
 mod kubelet;
@@ -11,10 +12,11 @@ mod status;
 mod validate;
 
 pub use drift::{Drift, DriftError, Observed};
+pub use expression::{Expression, ExpressionError, Variables};
 pub use family::{Alias, AliasError, AmiFamily, LATEST};
 pub use hash::{HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION};
 use karpenter_core::api::{NodeClassRef, ObjectMeta};
-pub use kubelet::{KubeletConfiguration, KubeletError, KubeletSettings, MaxPods};
+pub use kubelet::{KubeletConfiguration, KubeletError, KubeletExpressions, KubeletSettings, MaxPods};
 pub use selectors::{
     AmiSelectorTerm, CapacityReservationSelectorTerm, InstanceMatchCriteria, PlacementGroupSelector,
     SecurityGroupSelectorTerm, SubnetSelectorTerm, Tags,

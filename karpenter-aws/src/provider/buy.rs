@@ -53,7 +53,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,6 +113,9 @@ impl Context {
         let exhausted = launch::mark(&reply.errors, &attempt.terms, &attempt.request, &mut state.unavailable, now);
         for id in &exhausted {
             state.remaining.exhaust(id);
+        }
+        for error in &reply.errors {
+            state.note_launch_failure(error, &attempt.terms.capacity_type);
         }
         for error in reply.errors.iter().filter(|error| error.is_full_subnet()) {
             state.free.exhaust(&error.choice.subnet_id);
@@ -431,6 +434,7 @@ impl Inner {
             let data = crate::ec2::template::LaunchTemplateData { tags: tags.clone(), ..data };
             let name = templates::name(&data, &tags);
             if !out.contains_key(&name) {
+                self.lock().note_user_data(purchase.resolved.class.name(), &data.user_data);
                 self.ensure_template(&name, &data, &tags).await?;
             }
             let config =

@@ -12,7 +12,7 @@ use super::{Inner, error::NAME, images, network, profiles, reservations, tags};
 use crate::{
     api::ApiError,
     ec2,
-    instance_type::{PlacementGroup, Strategy},
+    instance_type::{PlacementGroup, Strategy, TypeSettings},
     nodeclass::{Ec2NodeClass, Ec2NodeClassStatus, SecurityGroup, Subnet, conditions},
 };
 
@@ -139,7 +139,9 @@ impl Inner {
     }
 
     async fn find_images(&self, findings: &mut Findings) -> Result<(), ApiError> {
-        let found = images::find(&*self.api, &findings.class, &self.options.cluster.version, findings.now).await?;
+        let renewed = self.lock().kubernetes_version.map(|version| version.to_string());
+        let version = renewed.as_ref().unwrap_or(&self.options.cluster.version);
+        let found = images::find(&*self.api, &findings.class, version, findings.now).await?;
         let problem = match found {
             Ok(amis) => {
                 findings.class.status.amis = amis;
@@ -204,13 +206,29 @@ impl Inner {
 
     /// Whether the class can be used as it is, and the credentials allow what buying a machine of it takes.
     async fn validate(&self, findings: &mut Findings, placement_group: Option<PlacementGroup>) -> Result<(), ApiError> {
-        let mut problem = invalid(&findings.class).or_else(|| findings.unmet());
+        let types = &self.options.types;
+        let mut problem = invalid(&findings.class, types.evaluates_expressions).or_else(|| findings.unmet());
+        if problem.is_none() {
+            problem = self.without_value(&findings.class).await?;
+        }
         if problem.is_none() {
             let found = Resolved { class: findings.class.clone(), placement_group, since: findings.now };
             problem = self.forbidden(&found).await?;
         }
         findings.note(conditions::VALIDATION_SUCCEEDED, problem.as_ref().map(|(reason, text)| (*reason, text.clone())));
         Ok(())
+    }
+
+    /// The expression in the settings of the kubelet that has no value for an instance type of the region.
+    async fn without_value(&self, class: &Ec2NodeClass) -> Result<Option<(&'static str, String)>, ApiError> {
+        let has_expressions = class.spec.kubelet.settings().is_ok_and(|settings| settings.has_expressions());
+        if !has_expressions {
+            return Ok(None);
+        }
+        let Ok(settings) = TypeSettings::new(class, &self.options.types) else { return Ok(None) };
+        let types = self.types_or_error().await?;
+        let wrong = types.infos.iter().find_map(|info| settings.without_value(info));
+        Ok(wrong.map(|message| ("KubeletExpressionEvaluationFailed", message)))
     }
 
     /// The profile that the class names, or one that is made for its role.
@@ -252,7 +270,7 @@ impl super::State {
 }
 
 /// Why the class itself is of no use, whatever its selectors find.
-fn invalid(class: &Ec2NodeClass) -> Option<(&'static str, String)> {
+fn invalid(class: &Ec2NodeClass, evaluates_expressions: bool) -> Option<(&'static str, String)> {
     if let Err(broken) = class.validate() {
         let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
         return Some(("InvalidSpec", broken.join("; ")));
@@ -260,5 +278,5 @@ fn invalid(class: &Ec2NodeClass) -> Option<(&'static str, String)> {
     if let Some(key) = class.spec.tags.keys().find(|key| tags::is_restricted(key)) {
         return Some(("TagValidationFailed", format!("the tag {key} is not for users")));
     }
-    class.refusal().map(|refusal| (refusal.reason, refusal.message))
+    class.refusal(evaluates_expressions).map(|refusal| (refusal.reason, refusal.message))
 }

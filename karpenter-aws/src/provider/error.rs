@@ -287,6 +287,35 @@ mod tests {
     }
 
     #[test]
+    fn codes_that_mean_not_this_one_or_not_there_are_known() {
+        for code in [
+            "InsufficientInstanceCapacity",
+            "MaxSpotInstanceCountExceeded",
+            "VcpuLimitExceeded",
+            "UnfulfillableCapacity",
+            "Unsupported",
+            "InsufficientFreeAddressesInSubnet",
+            "MaxFleetCountExceeded",
+            "ReservationCapacityExceeded",
+        ] {
+            assert!(FleetError { code: code.to_owned(), ..FleetError::default() }.is_capacity(), "{code}");
+        }
+        for code in [
+            "InvalidInstanceID.NotFound",
+            "InvalidCapacityReservationId.NotFound",
+            "QueueDoesNotExist",
+            "NoSuchEntity",
+            "ParameterNotFound",
+        ] {
+            assert!(ApiError::refused("x", code, "").is_not_found(), "{code}");
+        }
+        let gone = ApiError::refused("x", "InvalidLaunchTemplateName.NotFoundException", "");
+        assert!(gone.is_not_found() && gone.is_template_gone());
+        assert!(ApiError::refused("x", "EntityAlreadyExists", "").is_already_there());
+        assert!(!ApiError::refused("x", "UnauthorizedOperation", "").is_not_found());
+    }
+
+    #[test]
     fn a_spread_group_that_is_full_lacks_capacity() {
         let message = "You have reached the limit of instances in this spread placement group".to_owned();
         let error = FleetError { code: "InvalidRequest".to_owned(), message, ..FleetError::default() };

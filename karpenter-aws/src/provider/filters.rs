@@ -8,7 +8,7 @@ use karpenter_core::{
     labels,
 };
 
-use crate::instance_type::labels as own;
+use crate::instance_type::{NITRO_SANDBOX, labels as own};
 
 /// The most instance types of one request: EC2 takes 300 choices, and there are up to five zones.
 pub(crate) const MAX_TYPES: usize = 60;
@@ -46,9 +46,10 @@ impl Wanted {
     pub(crate) fn of_claim(claim: &NodeClaim) -> Self {
         let is_relaxed = claim.metadata.annotations.get(MIN_VALUES_RELAXED).is_some_and(|value| value == "true");
         let counted = claim.spec.requirements.iter().filter(|r| r.min_values.is_some() && !is_relaxed);
+        let requests = claim.spec.resources.requests.iter().filter(|(name, _)| name.as_str() != NITRO_SANDBOX);
         Self {
             requirements: claim.spec.requirements.iter().collect(),
-            requests: claim.spec.resources.requests.clone(),
+            requests: requests.map(|(name, quantity)| (name.clone(), quantity)).collect(),
             min_values: counted.cloned().collect(),
         }
     }

@@ -115,7 +115,9 @@ impl Inner {
 
     pub(crate) async fn list(&self) -> Result<Vec<Instance>, ProviderError> {
         let machines = self.all_machines().await.map_err(|error| error.to_error("list"))?;
-        let state = self.lock();
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.tell_of_ends(&machines, now);
         // Of machines that nobody is known to own, nobody knows whether they may go.
         let known = machines.iter().filter_map(|machine| Some((machine, state.owners.uid_of(&machine.id)?)));
         Ok(known.map(|(machine, uid)| machines::to_instance(machine, uid)).collect())
@@ -153,7 +155,10 @@ impl Inner {
         if !found.state.is_ending() {
             let done = self.deletions.submit((), machine.to_owned()).await;
             let done = done.unwrap_or_else(|| Err(ApiError::no_answer("TerminateInstances", "the batch was left")));
-            done.map_err(|error| error.to_error("delete"))?;
+            if let Err(error) = done {
+                self.lock().note_termination_failure();
+                return Err(error.to_error("delete"));
+            }
             let mut state = self.lock();
             state.owners.given_back(machine);
             if let Some(reservation) = &found.reservation_id {

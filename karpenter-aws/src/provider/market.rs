@@ -60,12 +60,23 @@ struct CatalogKey {
     resolved: Timestamp,
     market: u64,
     unavailable: u64,
+    memory: u64,
     remaining: Vec<(String, u32)>,
 }
 
 impl Market {
     pub(crate) fn forget(&mut self, class: &str) {
         self.catalogs.remove(class);
+    }
+
+    /// The catalogs of all classes, as they were last.
+    pub(crate) fn catalogs(&self) -> impl Iterator<Item = &Catalog> {
+        self.catalogs.values().map(|(_, catalog)| &**catalog)
+    }
+
+    /// The instance types of the region, as far as they are known.
+    pub(crate) fn infos(&self) -> &[InstanceTypeInfo] {
+        self.types.as_ref().map_or(&[], |types| &types.infos)
     }
 }
 
@@ -96,6 +107,7 @@ impl Inner {
             resolved: resolved.since,
             market: state.market.version,
             unavailable: state.unavailable.version(),
+            memory: state.memory.version(),
             remaining: reservations.iter().map(|r| (r.id.clone(), state.remaining.count(&r.id))).collect(),
         };
         if let Some((known, catalog)) = state.market.catalogs.get(class.name())
@@ -134,10 +146,12 @@ impl Inner {
             is_sold_out: &is_sold_out,
             left_of_reservation: &left_of_reservation,
         };
+        let images: Vec<String> = class.status.amis.iter().map(|image| image.id.clone()).collect();
         let mut out = Vec::new();
         for info in &types.infos {
             let zones = types.zones_of(&info.instance_type);
             if let Some(mut instance_type) = settings.instance_type(info, zones) {
+                state.memory.apply(&mut instance_type, &images, now);
                 settings.add_offerings(&mut instance_type, info, zones, class, &market);
                 // Whatever has no price would seem to be free.
                 instance_type.offerings.retain(|o| o.price > Price::ZERO || o.reservation_capacity.is_some());

@@ -122,6 +122,7 @@ impl Inner {
             Ok(None) => return Ok(Ok(None)),
             Err(message) => return Ok(Err(("UserDataInvalid", message))),
         };
+        self.lock().note_user_data(class.name(), &data.user_data);
         let tags = tags::of_pool(&self.options.cluster_name, class.name(), "", &class.spec.tags);
         let data = LaunchTemplateData { tags: tags.clone(), ..data };
         let template = templates::name(&data, &tags);

@@ -1,13 +1,16 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use karpenter_core::Timestamp;
+use karpenter_core::{Timestamp, provider::ProviderEvent};
 
-use super::network::tag_filters;
+use super::{State, machines, network::tag_filters};
 use crate::{
     api::{ApiError, AwsApi},
-    ec2::{Filter, reservation::CapacityReservation},
+    ec2::{Filter, instance::Ec2Instance, reservation::CapacityReservation},
     nodeclass::{self, CapacityReservationSelectorTerm, InstanceMatchCriteria, ReservationState, ReservationType},
 };
+
+/// EC2 ends the machines of a block so long before the block itself.
+const ENDED_BEFORE: Duration = Duration::from_mins(30);
 
 /// The active reservations that any term selects, by their ids, without those whose end is past.
 pub(crate) async fn find_reservations(
@@ -74,6 +77,30 @@ pub(crate) fn to_status(found: &CapacityReservation, now: Timestamp) -> Option<n
     };
     out.state = out.state_at(now);
     Some(out)
+}
+
+impl State {
+    /// Tells the engine, once, of the machines whose block is about to end: EC2 ends them some time before the block.
+    pub(crate) fn tell_of_ends(&mut self, machines: &[Ec2Instance], now: Timestamp) {
+        let known = self.resolved.values().flat_map(|resolved| &resolved.class.status.capacity_reservations);
+        let expiring = known.filter(|reservation| reservation.state_at(now) == ReservationState::Expiring);
+        let ends: BTreeMap<&str, Timestamp> = expiring.filter_map(|r| Some((r.id.as_str(), r.end_time?))).collect();
+        let mut out = Vec::new();
+        for machine in machines.iter().filter(|machine| !machine.state.is_ending()) {
+            let end = machine.reservation_id.as_deref().and_then(|id| ends.get(id));
+            if let Some(end) = end.filter(|_| self.told_of_end.insert(machine.id.clone())) {
+                let id = machines::provider_id(&machine.zone, &machine.id);
+                let message = format!("{}: its capacity block ends at {end}", id.as_str());
+                let (is_warning, reason) = (true, "CapacityBlockExpiring".into());
+                out.push(ProviderEvent::Notice { id: id.clone(), is_warning, reason, message });
+                out.push(ProviderEvent::Interruption { id, at: *end - ENDED_BEFORE });
+            }
+        }
+        self.told_of_end.retain(|told| machines.iter().any(|machine| machine.id == *told));
+        for event in out {
+            self.tell(event);
+        }
+    }
 }
 
 /// How many machines each reservation has left: what EC2 said last, and what happened since.
@@ -151,6 +178,15 @@ mod tests {
         };
         let found = find_reservations(&aws, &[by_id("cr-9"), targeted, by_id("cr-1")], at(10)).await.expect("answers");
         assert_eq!(found.iter().map(|r| r.id.as_str()).collect::<Vec<_>>(), ["cr-1"]);
+    }
+
+    #[test]
+    fn of_reservations_with_words_that_nobody_knows_nothing_is_told() {
+        let known = to_status(&reservation("cr-1"), at(0)).expect("known");
+        assert_eq!((known.interruptible, known.reservation_type), (false, ReservationType::Default));
+        let criteria = CapacityReservation { match_criteria: "other".to_owned(), ..reservation("cr-1") };
+        let kind = CapacityReservation { reservation_type: Some("other".to_owned()), ..reservation("cr-1") };
+        assert_eq!((to_status(&criteria, at(0)), to_status(&kind, at(0))), (None, None));
     }
 
     #[test]

@@ -14,13 +14,11 @@ use crate::{
         },
     },
     image::image_of,
-    instance_type::{EFA, TypeSettings, labels as own},
+    instance_type::{EFA, NITRO_SANDBOX, TypeSettings, labels as own},
     nodeclass::{BlockDeviceMapping, Ec2NodeClass, InterfaceType},
     userdata::{Bootstrap, Cluster, LARGEST_BYTES},
 };
 
-/// The resource of machines with room for enclaves.
-const NITRO_ENCLAVES: &str = "aws.ec2.nitro/nitro_enclaves";
 const GIB: i64 = 1 << 30;
 
 /// What the templates of a claim are made of.
@@ -90,7 +88,7 @@ impl Inputs<'_> {
             interfaces: self.interfaces(info),
             metadata_options: metadata(class),
             detailed_monitoring: spec.detailed_monitoring.unwrap_or(false),
-            enclaves: resources.get(NITRO_ENCLAVES).is_some_and(|count| !count.is_zero()),
+            enclaves: resources.get(NITRO_SANDBOX).is_some_and(|count| !count.is_zero()),
             nested_virtualization: spec
                 .cpu_options
                 .and_then(|cpu| cpu.nested_virtualization)
@@ -109,6 +107,7 @@ impl Inputs<'_> {
         let class = &self.resolved.class;
         let settings = TypeSettings::new(class, &self.options.types).map_err(|error| error.to_string())?;
         let (kind, pods) = (&self.terms.capacity_type, settings.pods(info));
+        let class = &settings.evaluated_class(class, info);
         let bootstrap = Bootstrap::new(class, self.claim, self.cluster, kind, pods);
         let data = bootstrap.and_then(|bootstrap| bootstrap.user_data()).map_err(|error| error.to_string())?;
         if data.text.len() > LARGEST_BYTES {

@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     pub(crate) aws: MemoryAws,
     pub(crate) provider: Ec2Provider,
     engine: Engine,
-    claims: BTreeMap<String, NodeClaim>,
+    pub(crate) claims: BTreeMap<String, NodeClaim>,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
     /// How many objects were written.
@@ -37,7 +37,10 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let World { aws, provider } = World::new();
+        Self::of(World::new())
+    }
+
+    pub(crate) fn of(World { aws, provider }: World) -> Self {
         let engine = Engine::new(EngineOptions::default());
         let (claims, nodes, pods) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut cluster = Self { aws, provider, engine, claims, nodes, pods, version: 0 };

@@ -33,7 +33,8 @@ fn set(world: &World, health: InstanceHealth) {
 }
 
 async fn told(world: &World) -> usize {
-    world.provider.next_events(EventCursor::default()).await.expect("known").events.len()
+    let events = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    events.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count()
 }
 
 #[tokio::test]
@@ -48,7 +49,9 @@ async fn a_machine_is_told_of_when_its_checks_fail_for_two_minutes() {
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [(machine.clone(), Ailment::SystemStatus)]);
     let at = world.aws.clock().now();
     let events = world.provider.next_events(EventCursor::default()).await.expect("known").events;
-    assert_eq!(events, [ProviderEvent::Interruption { id, at }]);
+    let [ProviderEvent::Notice { reason, .. }, interruption] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(reason, "InstanceUnhealthy");
+    assert_eq!(*interruption, ProviderEvent::Interruption { id, at });
     assert!(check.poll().await.expect("answers").is_empty(), "it is known");
     // It gets well and falls ill again.
     let health = world.aws.with(|state| std::mem::take(&mut state.health));

@@ -48,7 +48,11 @@ async fn a_warning_is_told_and_deleted_once_the_engine_has_read_it() {
     assert_eq!(left(&world), 1);
     let read = world.provider.next_events(EventCursor::default()).await.expect("known");
     let at = "2026-01-01T00:02:00Z".parse().expect("a time");
-    assert_eq!(read.events, [ProviderEvent::Interruption { id: launched.instance.id.clone(), at }]);
+    let [ProviderEvent::Notice { reason, is_warning: true, .. }, told] = read.events.as_slice() else {
+        panic!("{read:?}")
+    };
+    assert_eq!(reason, "SpotInterrupted");
+    assert_eq!(*told, ProviderEvent::Interruption { id: launched.instance.id.clone(), at });
     queue.poll().await.expect("answers");
     assert_eq!(left(&world), 1, "it may not have been taken in");
     assert!(world.provider.next_events(read.cursor).await.expect("known").events.is_empty());
@@ -76,7 +80,9 @@ async fn what_says_nothing_of_machines_of_the_cluster_is_deleted_at_once() {
     let kinds: Vec<Kind> = queue.poll().await.expect("answers").iter().map(|message| message.kind).collect();
     assert_eq!(kinds, [Kind::SpotInterrupted, Kind::RebalanceRecommendation, Kind::NoOp]);
     assert_eq!(left(&world), 0);
-    assert!(world.provider.next_events(EventCursor::default()).await.expect("known").events.is_empty());
+    let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    let [ProviderEvent::Notice { reason, is_warning: false, .. }] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(reason, "SpotRebalanceRecommendation");
 }
 
 #[tokio::test]
@@ -88,5 +94,6 @@ async fn a_message_that_could_not_be_taken_in_comes_again() {
     world.aws.refuse("DescribeInstances", "RequestLimitExceeded", "slow down");
     queue.poll().await.expect_err("it is not known what it was bought as");
     assert_eq!(queue.poll().await.expect("answers").len(), 1);
-    assert_eq!(world.provider.next_events(EventCursor::default()).await.expect("known").events.len(), 1);
+    let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
 }

@@ -60,6 +60,34 @@ async fn what_has_no_capacity_is_gone_round_and_remembered() {
 }
 
 #[tokio::test]
+async fn what_had_no_capacity_is_marked_even_where_something_else_was_bought() {
+    let world = World::new();
+    world.aws.with(|state| state.exhausted.push(Exhausted::new("c5.large", "*", "spot")));
+    let launched = world.provider.create(&claim("u1", &[(labels::ARCH, &["amd64"])])).await.expect("bought");
+    assert_eq!(label(&launched, labels::INSTANCE_TYPE), "m5.large", "the next in price");
+    assert_eq!(world.aws.count("CreateFleet"), 1);
+    let catalog = world.provider.catalog(&pool()).await.expect("known");
+    let is_open = |kind: &str| {
+        let own = catalog.get("c5.large").expect("there");
+        own.offerings.iter().any(|one| one.available && one.label(labels::CAPACITY_TYPE) == kind)
+    };
+    assert_eq!((is_open(labels::SPOT), is_open(labels::ON_DEMAND)), (false, true));
+}
+
+#[tokio::test]
+async fn without_the_role_that_spot_needs_nothing_is_bought_as_spot() {
+    let world = World::new();
+    let mut refused = Exhausted::new("*", "us-west-2a", "spot");
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted".clone_into(&mut refused.code);
+    world.aws.with(|state| state.exhausted.push(refused));
+    let only: [(&str, &[&str]); 1] = [(labels::ZONE, &["us-west-2a"])];
+    let launched = world.provider.create(&claim("u1", &only)).await.expect("on-demand is left");
+    assert_eq!(label(&launched, labels::CAPACITY_TYPE), labels::ON_DEMAND);
+    let elsewhere = world.provider.create(&claim("u2", &[])).await.expect("bought");
+    assert_eq!(label(&elsewhere, labels::CAPACITY_TYPE), labels::ON_DEMAND, "in no zone");
+}
+
+#[tokio::test]
 async fn a_claim_that_cannot_be_met_names_all_that_was_tried() {
     let world = World::new();
     world.aws.with(|state| state.exhausted.push(Exhausted::everything()));
@@ -97,6 +125,18 @@ async fn claims_that_are_alike_share_fleets_and_get_machines_of_their_own() {
     for fleet in world.aws.with(|state| state.fleets.clone()) {
         assert!(fleet.tags.values().all(|value| value.len() <= 256));
     }
+}
+
+#[tokio::test]
+async fn a_thousand_claims_that_are_alike_share_as_few_fleets_as_there_can_be() {
+    let world = World::new();
+    world.aws.with(|state| state.subnets.iter_mut().for_each(|subnet| subnet.free_addresses = 16_000));
+    let claims: Vec<_> = (0..1000).map(|i| claim(&format!("{i:036}"), &[])).collect();
+    let launched = join_all(claims.iter().map(|claim| world.provider.create(claim))).await;
+    assert!(launched.iter().all(Result::is_ok));
+    assert_eq!(world.machines(), 1000);
+    let (fleets, six_to_a_fleet) = (world.aws.count("CreateFleet"), 1000_usize.div_ceil(6));
+    assert!(fleets <= six_to_a_fleet + 10, "{fleets} fleets");
 }
 
 #[tokio::test]

@@ -1,10 +1,17 @@
 //! The provider on AWS in memory.
 
+mod classes;
 mod cluster;
 mod conforms;
 mod health;
 mod interruptions;
+mod joined;
 mod launches;
 mod lives;
+mod measures;
 mod permissions;
+mod prices;
+mod reservations;
+mod templates;
+mod trouble;
 mod world;

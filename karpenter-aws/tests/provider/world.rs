@@ -65,8 +65,12 @@ impl World {
     }
 
     pub(crate) fn with(class: Ec2NodeClass) -> Self {
+        Self::of(options(), class)
+    }
+
+    pub(crate) fn of(options: ProviderOptions, class: Ec2NodeClass) -> Self {
         let aws = MemoryAws::small();
-        let provider = Ec2Provider::new(Arc::new(aws.clone()), Arc::new(aws.clock().clone()), options());
+        let provider = Ec2Provider::new(Arc::new(aws.clone()), Arc::new(aws.clock().clone()), options);
         provider.apply_class(class);
         Self { aws, provider }
     }

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,7 @@ pub struct Note {
     /// Whether it is a warning.
     pub is_warning: bool,
     /// One word, such as `Launched`; Karpenter's own where there is one.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// A sentence.
     pub message: String,
 }

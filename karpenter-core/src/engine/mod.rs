@@ -30,7 +30,7 @@ mod store;
 mod upkeep;
 mod view;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 pub use action::{Action, ActionId, ActionResult, Note, Refusal, Request};
 pub use event::{Event, Object, ObjectRef};
@@ -381,8 +381,15 @@ impl Engine {
         self.note(ObjectRef::NodeClaim(name), false, reason, message, now);
     }
 
-    fn note(&mut self, object: ObjectRef, is_warning: bool, reason: &'static str, message: String, now: Timestamp) {
-        self.outbox.send(Action::Note(Note { object, is_warning, reason, message }), None, now);
+    fn note(
+        &mut self,
+        object: ObjectRef,
+        is_warning: bool,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+        now: Timestamp,
+    ) {
+        self.outbox.send(Action::Note(Note { object, is_warning, reason: reason.into(), message }), None, now);
     }
 }
 

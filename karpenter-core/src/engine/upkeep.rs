@@ -8,12 +8,12 @@ use std::{
 
 use indexmap::IndexSet;
 
-use super::{Action, Engine, Work, outbox::Purpose};
+use super::{Action, Engine, ObjectRef, Work, outbox::Purpose};
 use crate::{
     FxBuild, Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
-    lifecycle::{Census, condition, set_condition},
+    lifecycle::{Census, condition, demoted, set_condition},
     provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
 };
 
@@ -184,6 +184,7 @@ impl Engine {
         self.upkeep.list.end(now + wait);
         self.find_staying();
         let Some(machines) = machines else { return };
+        self.demote(&machines, now);
         let nodes: Vec<_> = self.store.claims.values().map(|claim| self.store.nodes_of(claim)).collect();
         let claims = self.store.claims.values().zip(&nodes);
         let claims = claims.map(|(claim, nodes)| (claim.as_ref(), nodes.first().map(AsRef::<Node>::as_ref)));
@@ -205,6 +206,34 @@ impl Engine {
         }
     }
 
+    /// Claims and nodes of machines that lost their reservation say so.
+    fn demote(&mut self, machines: &[Instance], now: Timestamp) {
+        let (mut claims, mut nodes) = (Vec::new(), Vec::new());
+        for machine in machines {
+            let Some(claim) = self.store.claim_of_machine(machine.id.as_str()) else { continue };
+            let pool = claim.metadata.labels.get(labels::NODE_POOL);
+            let Some(catalog) = pool.and_then(|pool| self.market.catalog(pool)) else { continue };
+            if let Some(labels) = demoted(&claim.metadata.labels, machine, catalog) {
+                let mut out = (**claim).clone();
+                out.metadata.labels = labels;
+                claims.push(out);
+            }
+            for node in self.store.nodes_of(claim) {
+                if let Some(labels) = demoted(&node.metadata.labels, machine, catalog) {
+                    let mut out = (*node).clone();
+                    out.metadata.labels = labels;
+                    nodes.push(out);
+                }
+            }
+        }
+        for claim in claims {
+            self.write_claim(claim, now);
+        }
+        for node in nodes {
+            self.write_node(node, now);
+        }
+    }
+
     /// Takes in what happened to machines; `None` if that could not be told.
     pub(super) fn finish_events(&mut self, events: Option<ProviderEvents>, now: Timestamp) {
         let period = self.options.events_period.unwrap_or(Duration::MAX);
@@ -215,6 +244,10 @@ impl Engine {
             let (id, reason) = match event {
                 ProviderEvent::Interruption { id, .. } => (id, "Interrupted"),
                 ProviderEvent::Terminated { id } => (id, "InstanceTerminated"),
+                ProviderEvent::Notice { id, is_warning, reason, message } => {
+                    self.note_of_machine(&id, is_warning, &reason, &message, now);
+                    continue;
+                }
             };
             let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { continue };
             let label = |key: &str| claim.metadata.labels.get(key).cloned().unwrap_or_default();
@@ -228,6 +261,16 @@ impl Engine {
             }
             self.delete_claim(&claim, reason, format!("The cloud takes back {id}"), now);
             self.provisioner.hurry(now);
+        }
+    }
+
+    /// Says something of the claim of a machine and of its nodes.
+    fn note_of_machine(&mut self, id: &ProviderId, is_warning: bool, reason: &str, message: &str, now: Timestamp) {
+        let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { return };
+        let nodes = self.store.nodes_of(&claim).into_iter().map(|node| ObjectRef::Node(node.metadata.name.clone()));
+        let objects: Vec<_> = [ObjectRef::NodeClaim(claim.name().to_owned())].into_iter().chain(nodes).collect();
+        for object in objects {
+            self.note(object, is_warning, reason.to_owned(), message.to_owned(), now);
         }
     }
 

@@ -8,6 +8,7 @@
 mod collection;
 mod condition;
 mod consistency;
+mod demotion;
 mod drain;
 mod hydration;
 mod initialization;
@@ -20,6 +21,7 @@ mod termination;
 pub use collection::{Census, Lost};
 pub use condition::{condition, set_condition};
 pub use consistency::shortfall;
+pub use demotion::demoted;
 pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
 pub use hydration::{hydrate_claim, hydrate_node};
 pub use initialization::initialize;

@@ -149,6 +149,17 @@ fn an_interrupted_machine_is_replaced() {
 }
 
 #[test]
+fn what_people_should_know_is_said_of_claim_and_node_and_nothing_else_is_done() {
+    let mut world = running(still(), 2);
+    let id = world.machines.values().next().expect("a machine").instance.id.clone();
+    let (reason, message) = ("SpotRebalanceRecommendation".into(), "it may go".to_owned());
+    world.provider_events.push(ProviderEvent::Notice { id, is_warning: false, reason, message });
+    world.run(90);
+    assert_eq!(world.count("note SpotRebalanceRecommendation it may go"), 2, "{:#?}", world.log);
+    assert_eq!((world.claims.len(), world.machines.len()), (1, 1), "{:#?}", world.log);
+}
+
+#[test]
 fn a_sick_node_is_replaced_unless_too_many_are() {
     for (sick, expected) in [(1, 1), (3, 0)] {
         let mut options = still();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use karpenter_core::{Quantity, api::FieldError};
 
-use super::{Alias, AmiFamily, BlockDevice, Ec2NodeClass, InterfaceType, KubeletSettings, MaxPods};
+use super::{Alias, AmiFamily, BlockDevice, Ec2NodeClass, InterfaceType};
 
 const MAX_DISKS: usize = 50;
 const MAX_INTERFACES: usize = 150;
@@ -44,8 +44,8 @@ impl Ec2NodeClass {
     }
 
     /// Checks what a class says that only a provider can check: the settings of the kubelet, whether nodes of its family
-    /// can be told them, and its tags. `None` if nothing is wrong.
-    pub fn refusal(&self) -> Option<Refusal> {
+    /// can be told them, and its tags. `None` if nothing is wrong. Expressions in CEL are wrong unless they are evaluated.
+    pub fn refusal(&self, evaluates_expressions: bool) -> Option<Refusal> {
         let refusal = |reason, message: String| Some(Refusal { reason, message });
         let broken = kubelet::broken_rules(&self.spec.kubelet.0);
         if !broken.is_empty() {
@@ -55,9 +55,12 @@ impl Ec2NodeClass {
             Ok(settings) => settings,
             Err(error) => return refusal("InvalidKubeletConfiguration", error.to_string()),
         };
-        if has_expressions(&settings) {
+        if settings.has_expressions() && !evaluates_expressions {
             let message = "spec.kubelet has expressions in CEL, which are not evaluated".to_owned();
             return refusal("KubeletExpressionsDisabled", message);
+        }
+        if let Err(error) = settings.expressions() {
+            return refusal("KubeletExpressionInvalid", error.to_string());
         }
         let family = match self.ami_family() {
             Ok(family) => family,
@@ -71,12 +74,6 @@ impl Ec2NodeClass {
         let message = || format!("tags that the provider sets itself: {}", own.join(", "));
         if own.is_empty() { None } else { refusal("TagValidationFailed", message()) }
     }
-}
-
-fn has_expressions(settings: &KubeletSettings) -> bool {
-    let is_expression = |text: &String| text.parse::<Quantity>().is_err();
-    matches!(settings.max_pods, Some(MaxPods::Expression(_)))
-        || settings.kube_reserved.values().chain(settings.system_reserved.values()).any(is_expression)
 }
 
 fn is_own_tag(key: &str) -> bool {

@@ -155,7 +155,7 @@ fn refusal(alias: &str, kubelet: &str) -> Option<(&'static str, String)> {
     let mut class = class();
     class.spec.ami_selector_terms = vec![AmiSelectorTerm::of_alias(alias)];
     class.spec.kubelet = serde_json::from_str(kubelet).expect("an object");
-    class.refusal().map(|refusal| (refusal.reason, refusal.message))
+    class.refusal(false).map(|refusal| (refusal.reason, refusal.message))
 }
 
 #[test]
@@ -218,5 +218,18 @@ fn expressions_and_tags_of_the_provider_are_refused() {
     }
     let mut class = class();
     class.spec.tags = tag("karpenter.sh/nodepool", "a");
-    assert_eq!(class.refusal().map(|refusal| refusal.reason), Some("TagValidationFailed"));
+    assert_eq!(class.refusal(false).map(|refusal| refusal.reason), Some("TagValidationFailed"));
+}
+
+#[test]
+fn expressions_that_are_evaluated_must_be_such() {
+    let mut class = class();
+    for (kubelet, expected) in [
+        (r#"{"maxPods":"max_pods - 1","kubeReserved":{"cpu":"vcpus * 10","memory":"1Gi"}}"#, None),
+        (r#"{"maxPods":"max_pods -"}"#, Some("KubeletExpressionInvalid")),
+        (r#"{"systemReserved":{"memory":"pods * 10"}}"#, Some("KubeletExpressionInvalid")),
+    ] {
+        class.spec.kubelet = serde_json::from_str(kubelet).expect("an object");
+        assert_eq!(class.refusal(true).map(|refusal| refusal.reason), expected, "{kubelet}");
+    }
 }

@@ -237,7 +237,7 @@ impl Transcript {
     }
 
     fn note(&mut self, at: Timestamp, note: &Note) {
-        if TOLD_OTHERWISE.contains(&note.reason) {
+        if TOLD_OTHERWISE.contains(&&*note.reason) {
             return;
         }
         let object = match &note.object {
@@ -250,7 +250,7 @@ impl Transcript {
         }
         match (&note.object, disruption(note)) {
             (_, Some((disrupted, reason))) => self.line(at, &format!("disrupts: {disrupted}, {reason}")),
-            (ObjectRef::Pod(key), None) if matches!(note.reason, "FailedScheduling" | "FailedDraining") => {
+            (ObjectRef::Pod(key), None) if matches!(&*note.reason, "FailedScheduling" | "FailedDraining") => {
                 let what = if note.reason == "FailedDraining" { "not evicted" } else { "without a place" };
                 let owner = self.pods.get(key).map_or(&key.name, |(owner, _)| owner);
                 let whose = format!("{}/{owner}", key.namespace);

@@ -1,0 +1,166 @@
+//! Machines that have become nodes: the provider is told what they really have, and they get their names.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures_util::StreamExt as _;
+use karpenter_core::{
+    Quantity,
+    api::{ConditionStatus, NodeClaim},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+    runtime::{WatchStreamExt as _, watcher},
+};
+
+use crate::{nodeclass::GROUP, provider::Ec2Provider};
+
+/// How often what is left to do is tried.
+const PERIOD: Duration = Duration::from_secs(10);
+/// How many machines are looked after at a time.
+const AT_A_TIME: usize = 20;
+
+/// Watches claims for a provider until their machines are nodes.
+pub struct JoinedMachines {
+    client: Client,
+    provider: Ec2Provider,
+    /// By their names, claims whose machine is a node, until all is done for it.
+    waiting: BTreeMap<String, NodeClaim>,
+    /// The uids of claims for which all is done, by their names.
+    done: BTreeMap<String, String>,
+}
+
+impl JoinedMachines {
+    /// For a provider and the cluster of a client.
+    pub fn new(client: Client, provider: Ec2Provider) -> Self {
+        Self { client, provider, waiting: BTreeMap::new(), done: BTreeMap::new() }
+    }
+
+    /// Works until it is dropped. Machines are tagged only while `may_write` says so: of several replicas one does.
+    pub async fn run(mut self, may_write: impl Fn() -> bool + Send) {
+        let claims = self.api("karpenter.sh", "NodeClaim", "nodeclaims");
+        let mut events = watcher(claims, watcher::Config::default()).default_backoff().boxed();
+        let mut period = tokio::time::interval(PERIOD);
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    None => return,
+                    Some(Err(error)) => tracing::warn!(error = %error, "the watch of claims was lost"),
+                    Some(Ok(event)) => self.hear(event),
+                },
+                _ = period.tick() => if may_write() { self.tend().await },
+            }
+        }
+    }
+
+    fn api(&self, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(group, "v1", kind);
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+    }
+
+    fn hear(&mut self, event: watcher::Event<DynamicObject>) {
+        match event {
+            watcher::Event::Init | watcher::Event::InitDone => {}
+            watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+                let claim = serde_json::to_value(&object).and_then(serde_json::from_value::<NodeClaim>);
+                // A claim that cannot be read is nobody's: the engine says so.
+                let Ok(claim) = claim else { return };
+                if has_joined(&claim) && self.done.get(claim.name()) != Some(&claim.metadata.uid) {
+                    self.waiting.insert(claim.name().to_owned(), claim);
+                }
+            }
+            watcher::Event::Delete(object) => {
+                self.waiting.remove(&object.name_any());
+                self.done.remove(&object.name_any());
+            }
+        }
+    }
+
+    /// Does what is left to do. What fails is tried again with the next period.
+    async fn tend(&mut self) {
+        let waiting: Vec<NodeClaim> = self.waiting.values().cloned().collect();
+        let tended: Vec<bool> = {
+            let tend = futures_util::stream::iter(&waiting).map(|claim| self.tend_one(claim));
+            tend.buffered(AT_A_TIME).collect().await
+        };
+        for (claim, _) in waiting.into_iter().zip(tended).filter(|(_, is_done)| *is_done) {
+            self.waiting.remove(claim.name());
+            self.done.insert(claim.name().to_owned(), claim.metadata.uid);
+        }
+    }
+
+    async fn tend_one(&self, claim: &NodeClaim) -> bool {
+        let done = async {
+            let nodes = self.api("", "Node", "nodes");
+            let node = nodes.get_opt(&claim.status.node_name).await.map_err(|error| error.to_string())?;
+            if let Some(memory) = node.as_ref().and_then(memory_of) {
+                self.provider.learn_memory(claim, memory).await.map_err(|error| error.to_string())?;
+            }
+            self.provider.name_machine(claim).await.map_err(|error| error.to_string())
+        };
+        match done.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(claim = claim.name(), error, "what comes after joining could not be done");
+                false
+            }
+        }
+    }
+}
+
+/// Whether the machine of a claim of this provider is a node, and stays.
+fn has_joined(claim: &NodeClaim) -> bool {
+    let is_registered = |condition: &karpenter_core::api::Condition| {
+        condition.r#type == "Registered" && condition.status == ConditionStatus::True
+    };
+    claim.spec.node_class_ref.group == GROUP
+        && claim.metadata.deletion_timestamp.is_none()
+        && !claim.status.node_name.is_empty()
+        && claim.status.conditions.iter().any(is_registered)
+}
+
+/// All memory that a node has.
+fn memory_of(node: &DynamicObject) -> Option<Quantity> {
+    node.data["status"]["capacity"]["memory"].as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(change: impl FnOnce(&mut serde_json::Value)) -> NodeClaim {
+        let mut value = json!({
+            "metadata": {"name": "general-1", "uid": "u1"},
+            "spec": {"nodeClassRef": {"group": GROUP, "kind": "EC2NodeClass", "name": "default"}, "requirements": []},
+            "status": {"nodeName": "ip-1", "conditions": [{"type": "Registered", "status": "True"}]},
+        });
+        change(&mut value);
+        serde_json::from_value(value).expect("a claim")
+    }
+
+    #[test]
+    fn only_registered_nodes_of_this_provider_have_joined() {
+        assert!(has_joined(&claim(|_| {})));
+        let ways: [fn(&mut serde_json::Value); 4] = [
+            |claim| claim["spec"]["nodeClassRef"]["group"] = json!("karpenter.kwok.sh"),
+            |claim| claim["status"]["nodeName"] = json!(""),
+            |claim| claim["status"]["conditions"][0]["status"] = json!("Unknown"),
+            |claim| claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+        ];
+        for (index, way) in ways.into_iter().enumerate() {
+            assert!(!has_joined(&claim(way)), "{index}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_node_is_its_capacity() {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
+        let mut node = DynamicObject::new("ip-1", &kind);
+        assert_eq!(memory_of(&node), None);
+        node.data = json!({"status": {"capacity": {"memory": "7832648Ki"}, "allocatable": {"memory": "1Ki"}}});
+        assert_eq!(memory_of(&node), Some(Quantity::from_bytes(7_832_648 << 10)));
+    }
+}

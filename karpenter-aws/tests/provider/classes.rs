@@ -1,0 +1,102 @@
+//! What becomes of a class.
+
+use std::time::Duration;
+
+use karpenter_aws::{
+    nodeclass::{Ec2NodeClass, PlacementGroupSelector, conditions},
+    version::VersionError,
+};
+use karpenter_core::{CloudProvider, api::ConditionStatus};
+
+use crate::world::{World, claim, class};
+
+async fn resolved(world: &World) -> Ec2NodeClass {
+    world.provider.resolve("default").await.expect("answers").class.clone()
+}
+
+#[tokio::test]
+async fn images_follow_the_version_of_the_control_plane() {
+    let world = World::new();
+    assert_eq!(resolved(&world).await.status.amis.len(), 2);
+    world.aws.with(|state| {
+        let newer = state.parameters.iter().filter(|(name, _)| name.contains("x86_64"));
+        let newer: Vec<_> = newer.map(|(name, _)| (name.replace("/1.31/", "/1.32/"), "ami-arm".to_owned())).collect();
+        state.parameters.extend(newer);
+    });
+    world.provider.set_kubernetes_version("1.32+").expect("known");
+    world.aws.clock().advance(Duration::from_mins(1));
+    let images: Vec<_> = resolved(&world).await.status.amis.into_iter().map(|image| image.id).collect();
+    assert_eq!(images, ["ami-arm"]);
+    let unknown = world.provider.set_kubernetes_version("1.99").expect_err("far off");
+    assert!(matches!(unknown, VersionError::Unsupported { .. }), "{unknown}");
+    world.provider.set_kubernetes_version("one").expect_err("no version");
+    world.aws.clock().advance(Duration::from_mins(1));
+    assert_eq!(resolved(&world).await.status.amis.len(), 1, "the version of before counts");
+}
+
+#[tokio::test]
+async fn a_placement_group_that_is_not_there_is_a_condition() {
+    let mut class = class();
+    class.spec.placement_group_selector = Some(PlacementGroupSelector { name: Some("near".to_owned()), id: None });
+    let world = World::with(class);
+    let found = resolved(&world).await;
+    let all = &found.status.conditions;
+    let said = all.iter().find(|own| own.r#type == conditions::PLACEMENT_GROUP_READY).expect("there");
+    assert_eq!((said.status, said.reason.as_str()), (ConditionStatus::False, "PlacementGroupNotFound"));
+    assert!(found.not_ready().is_some());
+}
+
+#[tokio::test]
+async fn an_expression_without_a_value_for_a_type_is_a_condition() {
+    let mut options = crate::world::options();
+    options.types.evaluates_expressions = true;
+    for (expression, reason) in [
+        ("max_pods - 1", "ValidationSucceeded"),
+        ("max_pods -", "KubeletExpressionInvalid"),
+        ("1 / (vcpus - 4) + 5", "KubeletExpressionEvaluationFailed"),
+    ] {
+        let mut class = class();
+        class.spec.kubelet.0.insert("maxPods".to_owned(), expression.into());
+        let world = World::of(options.clone(), class);
+        let found = resolved(&world).await;
+        let all = &found.status.conditions;
+        let said = all.iter().find(|own| own.r#type == conditions::VALIDATION_SUCCEEDED).expect("there");
+        assert_eq!(said.reason, reason, "{}", said.message);
+        let is_ready = reason == "ValidationSucceeded";
+        assert_eq!(said.status == ConditionStatus::True, is_ready);
+        assert_eq!(world.provider.create(&claim("u1", &[])).await.is_ok(), is_ready);
+        if reason == "KubeletExpressionEvaluationFailed" {
+            assert!(said.message.contains("c5.xlarge"), "the type with four processors: {}", said.message);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_profile_that_is_named_is_used_as_it_is() {
+    let mut class = class();
+    class.spec.role.clear();
+    class.spec.instance_profile = Some("mine".to_owned());
+    let world = World::with(class);
+    assert_eq!(resolved(&world).await.status.instance_profile, "mine");
+    world.provider.create(&claim("u1", &[])).await.expect("bought");
+    let calls = world.aws.with(|state| state.calls.clone());
+    assert!(calls.iter().all(|call| !call.contains("InstanceProfile")), "{calls:?}");
+}
+
+#[tokio::test]
+async fn profiles_that_nobody_has_go_once_they_are_not_young() {
+    let world = World::new();
+    let first = resolved(&world).await.status.instance_profile;
+    world.aws.with(|state| state.roles.push("other".to_owned()));
+    let mut changed = class();
+    "other".clone_into(&mut changed.spec.role);
+    world.provider.apply_class(changed);
+    let second = resolved(&world).await.status.instance_profile;
+    assert_ne!(first, second);
+    let names = || world.aws.with(|state| state.profiles.iter().map(|own| own.name.clone()).collect::<Vec<_>>());
+    world.provider.upkeep().await.expect("done");
+    assert_eq!(names().len(), 2, "the first may be in a status that is on its way");
+    world.aws.clock().advance(Duration::from_hours(1));
+    world.provider.upkeep().await.expect("done");
+    assert_eq!(names(), [second]);
+}
