@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Action, Engine, ObjectRef, Target, Work, outbox::Purpose};
+use super::{Action, Engine, ObjectRef, Target, Work, fresh::Fresh, outbox::Purpose};
 use crate::{
     Catalog, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
@@ -59,6 +59,8 @@ pub(super) struct Life {
     sound: Option<Sound>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
+    /// The claim with the last pod event of its node, until that is written.
+    pub(super) fresh: Option<Fresh>,
 }
 
 /// What a claim needs nothing with until some time.
@@ -151,7 +153,7 @@ impl Lives {
         self.by_claim.get(claim).filter(|life| life.uid == uid)
     }
 
-    fn get_mut(&mut self, claim: &str, uid: &str) -> Option<&mut Life> {
+    pub(super) fn get_mut(&mut self, claim: &str, uid: &str) -> Option<&mut Life> {
         self.by_claim.get_mut(claim).filter(|life| life.uid == uid)
     }
 

@@ -288,8 +288,14 @@ impl Engine {
     /// Whether all pods that were promised the room of a replacement have left the nodes that are drained. They leave first, so
     /// that others that would fit elsewhere too do not take it from them.
     fn first_wave_is_over(&mut self, now: Timestamp) -> bool {
-        let mut drained = self.store.leaving_nodes.iter().flat_map(|node| self.store.pods_on(node));
-        if drained.any(|pod| pod.is_active() && self.needs_replacement(&pod.key())) {
+        let is_drained = |pod: &ObjectKey| {
+            let pod = self.store.pods.get(pod);
+            pod.is_some_and(|pod| pod.is_active() && self.store.leaving_nodes.contains(&pod.spec.node_name))
+        };
+        // Of all pods few are promised a place, and few places are replacements.
+        let promised = self.provisioner.by_place.iter();
+        let mut promised = promised.filter_map(|(place, pods)| Some((self.replaced_by(place)?, pods)));
+        if promised.any(|(text, pods)| pods.iter().any(|pod| is_drained(pod) && self.is_named(pod, text))) {
             self.ends.first_wave = Some(now);
         }
         self.ends.first_wave.is_none_or(|seen| seen + SECOND_WAVE <= now)
@@ -297,14 +303,23 @@ impl Engine {
 
     /// Whether a pod was promised the room of a node that comes instead of its own.
     fn needs_replacement(&self, pod: &ObjectKey) -> bool {
-        let Some(promise) = self.provisioner.promises.get(pod) else { return false };
-        let claim_of = |node: &str| self.store.claim_of(self.store.nodes.get(node)?);
-        let comes = self.store.claims.get(&promise.place).or_else(|| claim_of(&promise.place));
-        let goes = self.store.pods.get(pod).and_then(|pod| claim_of(&pod.spec.node_name));
-        comes.zip(goes).is_some_and(|(comes, goes)| {
-            let text = comes.metadata.annotations.get(labels::REPLACES);
-            comes.metadata.deletion_timestamp.is_none() && text.is_some_and(|text| Replaces::names(text, goes.name()))
-        })
+        let promise = self.provisioner.promises.get(pod);
+        let text = promise.and_then(|promise| self.replaced_by(&promise.place));
+        text.is_some_and(|text| self.is_named(pod, text))
+    }
+
+    /// What the claim of a place says of the nodes that it comes instead of, if it comes and stays.
+    fn replaced_by(&self, place: &str) -> Option<&str> {
+        let of_node = || self.store.claim_of(self.store.nodes.get(place)?);
+        let claim = self.store.claims.get(place).or_else(of_node)?;
+        let text = claim.metadata.annotations.get(labels::REPLACES)?;
+        claim.metadata.deletion_timestamp.is_none().then_some(text)
+    }
+
+    /// Whether the node of a pod is among those that such a text names.
+    fn is_named(&self, pod: &ObjectKey, text: &str) -> bool {
+        let node = self.store.pods.get(pod).and_then(|pod| self.store.nodes.get(&pod.spec.node_name));
+        node.and_then(|node| self.store.claim_of(node)).is_some_and(|claim| Replaces::names(text, claim.name()))
     }
 
     /// Tells a pod to leave, or says when to try again.

@@ -16,6 +16,7 @@ mod displaced;
 mod disruption;
 mod ends;
 mod event;
+mod fresh;
 mod market;
 mod metrics;
 mod options;

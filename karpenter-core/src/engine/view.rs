@@ -7,7 +7,6 @@ use crate::{
     Snapshot, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
     labels,
-    lifecycle::CONSOLIDATABLE,
 };
 
 impl Engine {
@@ -20,17 +19,10 @@ impl Engine {
         Some(snapshot)
     }
 
-    fn built_snapshot(&self, now: Timestamp) -> Option<Snapshot> {
-        let store = &self.store;
+    fn built_snapshot(&mut self, now: Timestamp) -> Option<Snapshot> {
         let leaving = self.disruption.leaving();
-        let claims = store.claims.values().map(|claim| {
-            let mut claim = claim.clone();
-            if claim.metadata.deletion_timestamp.is_none() && leaving.contains(claim.name()) {
-                Arc::make_mut(&mut claim).metadata.deletion_timestamp = Some(now);
-            }
-            self.freshen(&mut claim);
-            claim
-        });
+        let claims = self.claims(&leaving, now);
+        let store = &self.store;
         let mut builder = Snapshot::builder()
             .pools(store.pools.values().map(|pool| (**pool).clone()))
             .nodes(store.nodes.values().cloned())
@@ -57,24 +49,20 @@ impl Engine {
         builder.build().ok()
     }
 
-    /// What is known of a claim and not written yet.
-    fn freshen(&self, claim: &mut Arc<NodeClaim>) {
-        if let Some(machine) = self.lives.get(claim.name(), &claim.metadata.uid).and_then(|life| life.machine())
-            && claim.status.provider_id.is_empty()
-        {
-            machine.hydrate(Arc::make_mut(claim));
-        }
-        if let Some(event) = self.lives.last_pod_event(&claim.status.node_name)
-            && claim.status.last_pod_event_time.is_none_or(|written| written < event)
-        {
-            let claim = Arc::make_mut(claim);
-            claim.status.last_pod_event_time = Some(event);
+    /// The claims with what is known of them and not written yet; those that commands take away are on their way out.
+    fn claims(&mut self, leaving: &BTreeSet<String>, now: Timestamp) -> Vec<Arc<NodeClaim>> {
+        let (store, lives) = (&self.store, &mut self.lives);
+        let seen = |claim: &Arc<NodeClaim>| {
             let consolidate_after = |pool: &Arc<NodePool>| pool.spec.disruption.consolidate_after.duration();
-            let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
-            if pool.and_then(consolidate_after).is_some_and(|wait| !wait.is_zero()) {
-                claim.status.conditions.retain(|condition| condition.r#type != CONSOLIDATABLE);
+            let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| store.pools.get(pool));
+            let waits = || pool.and_then(consolidate_after).is_some_and(|wait| !wait.is_zero());
+            let mut claim = lives.freshened(claim, waits);
+            if claim.metadata.deletion_timestamp.is_none() && leaving.contains(claim.name()) {
+                Arc::make_mut(&mut claim).metadata.deletion_timestamp = Some(now);
             }
-        }
+            claim
+        };
+        store.claims.values().map(seen).collect()
     }
 
     /// The pods; those that are promised another place than the node that they must leave have no node any more, and those wait

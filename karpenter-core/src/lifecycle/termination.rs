@@ -1,6 +1,6 @@
 //! The end of a claim and of its node.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{DISRUPTION_REASON, DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, set_condition};
 use crate::{
@@ -42,16 +42,15 @@ pub enum Stage {
 /// The claim as it must become while its machine is there and it is on its way out: the deadline is written down, and
 /// conditions tell how far it is. `None` if it is so already.
 pub fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option<NodeClaim> {
-    let mut out = claim.clone();
+    let mut annotations = Cow::Borrowed(&claim.metadata.annotations);
     if let Some(deadline) = deadline(claim) {
-        let annotations = &mut out.metadata.annotations;
-        let text = deadline.to_string();
         let is_written = annotations.get(labels::TERMINATION_TIMESTAMP).is_some_and(|t| t.parse() == Ok(deadline));
         if !is_written {
-            annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), text);
+            annotations.to_mut().insert(labels::TERMINATION_TIMESTAMP.to_owned(), deadline.to_string());
         }
     }
-    let conditions = &mut out.status.conditions;
+    let mut all = claim.status.conditions.clone();
+    let conditions = &mut all;
     let (yes, not_yet, no) = (ConditionStatus::True, ConditionStatus::Unknown, ConditionStatus::False);
     if stage == Stage::Draining {
         set_condition(conditions, DRAINED, not_yet, "Draining", "", now);
@@ -73,15 +72,26 @@ pub fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option
     if stage >= Stage::Terminating {
         set_condition(conditions, INSTANCE_TERMINATING, yes, INSTANCE_TERMINATING, "", now);
     }
-    (out != *claim).then_some(out)
+    if all == claim.status.conditions && *annotations == claim.metadata.annotations {
+        return None;
+    }
+    let annotations = annotations.into_owned();
+    let mut out = claim.clone();
+    (out.metadata.annotations, out.status.conditions) = (annotations, all);
+    Some(out)
 }
 
 /// The node as it must become while it is drained: no pod comes, and load balancers leave it alone. `None` if it is so
 /// already.
 pub fn prepare_to_leave(node: &Node) -> Option<Node> {
-    let mut out = mark_disrupted(node).unwrap_or_else(|| node.clone());
+    let marked = mark_disrupted(node);
+    let is_excluded = node.metadata.labels.get(labels::EXCLUDE_FROM_BALANCERS).is_some_and(|by| by == EXCLUDED_BY);
+    if marked.is_none() && is_excluded {
+        return None;
+    }
+    let mut out = marked.unwrap_or_else(|| node.clone());
     out.metadata.labels.insert(labels::EXCLUDE_FROM_BALANCERS.to_owned(), EXCLUDED_BY.to_owned());
-    (out != *node).then_some(out)
+    Some(out)
 }
 
 /// The node with the taint of nodes that were chosen to go; `None` if it has it.
