@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use karpenter_core::{
     Quantity,
     api::{ConditionStatus, NodeClaim},
@@ -81,8 +81,8 @@ impl JoinedMachines {
     async fn tend(&mut self) {
         let waiting: Vec<NodeClaim> = self.waiting.values().cloned().collect();
         let tended: Vec<bool> = {
-            let tend = futures_util::stream::iter(&waiting).map(|claim| self.tend_one(claim));
-            tend.buffered(AT_A_TIME).collect().await
+            let all: Vec<_> = waiting.iter().map(|claim| self.tend_one(claim).boxed()).collect();
+            futures_util::stream::iter(all).buffered(AT_A_TIME).collect().await
         };
         for (claim, _) in waiting.into_iter().zip(tended).filter(|(_, is_done)| *is_done) {
             self.waiting.remove(claim.name());
@@ -130,6 +130,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::NodeClasses;
+
+    /// A runtime may move them between threads.
+    const _: fn(JoinedMachines, NodeClasses) = |joined, classes| {
+        const fn is_send(_: &impl Send) {}
+        is_send(&joined.run(|| true));
+        is_send(&classes.run(|| true));
+    };
 
     fn claim(change: impl FnOnce(&mut serde_json::Value)) -> NodeClaim {
         let mut value = json!({

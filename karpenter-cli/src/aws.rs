@@ -88,7 +88,8 @@ pub(crate) struct Ec2 {
 }
 
 impl Ec2 {
-    /// Starts what goes on beside the controller: node classes and machines that have joined are looked after, EC2 is asked how machines fare, and the queue
+    /// Starts what goes on beside the controller: node classes and machines that have joined are looked after, EC2 is asked how
+    /// machines fare, and the queue
     /// of interruptions is read, by the replica that acts.
     pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
         let joined = JoinedMachines::new(client.clone(), self.provider.clone());
