@@ -33,6 +33,9 @@ pub(crate) struct Budgets {
 struct Tally {
     budget: Arc<PodDisruptionBudget>,
     pods: BTreeMap<ObjectKey, Counted>,
+    healthy: usize,
+    /// How many of the pods each controller has, by its uid; pods without one are left out.
+    owners: BTreeMap<String, usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +50,13 @@ impl Budgets {
     pub(crate) fn observe(&mut self, change: &Change, api: &ApiServer) {
         match (&change.before, &change.after) {
             (Some(Object::Pod(old)), Some(Object::Pod(pod))) if counts_the_same(old, pod) => {}
-            (_, Some(Object::Pod(pod))) => self.observe_pod(pod, !pod.is_finished()),
-            (Some(Object::Pod(pod)), None) => self.observe_pod(pod, false),
+            (_, Some(Object::Pod(pod))) if pod.is_finished() => self.observe_pod(pod, BTreeSet::new()),
+            (Some(Object::Pod(old)), Some(Object::Pod(pod))) if old.metadata.labels == pod.metadata.labels => {
+                let selecting = self.of_pods.get(&pod.key()).cloned().unwrap_or_default();
+                self.observe_pod(pod, selecting);
+            }
+            (_, Some(Object::Pod(pod))) => self.observe_pod(pod, self.selecting(pod)),
+            (Some(Object::Pod(pod)), None) => self.observe_pod(pod, BTreeSet::new()),
             (before, Some(Object::PodDisruptionBudget(budget))) => {
                 let is_same = matches!(before, Some(Object::PodDisruptionBudget(old)) if old.spec == budget.spec);
                 self.dirty.insert(budget.key());
@@ -63,10 +71,11 @@ impl Budgets {
                 if !is_same {
                     let near = api.list::<Pod>().filter(|pod| pod.namespace() == budget.metadata.namespace);
                     let selected = near.filter(|pod| !pod.is_finished() && selects(budget, pod));
-                    let pods = selected.map(|pod| (pod.key(), Counted::of(pod))).collect();
-                    let before = std::mem::replace(&mut tally.pods, pods);
-                    let counted: Vec<ObjectKey> = tally.pods.keys().cloned().collect();
-                    self.unlink(before.keys(), &budget.key());
+                    let mut anew = Tally { budget: budget.clone(), ..Tally::default() };
+                    selected.for_each(|pod| anew.put(pod.key(), Some(Counted::of(pod))));
+                    let counted: Vec<ObjectKey> = anew.pods.keys().cloned().collect();
+                    let before = std::mem::replace(tally, anew);
+                    self.unlink(before.pods.keys(), &budget.key());
                     for pod in counted {
                         self.of_pods.entry(pod).or_default().insert(budget.key());
                     }
@@ -94,23 +103,22 @@ impl Budgets {
         }
     }
 
-    /// The budgets that may select a pod, each once at least.
-    fn near<'b>(&'b self, pod: &Pod) -> impl Iterator<Item = &'b ObjectKey> + use<'b> {
+    /// The budgets that select a pod.
+    fn selecting(&self, pod: &Pod) -> BTreeSet<ObjectKey> {
         let namespace = pod.namespace();
         let marks = pod.metadata.labels.iter().map(|label| mark(namespace, Some(label)));
-        let found: Vec<_> = marks.chain([mark(namespace, None)]).filter_map(|mark| self.by_mark.get(&mark)).collect();
-        found.into_iter().flatten()
+        let near = marks.chain([mark(namespace, None)]).filter_map(|mark| self.by_mark.get(&mark)).flatten();
+        let near = near.filter_map(|key| Some((key, self.tallies.get(key)?)));
+        near.filter(|(_, tally)| selects(&tally.budget, pod)).map(|(key, _)| key.clone()).collect()
     }
 
-    fn observe_pod(&mut self, pod: &Pod, is_there: bool) {
-        let near = self.near(pod).filter_map(|key| Some((key, self.tallies.get(key)?)));
-        let selecting = near.filter(|(_, tally)| is_there && selects(&tally.budget, pod));
-        let after: BTreeSet<ObjectKey> = selecting.map(|(key, _)| key.clone()).collect();
+    /// Takes in what a pod is like now, and by which budgets it is counted.
+    fn observe_pod(&mut self, pod: &Pod, after: BTreeSet<ObjectKey>) {
         let (key, counted) = (pod.key(), Counted::of(pod));
         let before = self.of_pods.swap_remove(&key).unwrap_or_default();
         for budget in before.difference(&after) {
             if let Some(tally) = self.tallies.get_mut(budget) {
-                tally.pods.remove(&key);
+                tally.put(key.clone(), None);
                 self.dirty.insert(budget.clone());
             }
         }
@@ -118,7 +126,7 @@ impl Budgets {
             if let Some(tally) = self.tallies.get_mut(budget)
                 && tally.pods.get(&key) != Some(&counted)
             {
-                tally.pods.insert(key.clone(), counted.clone());
+                tally.put(key.clone(), Some(counted.clone()));
                 self.dirty.insert(budget.clone());
             }
         }
@@ -132,7 +140,7 @@ impl Budgets {
         for key in std::mem::take(&mut self.dirty) {
             let Some(tally) = self.tallies.get(&key) else { continue };
             let (expected, desired) = tally.wanted(workloads);
-            let healthy = tally.pods.values().filter(|pod| pod.is_healthy).count();
+            let healthy = tally.healthy;
             let spare = if expected == 0 { 0 } else { healthy.saturating_sub(desired) };
             let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
             api.modify::<PodDisruptionBudget>(&key, |budget| {
@@ -173,11 +181,32 @@ impl Counted {
 }
 
 impl Tally {
+    /// Counts a pod as it is now; `None` if it is not to be counted any more.
+    fn put(&mut self, key: ObjectKey, counted: Option<Counted>) {
+        if let Some(Counted { is_healthy, owner }) = &counted {
+            self.healthy += usize::from(*is_healthy);
+            if !owner.is_empty() {
+                *self.owners.entry(owner.clone()).or_default() += 1;
+            }
+        }
+        let before = match counted {
+            Some(counted) => self.pods.insert(key, counted),
+            None => self.pods.remove(&key),
+        };
+        let Some(Counted { is_healthy, owner }) = before else { return };
+        self.healthy -= usize::from(is_healthy);
+        if let Some(count) = self.owners.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
     /// How many pods there should be, and how many of them must be healthy (`getExpectedPodCount`).
     fn wanted(&self, workloads: &Workloads) -> (usize, usize) {
         let scale = || {
-            let owners: BTreeSet<&str> = self.pods.values().map(|pod| pod.owner.as_str()).collect();
-            let known = owners.iter().filter_map(|uid| workloads.scale_of(uid));
+            let known = self.owners.keys().filter_map(|uid| workloads.scale_of(uid));
             known.map(|replicas| replicas as usize).sum::<usize>()
         };
         let part = |amount: IntOrPercent, of: usize| match amount {
