@@ -140,7 +140,7 @@ impl Controller {
             self.books.observe(Exchange::Asked(&requests));
             for request in requests {
                 if let Action::Note(note) = &request.action
-                    && ["DisruptionLaunching", "Interrupted"].contains(&note.reason)
+                    && ["DisruptionLaunching", "Interrupted"].contains(&&*note.reason)
                 {
                     self.say(&note.message);
                 }
