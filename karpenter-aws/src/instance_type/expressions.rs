@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::TypeSettings;
 use crate::{
     ec2::InstanceTypeInfo,
-    nodeclass::{Ec2NodeClass, Expression, ExpressionError, Variables},
+    nodeclass::{Ec2NodeClass, Expression, ExpressionError, KubeletExpressions, Variables},
 };
 
 const MIB: i64 = 1 << 20;
@@ -51,9 +51,7 @@ impl TypeSettings {
             return Some(of_type("maxPods", &error));
         }
         let variables = variables(info, self.pod_count(info));
-        let reserved =
-            [("kubeReserved", &self.expressions.kube_reserved), ("systemReserved", &self.expressions.system_reserved)];
-        reserved.into_iter().find_map(|(field, expressions)| {
+        self.reserved_expressions().into_iter().find_map(|(field, expressions)| {
             expressions.iter().find_map(|(resource, expression)| {
                 let error = expression.evaluate(&variables).err()?;
                 Some(of_type(&format!("{field}.{resource}"), &error))
@@ -68,16 +66,20 @@ impl TypeSettings {
         class: &'c Ec2NodeClass,
         info: &InstanceTypeInfo,
     ) -> Cow<'c, Ec2NodeClass> {
-        let maps =
-            [("kubeReserved", &self.expressions.kube_reserved), ("systemReserved", &self.expressions.system_reserved)];
         let mut out = Cow::Borrowed(class);
-        for (field, expressions) in maps {
+        for (field, expressions) in self.reserved_expressions() {
             for (resource, quantity) in self.evaluated(expressions, info) {
                 let map = out.to_mut().spec.kubelet.0.get_mut(field).and_then(Value::as_object_mut);
                 map.and_then(|map| map.insert(resource.to_owned(), quantity.to_string().into()));
             }
         }
         out
+    }
+
+    /// The expressions for reserved resources, by their fields.
+    fn reserved_expressions(&self) -> [(&'static str, &BTreeMap<String, Expression>); 2] {
+        let KubeletExpressions { kube_reserved, system_reserved, .. } = &self.expressions;
+        [("kubeReserved", kube_reserved), ("systemReserved", system_reserved)]
     }
 }
 

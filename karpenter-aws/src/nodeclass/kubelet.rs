@@ -106,9 +106,8 @@ impl KubeletSettings {
 
     /// Whether a number is written as an expression in CEL.
     pub fn has_expressions(&self) -> bool {
-        let is_expression = |text: &String| text.parse::<Quantity>().is_err();
         matches!(self.max_pods, Some(MaxPods::Expression(_)))
-            || self.kube_reserved.values().chain(self.system_reserved.values()).any(is_expression)
+            || self.kube_reserved.values().chain(self.system_reserved.values()).any(|text| is_expression(text))
     }
 
     /// Its expressions in CEL.
@@ -121,7 +120,7 @@ impl KubeletSettings {
             _ => None,
         };
         let of = |map: &BTreeMap<String, String>| -> Result<BTreeMap<String, Expression>, ExpressionError> {
-            let texts = map.iter().filter(|(_, text)| text.parse::<Quantity>().is_err());
+            let texts = map.iter().filter(|(_, text)| is_expression(text));
             texts.map(|(name, text)| Ok((name.clone(), Expression::parse(text)?))).collect()
         };
         let (kube_reserved, system_reserved) = (of(&self.kube_reserved)?, of(&self.system_reserved)?);
@@ -132,6 +131,11 @@ impl KubeletSettings {
     pub fn quantities(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, Quantity)> {
         map.iter().filter_map(|(name, text)| Some((name.as_str(), text.parse().ok()?)))
     }
+}
+
+/// Whether the value of a resource is an expression in CEL: it is no quantity.
+fn is_expression(text: &str) -> bool {
+    text.parse::<Quantity>().is_err()
 }
 
 #[cfg(test)]

@@ -2,20 +2,16 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use karpenter_aws::{
-    ec2::{
-        fleet::{Allocation, TargetKind},
-        reservation::CapacityReservation,
-    },
+    ec2::fleet::{Allocation, TargetKind},
     instance_type::labels as own,
     mem::Exhausted,
-    nodeclass::CapacityReservationSelectorTerm,
 };
 use karpenter_core::{
     CloudProvider, labels,
     provider::{CreateError, Deletion, ProviderErrorKind},
 };
 
-use crate::world::{World, claim, class, label, pool};
+use crate::world::{World, claim, label, pool};
 
 #[tokio::test]
 async fn spot_is_bought_before_on_demand_and_the_cheapest_is_taken() {
@@ -285,22 +281,7 @@ async fn unused_templates_go_and_so_do_those_of_a_class() {
 
 #[tokio::test]
 async fn reservations_are_bought_first_until_nothing_is_left_of_them() {
-    let mut class = class();
-    class.spec.capacity_reservation_selector_terms =
-        vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
-    let world = World::with(class);
-    world.aws.with(|state| {
-        state.reservations.push(CapacityReservation {
-            id: "cr-1".to_owned(),
-            instance_type: "m5.xlarge".to_owned(),
-            zone: "us-west-2b".to_owned(),
-            available_count: 1,
-            total_count: 1,
-            match_criteria: "targeted".to_owned(),
-            state: "active".to_owned(),
-            ..CapacityReservation::default()
-        });
-    });
+    let world = World::reserving(1, |_| {});
     let first = world.provider.create(&claim("u1", &[])).await.expect("bought");
     assert_eq!((label(&first, labels::CAPACITY_TYPE), label(&first, own::RESERVATION_ID)), (labels::RESERVED, "cr-1"));
     assert_eq!(label(&first, labels::INSTANCE_TYPE), "m5.xlarge");

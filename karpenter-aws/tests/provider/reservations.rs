@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use karpenter_aws::{
-    Clock as _, ec2::reservation::CapacityReservation, instance_type::labels as own,
-    nodeclass::CapacityReservationSelectorTerm,
-};
+use karpenter_aws::{Clock as _, instance_type::labels as own};
 use karpenter_core::{
     CloudProvider, labels,
     provider::{EventCursor, ProviderEvent},
@@ -13,27 +10,12 @@ use karpenter_core::{
 
 use crate::{
     cluster::Cluster,
-    world::{World, claim, class, label},
+    world::{World, claim, label},
 };
 
 #[tokio::test]
 async fn a_reservation_that_turns_out_full_is_not_asked_again() {
-    let mut class = class();
-    class.spec.capacity_reservation_selector_terms =
-        vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
-    let world = World::with(class);
-    world.aws.with(|state| {
-        state.reservations.push(CapacityReservation {
-            id: "cr-1".to_owned(),
-            instance_type: "m5.xlarge".to_owned(),
-            zone: "us-west-2b".to_owned(),
-            available_count: 5,
-            total_count: 5,
-            match_criteria: "targeted".to_owned(),
-            state: "active".to_owned(),
-            ..CapacityReservation::default()
-        });
-    });
+    let world = World::reserving(5, |_| {});
     world.provider.resolve("default").await.expect("five are left, as far as is known");
     world.aws.with(|state| state.reservations[0].available_count = 0);
     for (uid, fleets) in [("u1", 2), ("u2", 3)] {
@@ -45,22 +27,7 @@ async fn a_reservation_that_turns_out_full_is_not_asked_again() {
 
 #[tokio::test]
 async fn a_machine_that_lost_its_reservation_goes_on_as_one_on_demand() {
-    let mut class = class();
-    class.spec.capacity_reservation_selector_terms =
-        vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
-    let world = World::with(class);
-    world.aws.with(|state| {
-        state.reservations.push(CapacityReservation {
-            id: "cr-1".to_owned(),
-            instance_type: "m5.xlarge".to_owned(),
-            zone: "us-west-2b".to_owned(),
-            available_count: 1,
-            total_count: 1,
-            match_criteria: "targeted".to_owned(),
-            state: "active".to_owned(),
-            ..CapacityReservation::default()
-        });
-    });
+    let world = World::reserving(1, |_| {});
     let mut cluster = Cluster::of(world);
     cluster.add_pods(3, "900m");
     cluster.run(90).await;
@@ -94,25 +61,9 @@ async fn a_machine_that_lost_its_reservation_goes_on_as_one_on_demand() {
 
 #[tokio::test]
 async fn machines_of_a_block_are_given_up_forty_minutes_before_its_end() {
-    let mut class = class();
-    class.spec.capacity_reservation_selector_terms =
-        vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
-    let world = World::with(class);
+    let world = World::reserving(2, |block| block.reservation_type = Some("capacity-block".to_owned()));
     let end = world.aws.clock().now() + Duration::from_hours(2);
-    world.aws.with(|state| {
-        state.reservations.push(CapacityReservation {
-            id: "cr-1".to_owned(),
-            instance_type: "m5.xlarge".to_owned(),
-            zone: "us-west-2b".to_owned(),
-            available_count: 2,
-            total_count: 2,
-            match_criteria: "targeted".to_owned(),
-            reservation_type: Some("capacity-block".to_owned()),
-            state: "active".to_owned(),
-            end: Some(end),
-            ..CapacityReservation::default()
-        });
-    });
+    world.aws.with(|state| state.reservations[0].end = Some(end));
     let only: [(&str, &[&str]); 1] = [(labels::CAPACITY_TYPE, &[labels::RESERVED])];
     let launched = world.provider.create(&claim("u1", &only)).await.expect("bought");
     assert_eq!(label(&launched, labels::CAPACITY_TYPE), labels::RESERVED);

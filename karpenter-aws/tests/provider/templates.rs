@@ -7,11 +7,10 @@ use karpenter_aws::{
         EfaInfo, NetworkCard,
         fleet::{FleetRequest, TargetKind},
         network::PlacementGroup,
-        reservation::CapacityReservation,
         template::{InterfaceKind, LaunchTemplateData, NetworkInterface, ReservationTarget},
     },
     instance_type::{EFA, NITRO_SANDBOX, labels as own},
-    nodeclass::{CapacityReservationSelectorTerm, Ec2NodeClass, PlacementGroupSelector},
+    nodeclass::{Ec2NodeClass, PlacementGroupSelector},
     provider::ProviderOptions,
 };
 use karpenter_core::{CloudProvider, Quantity, ResourceName, api::NodeClaim, labels};
@@ -161,21 +160,6 @@ async fn in_a_cluster_of_ipv6_machines_have_an_address_of_it() {
     assert_eq!((first.ipv6_address_count, first.ipv6_prefix_count, first.ipv4_prefix_count), (Some(1), Some(2), None));
 }
 
-fn reservation(kind: Option<&str>, interruptible: bool) -> CapacityReservation {
-    CapacityReservation {
-        id: "cr-1".to_owned(),
-        instance_type: "m5.large".to_owned(),
-        zone: "us-west-2a".to_owned(),
-        available_count: 1,
-        total_count: 1,
-        match_criteria: "targeted".to_owned(),
-        reservation_type: kind.map(str::to_owned),
-        interruptible: Some(interruptible),
-        state: "active".to_owned(),
-        ..CapacityReservation::default()
-    }
-}
-
 #[tokio::test]
 async fn machines_draw_on_the_reservation_that_is_meant_and_no_other() {
     for (kind, interruptible, target, market) in [
@@ -183,11 +167,12 @@ async fn machines_draw_on_the_reservation_that_is_meant_and_no_other() {
         (None, true, TargetKind::ReservedCapacity, Some("interruptible-capacity-reservation")),
         (Some("capacity-block"), false, TargetKind::CapacityBlock, Some("capacity-block")),
     ] {
-        let mut class = class();
-        class.spec.capacity_reservation_selector_terms =
-            vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
-        let world = World::with(class);
-        world.aws.with(|state| state.reservations.push(reservation(kind, interruptible)));
+        let world = World::reserving(1, |reservation| {
+            "m5.large".clone_into(&mut reservation.instance_type);
+            "us-west-2a".clone_into(&mut reservation.zone);
+            reservation.reservation_type = kind.map(str::to_owned);
+            reservation.interruptible = Some(interruptible);
+        });
         let mut reserved = claim("u1", &[(labels::CAPACITY_TYPE, &["reserved", "on-demand"])]);
         let (data, fleet) = buy(&world, &reserved).await;
         assert_eq!(data.reservation, ReservationTarget::Only("cr-1".to_owned()));

@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
 use karpenter_aws::{
+    ec2::reservation::CapacityReservation,
     mem::{DISCOVERY, MemoryAws},
-    nodeclass::{AmiSelectorTerm, Ec2NodeClass, SecurityGroupSelectorTerm, SubnetSelectorTerm},
+    nodeclass::{
+        AmiSelectorTerm, CapacityReservationSelectorTerm, Ec2NodeClass, SecurityGroupSelectorTerm, SubnetSelectorTerm,
+    },
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
 };
 use karpenter_core::{
@@ -73,6 +76,27 @@ impl World {
         let provider = Ec2Provider::new(Arc::new(aws.clone()), Arc::new(aws.clock().clone()), options);
         provider.apply_class(class);
         Self { aws, provider }
+    }
+
+    /// The class draws on the reservation `cr-1`, of so many `m5.xlarge` in `us-west-2b` unless `change` says otherwise.
+    pub(crate) fn reserving(count: u32, change: impl FnOnce(&mut CapacityReservation)) -> Self {
+        let mut class = class();
+        class.spec.capacity_reservation_selector_terms =
+            vec![CapacityReservationSelectorTerm { id: "cr-1".to_owned(), ..Default::default() }];
+        let mut reservation = CapacityReservation {
+            id: "cr-1".to_owned(),
+            instance_type: "m5.xlarge".to_owned(),
+            zone: "us-west-2b".to_owned(),
+            available_count: count,
+            total_count: count,
+            match_criteria: "targeted".to_owned(),
+            state: "active".to_owned(),
+            ..CapacityReservation::default()
+        };
+        change(&mut reservation);
+        let world = Self::with(class);
+        world.aws.with(|state| state.reservations.push(reservation));
+        world
     }
 
     /// Another process takes over.
