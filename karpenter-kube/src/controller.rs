@@ -181,7 +181,7 @@ impl Work {
                 _ = self.news.recv_many(&mut news, BATCH) => news.drain(..).for_each(|news| self.hear(news)),
                 Some((id, result)) = self.outcomes.recv() => self.observe(Event::Done { id, result }),
                 () = sleep_until(wake) => {}
-                _ = leads.changed() => {}
+                () = turn(leads) => {}
                 _ = gauges.tick() => {
                     if let Some(engine) = &self.engine {
                         self.metrics.survey(engine, &self.mirror);
@@ -252,6 +252,14 @@ impl Work {
     }
 }
 
+/// Waits until it may be another replica's turn. That is never so once nobody can say so any more: without a lease, or after the
+/// election. To return at once then would spin the loop and starve all else that it waits for.
+async fn turn(leads: &mut watch::Receiver<bool>) {
+    if leads.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
 /// Never, if there is no such time.
 async fn sleep_until(then: Option<Instant>) {
     match then {
@@ -287,5 +295,19 @@ struct Adder<'a> {
 impl Adder<'_> {
     fn kind<T: Watched>(&mut self) {
         self.watches.spawn(watch_kind::<T>(self.client.clone(), self.listener.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_woken_by_an_election_that_is_over() {
+        let (leading, mut leads) = watch::channel(true);
+        leading.send_replace(false);
+        turn(&mut leads).await;
+        drop(leading);
+        assert!(tokio::time::timeout(Duration::from_hours(1), turn(&mut leads)).await.is_err());
     }
 }

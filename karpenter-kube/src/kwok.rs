@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use karpenter_core::{
     Catalog, CloudProvider,
-    api::{Node, NodeClaim, NodePool},
+    api::{Node, NodeClaim, NodePool, Taint, TaintEffect},
+    labels,
     provider::{CreateError, Deletion, Instance, Launched, ProviderError, ProviderErrorKind, ProviderId},
 };
 use karpenter_fake::FakeCloud;
@@ -56,9 +57,11 @@ impl KwokCloud {
 
     async fn make(&self, claim: &NodeClaim, mut node: Node) -> Result<(), CreateError> {
         node.metadata.name = claim.metadata.name.clone();
-        node.metadata.labels.insert(karpenter_core::labels::HOSTNAME.to_owned(), node.metadata.name.clone());
+        node.metadata.labels.insert(labels::HOSTNAME.to_owned(), node.metadata.name.clone());
         node.metadata.creation_timestamp = None;
         id_of(&node.metadata.name).as_str().clone_into(&mut node.spec.provider_id);
+        // No pod runs on it before its claim has made it its own.
+        node.spec.taints.push(Taint::new(labels::UNREGISTERED, "", TaintEffect::NoExecute));
         let mut wire = serde_json::to_value(&node).expect("objects of the API are JSON");
         wire["metadata"]["annotations"] = json!({PLAYED: "fake", CLAIM_UID: claim.metadata.uid});
         create::<Node>(&self.client, &wire).await.map_err(|error| failed("create", &error).into())

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, ObjectRef, outbox::SETTLE, recall::Replaces};
+use super::{Engine, ObjectRef, Target, Work, outbox::SETTLE, recall::Replaces};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
@@ -293,6 +293,11 @@ impl Engine {
                 continue;
             };
             is_over = false;
+            let target = Target::Claim(outgoing.claim.clone());
+            if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
+                self.agenda.at(Work::Claim(outgoing.claim.clone()), until);
+                continue;
+            }
             let message = format!("Node {} is {:?}", outgoing.node, active.method.reason());
             self.delete_claim(&claim, "Disrupted", message, now);
         }

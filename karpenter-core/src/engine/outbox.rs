@@ -45,13 +45,14 @@ pub(super) struct Outbox {
     busy: BTreeMap<Target, Busy>,
 }
 
-/// An object that was written.
+/// An object that was written, or of which a write was refused.
 #[derive(Clone, Debug)]
 struct Busy {
     /// The version of it that the write was made from.
     version: String,
     action: ActionId,
-    since: Timestamp,
+    /// When it is written again, even if nothing is heard of it.
+    until: Timestamp,
 }
 
 impl Outbox {
@@ -69,20 +70,20 @@ impl Outbox {
     /// Asks for a write to an object, which is busy from now on.
     pub(super) fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) {
         let action = self.send(action, Some(Purpose::Write(target.clone())), now);
-        self.busy.insert(target, Busy { version: version.to_owned(), action, since: now });
+        self.busy.insert(target, Busy { version: version.to_owned(), action, until: now + LOST_AFTER });
     }
 
-    /// Whether a write to an object is under way, or has not been told yet.
+    /// Whether an object [settles](Self::settles).
     pub(super) fn is_busy(&self, target: &Target, version: &str, now: Timestamp) -> bool {
         self.settles(target, version, now).is_some()
     }
 
-    /// When an object is looked at again if nothing is heard of it, if a write to it is under way or has not been told yet.
+    /// When an object is looked at again if nothing is heard of it, if a write to it is under way, has not been told yet, or was
+    /// refused a short while ago.
     pub(super) fn settles(&self, target: &Target, version: &str, now: Timestamp) -> Option<Timestamp> {
         let busy = self.busy.get(target)?;
         let is_flying = self.flying.contains_key(&busy.action);
-        let until = busy.since + if is_flying { LOST_AFTER } else { SETTLE };
-        (is_flying || busy.version == version && now < until).then_some(until)
+        (is_flying || busy.version == version && now < busy.until).then_some(busy.until)
     }
 
     /// Whether it is not known yet whether a claim was made.
@@ -90,14 +91,13 @@ impl Outbox {
         self.flying.values().any(|(purpose, _)| matches!(purpose, Purpose::Create { claim } if claim == name))
     }
 
-    /// What an action was for, which is over now.
-    pub(super) fn done(&mut self, id: ActionId, was_written: bool) -> Option<Purpose> {
+    /// What an action was for, which is over now. If it was a write, its object is left alone until then, or until it changes.
+    pub(super) fn done(&mut self, id: ActionId, until: Timestamp) -> Option<Purpose> {
         let (purpose, _) = self.flying.remove(&id)?;
         if let Purpose::Write(target) = &purpose
-            && !was_written
-            && self.busy.get(target).is_some_and(|busy| busy.action == id)
+            && let Some(busy) = self.busy.get_mut(target).filter(|busy| busy.action == id)
         {
-            self.busy.remove(target);
+            busy.until = until;
         }
         Some(purpose)
     }

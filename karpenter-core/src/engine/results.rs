@@ -1,6 +1,12 @@
 //! What results of actions mean.
 
-use super::{ActionId, ActionResult, Engine, Refusal, Target, Work, claims::DriftAnswer, outbox::Purpose};
+use std::time::Duration;
+
+use super::{
+    ActionId, ActionResult, Engine, Refusal, Target, Work,
+    claims::DriftAnswer,
+    outbox::{Purpose, SETTLE},
+};
 use crate::{
     Timestamp,
     provider::{CreateError, ProviderError, ProviderErrorKind},
@@ -9,15 +15,12 @@ use crate::{
 impl Engine {
     /// Takes in what came of an action. A result that does not fit its action counts as none.
     pub(super) fn finish(&mut self, id: ActionId, result: ActionResult, now: Timestamp) {
-        let was_written = matches!(result, ActionResult::Written);
-        let Some(purpose) = self.outbox.done(id, was_written) else { return };
+        let again = now + rest(&result);
+        let Some(purpose) = self.outbox.done(id, again) else { return };
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
-            (Purpose::Write(target), ActionResult::Written) => {
-                self.agenda.at(work_of(target), now + super::outbox::SETTLE);
-            }
-            (Purpose::Write(target), ActionResult::Refused(refusal)) => {
-                self.agenda.at(work_of(target), now + after(&refusal));
+            (Purpose::Write(target), ActionResult::Written | ActionResult::Refused(_)) => {
+                self.agenda.at(work_of(target), again);
             }
             (Purpose::Evict { pod, uid }, ActionResult::Refused(refusal)) => {
                 self.finish_eviction(&pod, &uid, Some(&refusal), now);
@@ -102,13 +105,15 @@ fn work_of(target: Target) -> Work {
     }
 }
 
-/// How soon to try again what was refused.
-fn after(refusal: &Refusal) -> std::time::Duration {
-    match refusal {
+/// How long an object is left alone after a write to it, unless it changes.
+fn rest(result: &ActionResult) -> Duration {
+    match result {
+        ActionResult::Written => SETTLE,
         // What changed will be told.
-        Refusal::Conflict | Refusal::NotFound | Refusal::AlreadyExists => std::time::Duration::from_secs(1),
-        Refusal::TooManyRequests(_) | Refusal::Unavailable(_) => std::time::Duration::from_secs(2),
+        ActionResult::Refused(Refusal::Conflict | Refusal::NotFound | Refusal::AlreadyExists) => Duration::from_secs(1),
+        ActionResult::Refused(Refusal::TooManyRequests(_) | Refusal::Unavailable(_)) => Duration::from_secs(2),
         // Asking again is no use until somebody changes something.
-        Refusal::Invalid(_) => std::time::Duration::from_mins(1),
+        ActionResult::Refused(Refusal::Invalid(_)) => Duration::from_mins(1),
+        _ => Duration::ZERO,
     }
 }

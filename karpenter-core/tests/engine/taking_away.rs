@@ -43,6 +43,23 @@ fn an_empty_node_goes_after_it_was_looked_at_twice() {
 }
 
 #[test]
+fn what_the_api_server_does_not_answer_is_asked_again_every_two_seconds() {
+    let mut world = half_empty();
+    let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
+    for key in &keys {
+        world.remove_pod(key);
+    }
+    world.cannot_delete_claims = true;
+    world.run_until(60, |world| world.count("DeleteClaim") > 0);
+    world.log.clear();
+    world.run(20);
+    assert_eq!((world.count("DeleteClaim"), world.count("note")), (10, 10), "{:#?}", world.log);
+    world.cannot_delete_claims = false;
+    world.run(40);
+    assert_eq!((world.nodes.len(), world.claims.len(), world.machines.len()), (0, 0, 0), "{:#?}", world.log);
+}
+
+#[test]
 fn drift_from_a_pool_is_seen_as_soon_as_the_pool_has_changed() {
     let mut options = EngineOptions::default();
     options.disruption_period = None;

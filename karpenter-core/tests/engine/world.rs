@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) never_joins: bool,
     /// Pods that a disruption budget holds.
     pub(crate) held: BTreeSet<ObjectKey>,
+    /// Claims cannot be deleted: the API server does not answer.
+    pub(crate) cannot_delete_claims: bool,
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
     pub(crate) provider_events: Vec<ProviderEvent>,
@@ -85,6 +87,7 @@ impl World {
             join_after: Duration::from_secs(30),
             never_joins: false,
             held: BTreeSet::new(),
+            cannot_delete_claims: false,
             unbindable: BTreeSet::new(),
             provider_events: Vec::new(),
             memory_lie: Quantity::ZERO,
@@ -178,6 +181,9 @@ impl World {
                 self.put_claim(claim);
             }
             Action::UpdateClaim(claim) => return self.update_claim(*claim),
+            Action::DeleteClaim { .. } if self.cannot_delete_claims => {
+                return ActionResult::Refused(Refusal::Unavailable("no answer".to_owned()));
+            }
             Action::DeleteClaim { name, uid } => {
                 let Some(mut claim) = self.claims.get(&name).filter(|c| c.metadata.uid == uid).cloned() else {
                     return ActionResult::Refused(Refusal::NotFound);
