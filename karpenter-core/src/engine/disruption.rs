@@ -233,10 +233,7 @@ impl Engine {
     }
 
     pub(super) fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
-        let marked = self.store.nodes.get(&outgoing.node).and_then(|node| lifecycle::mark_disrupted(node));
-        if let Some(node) = marked {
-            self.write_node(node, now);
-        }
+        self.taint(outgoing, now);
         let Some(claim) = self.store.claims.get(&outgoing.claim) else { return };
         let mut out: NodeClaim = (**claim).clone();
         let reason = format!("{:?}", method.reason());
@@ -244,6 +241,13 @@ impl Engine {
         self.write_claim(out, now);
         let message = format!("Disrupting node {}: {reason}", outgoing.node);
         self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), false, "DisruptionLaunching", message, now);
+    }
+
+    /// Keeps pods away from a node, unless it is so already.
+    fn taint(&mut self, outgoing: &Outgoing, now: Timestamp) {
+        if let Some(node) = self.store.nodes.get(&outgoing.node).and_then(|node| lifecycle::mark_disrupted(node)) {
+            self.write_node(node, now);
+        }
     }
 
     /// Brings the commands under way a step further.
@@ -256,6 +260,9 @@ impl Engine {
                 self.disruption.turns += 1;
                 self.roll_back(&active, why, now);
             } else if !self.is_replaced(&active) {
+                for outgoing in &active.candidates {
+                    self.taint(outgoing, now);
+                }
                 self.disruption.active.push_back(active);
             } else if !self.take_away(&active, now) {
                 self.disruption.active.push_back(active);
@@ -295,7 +302,7 @@ impl Engine {
             is_over = false;
             let target = Target::Claim(outgoing.claim.clone());
             if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
-                self.agenda.at(Work::Claim(outgoing.claim.clone()), until);
+                self.look_again(target, until);
                 continue;
             }
             let message = format!("Node {} is {:?}", outgoing.node, active.method.reason());

@@ -12,6 +12,9 @@ use crate::{
     provider::{CreateError, ProviderError, ProviderErrorKind},
 };
 
+/// An object that was told before the result of a write to it is looked at this much later: a write may be told in two parts.
+const ECHO: Duration = Duration::from_millis(100);
+
 impl Engine {
     /// Takes in what came of an action. A result that does not fit its action counts as none.
     pub(super) fn finish(&mut self, id: ActionId, result: ActionResult, now: Timestamp) {
@@ -20,7 +23,8 @@ impl Engine {
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
             (Purpose::Write(target), ActionResult::Written | ActionResult::Refused(_)) => {
-                self.agenda.at(work_of(target), again);
+                let is_told = self.version_of(&target).is_some_and(|now_is| !self.outbox.is_busy(&target, now_is, now));
+                self.look_again(target, if is_told { again.min(now + ECHO) } else { again });
             }
             (Purpose::Evict { pod, uid }, ActionResult::Refused(refusal)) => {
                 self.finish_eviction(&pod, &uid, Some(&refusal), now);
@@ -53,7 +57,7 @@ impl Engine {
         self.disruption.is_stirred = true;
         match purpose {
             Purpose::Create { claim } => self.drop_claim(&claim, now),
-            Purpose::Write(target) => self.agenda.add(work_of(target)),
+            Purpose::Write(target) => self.look_again(target, now),
             Purpose::Evict { pod, uid } => {
                 let refusal = Refusal::Unavailable("nothing was heard of the call".to_owned());
                 self.finish_eviction(&pod, &uid, Some(&refusal), now);
@@ -70,6 +74,29 @@ impl Engine {
             Purpose::Drift { claim } => self.finish_drift(&claim, DriftAnswer::None),
             Purpose::Events => self.finish_events(None, now),
         }
+    }
+
+    /// Looks at an object then, and at the claim of a node: either may have wanted to write it.
+    pub(super) fn look_again(&mut self, target: Target, then: Timestamp) {
+        match target {
+            Target::Pool(name) => self.agenda.at(Work::Pool(name), then),
+            Target::Claim(name) => self.agenda.at(Work::Claim(name), then),
+            Target::Node(name) => {
+                if let Some(claim) = self.store.nodes.get(&name).and_then(|node| self.store.claim_of(node)) {
+                    self.agenda.at(Work::Claim(claim.name().to_owned()), then);
+                }
+                self.agenda.at(Work::Node(name), then);
+            }
+        }
+    }
+
+    fn version_of(&self, target: &Target) -> Option<&str> {
+        let meta = match target {
+            Target::Pool(name) => &self.store.pools.get(name)?.metadata,
+            Target::Claim(name) => &self.store.claims.get(name)?.metadata,
+            Target::Node(name) => &self.store.nodes.get(name)?.metadata,
+        };
+        Some(&meta.resource_version)
     }
 
     /// A claim that nobody knows whether it was made is waited for; it is told if it is there.
@@ -94,14 +121,6 @@ fn drift_answer(result: Result<Option<String>, ProviderError>) -> DriftAnswer {
         Ok(Some(reason)) => DriftAnswer::Drifted(reason),
         Ok(None) => DriftAnswer::Sound,
         Err(_) => DriftAnswer::None,
-    }
-}
-
-fn work_of(target: Target) -> Work {
-    match target {
-        Target::Pool(name) => Work::Pool(name),
-        Target::Claim(name) => Work::Claim(name),
-        Target::Node(name) => Work::Node(name),
     }
 }
 

@@ -18,6 +18,15 @@ fn key(name: &str) -> OfferingKey {
 }
 
 #[test]
+fn a_node_that_others_write_at_the_same_time_is_registered_all_the_same() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.contested_node_writes = 3;
+    world.add_pods("web", 1, "900m");
+    world.run(60);
+    assert_eq!((world.contested_node_writes, world.unbound(), world.nodes.len()), (0, 0, 1), "{:#?}", world.log);
+}
+
+#[test]
 fn pods_get_nodes_and_run() {
     let mut world = World::with_pool(EngineOptions::default());
     world.add_pods("web", 10, "500m");

@@ -60,6 +60,15 @@ fn what_the_api_server_does_not_answer_is_asked_again_every_two_seconds() {
 }
 
 #[test]
+fn a_node_that_others_write_when_it_is_chosen_to_go_is_marked_all_the_same() {
+    let mut world = half_empty();
+    world.contested_node_writes = 1;
+    world.run_until(60, |world| world.contested_node_writes == 0);
+    world.run(2);
+    assert!(is_marked(&world), "{:#?}", world.log);
+}
+
+#[test]
 fn drift_from_a_pool_is_seen_as_soon_as_the_pool_has_changed() {
     let mut options = EngineOptions::default();
     options.disruption_period = None;

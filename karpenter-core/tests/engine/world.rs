@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) never_joins: bool,
     /// Pods that a disruption budget holds.
     pub(crate) held: BTreeSet<ObjectKey>,
+    /// So many writes of nodes come second: somebody else has written the node, and the engine hears of that first.
+    pub(crate) contested_node_writes: usize,
     /// Claims cannot be deleted: the API server does not answer.
     pub(crate) cannot_delete_claims: bool,
     /// Names of pods that the kube-scheduler never binds.
@@ -87,6 +89,7 @@ impl World {
             join_after: Duration::from_secs(30),
             never_joins: false,
             held: BTreeSet::new(),
+            contested_node_writes: 0,
             cannot_delete_claims: false,
             unbindable: BTreeSet::new(),
             provider_events: Vec::new(),
@@ -190,6 +193,15 @@ impl World {
                 };
                 claim.metadata.deletion_timestamp.get_or_insert(self.now);
                 self.put_claim(claim);
+            }
+            Action::UpdateNode(node) if self.contested_node_writes > 0 => {
+                self.contested_node_writes -= 1;
+                let theirs = self.nodes[&node.metadata.name].clone();
+                self.put_node(theirs);
+                for request in self.engine.tick(self.now) {
+                    self.carry_out(request);
+                }
+                return ActionResult::Refused(Refusal::Conflict);
             }
             Action::UpdateNode(node) => {
                 let known = self.nodes.get(&node.metadata.name).map(|n| n.metadata.resource_version.clone());
