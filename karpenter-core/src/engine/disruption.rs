@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, ObjectRef, Target, Work, outbox::SETTLE, recall::Replaces};
+use super::{Engine, ObjectRef, Target, outbox::SETTLE, recall::Replaces};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
