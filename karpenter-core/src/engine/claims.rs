@@ -212,7 +212,7 @@ impl Engine {
             self.write_claim(written, now);
             return;
         }
-        let nodes = self.store.nodes_of(&claim);
+        let nodes: Vec<Arc<Node>> = self.store.nodes_of(&claim).cloned().collect();
         if let Some(machine) = self.lives.of(&claim).machine.clone() {
             if claim.status.provider_id.is_empty() {
                 self.write_claim(lifecycle::launched(&claim, &machine, now), now);
@@ -279,7 +279,7 @@ impl Engine {
 
     /// The names under which room of a claim may have been promised: its own, and those of its nodes.
     pub(super) fn names_of(&self, claim: &NodeClaim) -> Vec<String> {
-        let nodes = self.store.nodes_of(claim).into_iter().map(|node| node.metadata.name.clone());
+        let nodes = self.store.nodes_of(claim).map(|node| node.metadata.name.clone());
         nodes.chain([claim.name().to_owned()]).collect()
     }
 

@@ -127,7 +127,7 @@ impl Engine {
             return;
         };
         self.warn_of_deadline(claim, now);
-        let nodes = self.store.nodes_of(claim);
+        let nodes: Vec<Arc<Node>> = self.store.nodes_of(claim).cloned().collect();
         for node in &nodes {
             self.delete_node(node, now);
         }

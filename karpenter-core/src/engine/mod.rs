@@ -374,8 +374,7 @@ impl Engine {
             self.agenda.at(Work::Claim(name), until);
             return;
         }
-        let nodes = self.store.nodes_of(claim);
-        let pods = nodes.iter().flat_map(|node| self.store.pods_on(&node.metadata.name));
+        let pods = self.store.nodes_of(claim).flat_map(|node| self.store.pods_on(&node.metadata.name));
         self.counters.disrupted(claim, reason, pods.filter(|pod| pod.is_reschedulable()).count());
         let action = Action::DeleteClaim { name: name.clone(), uid: meta.uid.clone() };
         self.outbox.write(action, target, &meta.resource_version, now);

@@ -85,6 +85,11 @@ impl Outbox {
         (is_flying || busy.version == version && now < until).then_some(until)
     }
 
+    /// Whether the last write to an object was made from this version of it.
+    pub(super) fn was_written_from(&self, target: &Target, version: &str) -> bool {
+        self.busy.get(target).is_some_and(|busy| busy.version == version)
+    }
+
     /// Whether it is not known yet whether a claim was made.
     pub(super) fn is_creating(&self, name: &str) -> bool {
         self.flying.values().any(|(purpose, _)| matches!(purpose, Purpose::Create { claim } if claim == name))

@@ -14,7 +14,9 @@ impl Engine {
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
             (Purpose::Write(target), ActionResult::Written) => {
-                self.agenda.at(work_of(target), now + super::outbox::SETTLE);
+                if !self.is_told(&target) {
+                    self.agenda.at(work_of(target), now + super::outbox::SETTLE);
+                }
             }
             (Purpose::Write(target), ActionResult::Refused(refusal)) => {
                 self.agenda.at(work_of(target), now + after(&refusal));
@@ -40,6 +42,16 @@ impl Engine {
             (Purpose::Create { .. }, ActionResult::Written) => {}
             (purpose, _) => self.lose(purpose, now),
         }
+    }
+
+    /// Whether it was told what an object is like that was written.
+    fn is_told(&self, target: &Target) -> bool {
+        let meta = match target {
+            Target::Pool(name) => self.store.pools.get(name).map(|pool| &pool.metadata),
+            Target::Claim(name) => self.store.claims.get(name).map(|claim| &claim.metadata),
+            Target::Node(name) => self.store.nodes.get(name).map(|node| &node.metadata),
+        };
+        meta.is_none_or(|meta| !self.outbox.was_written_from(target, &meta.resource_version))
     }
 
     /// Takes an action for lost. Nobody knows whether it was done, so that it is asked for again where that does no harm.
