@@ -11,7 +11,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
-use std::{collections::BTreeSet, env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
+use std::{collections::HashSet, env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
 
 use karpenter_core::{
     Timestamp,
@@ -97,7 +97,7 @@ struct Month {
 #[derive(Default)]
 struct Tally {
     /// The uids of the pods that are there, those of daemonsets left out.
-    pods: BTreeSet<ObjectKey>,
+    pods: HashSet<ObjectKey>,
     arrivals: u64,
     departures: u64,
     interruptions: u64,
@@ -135,12 +135,9 @@ impl Month {
             let pod = Pod::named(&name).label("job", &name).cpu(cpu).memory("2Gi");
             world.apply(Workload::job(&name, JOB_PODS, duration, pod)?);
         }
-        let machines: Vec<String> = world.api().list::<Node>().map(|node| node.spec.provider_id.clone()).collect();
-        for machine in machines {
-            if self.rng.chance(INTERRUPTED_PPM) {
-                self.tally.interruptions += 1;
-                world.cloud().interrupt(&ProviderId::new(machine), NOTICE);
-            }
+        for node in world.api().list::<Node>().filter(|_| self.rng.chance(INTERRUPTED_PPM)) {
+            self.tally.interruptions += 1;
+            world.cloud().interrupt(&ProviderId::new(&node.spec.provider_id), NOTICE);
         }
         Ok(())
     }
