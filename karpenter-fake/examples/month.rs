@@ -16,7 +16,7 @@ use std::{collections::HashSet, env, error::Error, f64::consts::TAU, mem, thread
 use karpenter_core::{
     Timestamp,
     api::{
-        Budget, DaemonSet, DisruptionReason, FieldError, IntOrPercent, LabelSelector, NillableDuration, Node, NodePool,
+        Budget, DaemonSet, DisruptionReason, FieldError, IntOrPercent, LabelSelector, Node, NodePool,
         NodeSelectorRequirement, ObjectKey, ObjectMeta, Operator, Pod, PodDisruptionBudget,
     },
     engine::{EngineOptions, Event, Metric, Object},
@@ -48,8 +48,7 @@ const JOB_PODS: u32 = 20;
 const INTERRUPTED_PPM: u32 = 10_000 / PERIODS_A_DAY;
 /// How long before it goes an interrupted machine says so.
 const NOTICE: Duration = Duration::from_mins(2);
-/// How long pods must have left a node alone before it is consolidated, and how often that is looked for.
-const CONSOLIDATE_AFTER_SECS: u64 = 3600;
+/// How often it is looked for nodes that should go.
 const DISRUPTION_PERIOD: Duration = Duration::from_hours(2);
 /// When the day begins and how long it is: then nodes go if they are empty, but no pod has to move to save money. Services are
 /// smallest at its beginning, and what their nodes are too many of went in the night.
@@ -210,7 +209,6 @@ fn pool() -> NodePool {
     let cpus = NodeSelectorRequirement::new(INSTANCE_CPU, Operator::In, ["8", "12", "16", "24"]);
     let amd64 = NodeSelectorRequirement::new(labels::ARCH, Operator::In, ["amd64"]);
     pool.spec.template.spec.requirements = vec![cpus, amd64];
-    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(CONSOLIDATE_AFTER_SECS);
     pool.spec.disruption.budgets.push(by_day());
     pool
 }
