@@ -1,4 +1,4 @@
-//! A month of a cluster of some 500 nodes and 10,000 pods, second by second: 150,000 pods come and 150,000 go, one node in a
+//! A month of a cluster of 490 to 600 nodes and 10,000 pods, second by second: 150,000 pods come and 150,000 go, one node in a
 //! hundred is interrupted each day, the engine decides as it would anywhere, with consolidation, and every step is checked.
 //!
 //! These pods are what services and jobs ask for. Those that come again because their node went are counted too, and told
