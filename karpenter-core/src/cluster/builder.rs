@@ -272,14 +272,7 @@ impl SnapshotBuilder {
         let unlaunched = self.claims.iter().filter(is_unlaunched).map(|claim| NodeClaim::clone(claim)).collect();
         let Self { pools, daemonsets, budgets, pods, .. } = self;
         let objects = Objects { pools, daemonsets, unlaunched, budgets, namespaces, storage };
-        Snapshot {
-            objects: Arc::new(objects),
-            pods: pods.into(),
-            pending,
-            places,
-            stands: stands.into(),
-            limits: Arc::default(),
-        }
+        Snapshot { objects: Arc::new(objects), pods: pods.into(), pending, places, stands: stands.into() }
     }
 
     /// The place of each site, which is that of the earlier snapshot if all that it is made from is the same.

@@ -65,7 +65,7 @@ impl Snapshot {
         });
         let mut pending: Vec<usize> = moved.chain(joined).collect();
         pending.sort_unstable();
-        Self { pods: pods.into(), pending, stands: Arc::default(), limits: Arc::default(), ..self.clone() }
+        Self { pods: pods.into(), pending, stands: Arc::default(), ..self.clone() }
     }
 
     /// The cluster without some of the pods that want a place, by index, in order.
@@ -86,13 +86,7 @@ impl Snapshot {
             let is_gone = passed > 0 && gone[passed - 1] == *index;
             (!is_gone).then(|| index - passed)
         });
-        Self {
-            pending: left.collect(),
-            pods: pods.into(),
-            stands: Arc::default(),
-            limits: Arc::default(),
-            ..self.clone()
-        }
+        Self { pending: left.collect(), pods: pods.into(), stands: Arc::default(), ..self.clone() }
     }
 
     /// The cluster with claims that are not machines yet.
@@ -119,7 +113,7 @@ impl Snapshot {
         let places = self.places.iter().enumerate().filter(stays).map(|(_, place)| place.clone()).collect();
         let mut pending: Vec<usize> = self.pending.iter().copied().chain(moving).collect();
         pending.sort_unstable();
-        Self { pending, places, stands: Arc::default(), ..self.clone() }
+        Self { objects: self.objects.clone(), pods: self.pods.clone(), pending, places, stands: Arc::default() }
     }
 
     /// The cluster in which places that are not ready for pods take none.

@@ -10,10 +10,7 @@ mod ports;
 mod requests;
 mod storage;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) use builder::is_provisionable;
 pub use builder::{SnapshotBuilder, SnapshotError};
@@ -23,10 +20,7 @@ pub use ports::HostPort;
 pub use requests::{daemon_requests, pod_requests};
 pub use storage::{Attachment, Storage, VolumeNeeds, VolumeProblem};
 
-use crate::{
-    api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget},
-    disrupt::EvictionLimits,
-};
+use crate::api::{DaemonSet, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget};
 
 /// A cluster at one moment. Clones share what they have in common.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +34,6 @@ pub struct Snapshot {
     /// For each pod the place of the node that it is bound to, by index, as far as that was noted: nothing for clusters that were
     /// only thought of.
     stands: Arc<[Option<u32>]>,
-    /// What the disruption budgets of these pods allow, once somebody asked.
-    limits: Arc<OnceLock<Arc<EvictionLimits>>>,
 }
 
 /// The objects that stay the same wherever pods go.
@@ -125,11 +117,6 @@ impl Snapshot {
     /// The pod disruption budgets in the order of namespace and name.
     pub fn budgets(&self) -> &[PodDisruptionBudget] {
         &self.objects.budgets
-    }
-
-    /// What the pod disruption budgets allow; worked out once for clusters that share their pods.
-    pub(crate) fn eviction_limits(&self) -> Arc<EvictionLimits> {
-        self.limits.get_or_init(|| Arc::new(EvictionLimits::of(self))).clone()
     }
 
     /// The labels of each namespace, by name. The label `kubernetes.io/metadata.name` is there even if it was not

@@ -1,6 +1,6 @@
 //! Which nodes may go, and what keeps the others.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{
     Demand, EvictionLimits, Evictions, Guard,
@@ -110,7 +110,7 @@ pub struct Kept {
 pub struct Candidates {
     all: Vec<Candidate>,
     kept: Vec<Kept>,
-    limits: Arc<EvictionLimits>,
+    limits: EvictionLimits,
     /// What the nodes take that are on their way out already.
     leaving: Demand,
 }
@@ -118,7 +118,7 @@ pub struct Candidates {
 impl Candidates {
     /// Looks at all places of a snapshot, as things stand `now`.
     pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Self {
-        let limits = snapshot.eviction_limits();
+        let limits = EvictionLimits::of(snapshot);
         let (mut all, mut kept) = (Vec::new(), Vec::new());
         let survey = Survey::new(snapshot, catalogs, &limits, now);
         for (index, place) in snapshot.places().iter().enumerate() {
