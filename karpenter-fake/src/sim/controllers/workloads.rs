@@ -159,7 +159,7 @@ impl Running {
         if self.active > wanted {
             let active = self.pods.values().filter(|pod| pod.is_active());
             let mut active: Vec<_> = active.map(|pod| (worth(pod), pod)).collect();
-            active.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            active.sort_unstable_by_key(|(worth, _)| *worth);
             for (_, pod) in active.iter().take(active.len() - wanted) {
                 let _ = api.delete_pod(&pod.key(), &pod.metadata.uid, None);
             }
