@@ -11,7 +11,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
-use std::{collections::HashSet, env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
+use std::{collections::BTreeSet, env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
 
 use karpenter_core::{
     Timestamp,
@@ -96,7 +96,7 @@ struct Month {
 #[derive(Default)]
 struct Tally {
     /// The uids of the pods that are there, those of daemonsets left out.
-    pods: HashSet<ObjectKey>,
+    pods: BTreeSet<ObjectKey>,
     arrivals: u64,
     departures: u64,
     interruptions: u64,
@@ -153,6 +153,7 @@ impl Month {
     }
 
     /// Begins to look at the whole cluster anew, once the last look is over.
+    #[expect(clippy::disallowed_methods, reason = "a program may start threads")]
     fn inspect(&mut self) -> Result<(), Box<dyn Error>> {
         self.hear()?;
         let inspection = self.live.world_mut().inspection();
