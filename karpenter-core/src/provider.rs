@@ -137,7 +137,7 @@ pub struct Instance {
     /// The uid of the claim that it was made for.
     pub claim_uid: String,
     /// The labels that its node has: at least instance type, zone and capacity type, where the catalog names them.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Arc<BTreeMap<String, String>>,
     /// Whether it is on its way out.
     pub is_terminating: bool,
 }
@@ -150,7 +150,7 @@ impl Launched {
 
     /// Writes what was bought into the claim: labels, which keep values that the claim already has, and status.
     pub fn hydrate(&self, claim: &mut NodeClaim) {
-        for (key, value) in &self.instance.labels {
+        for (key, value) in &*self.instance.labels {
             claim.metadata.labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
         claim.status.provider_id.clone_from(&self.instance.id.0);
@@ -162,8 +162,8 @@ impl Launched {
 
 impl Instance {
     /// A machine with these labels that was made for the claim of this uid, and is not on its way out.
-    pub fn new(id: ProviderId, claim_uid: impl Into<String>, labels: BTreeMap<String, String>) -> Self {
-        Self { id, claim_uid: claim_uid.into(), labels, is_terminating: false }
+    pub fn new(id: ProviderId, claim_uid: impl Into<String>, labels: impl Into<Arc<BTreeMap<String, String>>>) -> Self {
+        Self { id, claim_uid: claim_uid.into(), labels: labels.into(), is_terminating: false }
     }
 }
 

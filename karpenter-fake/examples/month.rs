@@ -1,22 +1,23 @@
-//! A month of a cluster of some 450 nodes and 10,000 pods, second by second: 150,000 pods come and 150,000 go, one node in a
+//! A month of a cluster of 490 to 600 nodes and 10,000 pods, second by second: 150,000 pods come and 150,000 go, one node in a
 //! hundred is interrupted each day, the engine decides as it would anywhere, with consolidation, and every step is checked.
 //!
 //! These pods are what services and jobs ask for. Those that come again because their node went are counted too, and told
-//! as evictions.
+//! as evictions. Of the pods that run the two daemonsets have one on each node.
 //!
 //!     cargo run --release -p karpenter-fake --features sim --example month [DAYS]
 //!
-//! Each simulated hour the whole cluster is checked anew. Prints a line for each day: the same call prints the same bytes.
+//! Each simulated hour the whole cluster is checked anew, on a second thread. Prints a line for each day: the same call prints
+//! the same bytes. A broken rule ends it with an error that names the seed.
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
-use std::{collections::BTreeSet, env, error::Error, f64::consts::TAU, time::Duration};
+use std::{collections::BTreeSet, env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
 
 use karpenter_core::{
     Timestamp,
     api::{
-        DaemonSet, FieldError, IntOrPercent, LabelSelector, NillableDuration, Node, NodePool, NodeSelectorRequirement,
-        ObjectKey, ObjectMeta, Operator, Pod, PodDisruptionBudget,
+        Budget, DaemonSet, DisruptionReason, FieldError, IntOrPercent, LabelSelector, Node, NodePool,
+        NodeSelectorRequirement, ObjectKey, ObjectMeta, Operator, Pod, PodDisruptionBudget,
     },
     engine::{EngineOptions, Event, Metric, Object},
     labels,
@@ -25,11 +26,12 @@ use karpenter_core::{
 use karpenter_fake::{
     catalog::INSTANCE_CPU,
     generated_catalog,
-    sim::{Exchange, Live, Rng, Workload},
+    sim::{Breach, Exchange, Live, Rng, Workload},
 };
 use serde_json::json;
 
 const DAYS: u32 = 30;
+const SEED: u64 = 1;
 /// How often services are scaled and a job starts.
 const PERIOD: Duration = Duration::from_mins(5);
 const PERIODS_A_DAY: u32 = 288;
@@ -46,9 +48,11 @@ const JOB_PODS: u32 = 20;
 const INTERRUPTED_PPM: u32 = 10_000 / PERIODS_A_DAY;
 /// How long before it goes an interrupted machine says so.
 const NOTICE: Duration = Duration::from_mins(2);
-/// How long pods must have left a node alone before it is consolidated, and how often that is looked for.
-const CONSOLIDATE_AFTER_SECS: u64 = 3600;
+/// How often it is looked for nodes that should go.
 const DISRUPTION_PERIOD: Duration = Duration::from_hours(2);
+/// When the day begins and how long it is: then nodes go if they are empty, but no pod has to move to save money. Services are
+/// smallest at its beginning, and what their nodes are too many of went in the night.
+const DAY: (&str, &str) = ("0 4 * * *", "20h");
 /// How much is tried for one command, as a share of the usual.
 const EFFORT: f64 = 0.03;
 /// How often it is asked whether each node still is what it should be, and which machines there are: less often than by default.
@@ -64,18 +68,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let days = env::args().nth(1).map_or(Ok(DAYS), |days| days.parse())?;
     let mut month = Month::new()?;
     for period in 0..days * PERIODS_A_DAY {
-        month.live_until(Timestamp::default() + PERIOD * period);
+        month.live_until(Timestamp::default() + PERIOD * period)?;
         if period % PERIODS_AN_HOUR == 0 {
-            month.live.world_mut().inspect();
+            month.inspect()?;
         }
         if period % PERIODS_A_DAY == 0 {
             month.say();
         }
         month.change_load(period)?;
     }
-    month.live_until(Timestamp::default() + PERIOD * (days * PERIODS_A_DAY));
-    month.live.world_mut().inspect();
-    month.live_until(month.live.now());
+    month.live_until(Timestamp::default() + PERIOD * (days * PERIODS_A_DAY))?;
+    month.inspect()?;
+    month.hear()?;
     month.say();
     Ok(())
 }
@@ -84,6 +88,8 @@ struct Month {
     live: Live,
     rng: Rng,
     tally: Tally,
+    /// The last look at the whole cluster, which may still go on.
+    inspection: Option<thread::JoinHandle<Vec<Breach>>>,
 }
 
 /// What happened so far.
@@ -94,7 +100,7 @@ struct Tally {
     arrivals: u64,
     departures: u64,
     interruptions: u64,
-    breaches: u64,
+    inspections: u64,
 }
 
 impl Month {
@@ -103,7 +109,7 @@ impl Month {
         options.disruption_period = Some(DISRUPTION_PERIOD);
         options.disruptor.effort = EFFORT;
         (options.drift_period, options.list_period) = (DRIFT_PERIOD, LIST_PERIOD);
-        let mut live = Live::new(1, generated_catalog(), options);
+        let mut live = Live::new(SEED, generated_catalog(), options);
         let api = live.world_mut().api_mut();
         api.create(pool())?;
         api.create(daemonset("logs", "100m")?)?;
@@ -112,7 +118,7 @@ impl Month {
             live.world_mut().api_mut().create(budget(number))?;
             live.world_mut().apply(service(number)?);
         }
-        Ok(Self { live, rng: Rng::new(2), tally: Tally::default() })
+        Ok(Self { live, rng: Rng::new(SEED + 1), tally: Tally::default(), inspection: None })
     }
 
     /// Scales the services, starts a job, and interrupts some nodes.
@@ -128,31 +134,49 @@ impl Month {
             let pod = Pod::named(&name).label("job", &name).cpu(cpu).memory("2Gi");
             world.apply(Workload::job(&name, JOB_PODS, duration, pod)?);
         }
-        let machines: Vec<String> = world.api().list::<Node>().map(|node| node.spec.provider_id.clone()).collect();
-        for machine in machines {
-            if self.rng.chance(INTERRUPTED_PPM) {
-                self.tally.interruptions += 1;
-                world.cloud().interrupt(&ProviderId::new(machine), NOTICE);
-            }
+        for node in world.api().list::<Node>().filter(|_| self.rng.chance(INTERRUPTED_PPM)) {
+            self.tally.interruptions += 1;
+            world.cloud().interrupt(&ProviderId::new(&node.spec.provider_id), NOTICE);
         }
         Ok(())
     }
 
-    fn live_until(&mut self, until: Timestamp) {
+    fn live_until(&mut self, until: Timestamp) -> Result<(), Box<dyn Error>> {
         let tally = &mut self.tally;
         self.live.watch_until(until, &mut |_, exchange| {
             if let Exchange::Told(event) = exchange {
                 tally.observe(event);
             }
         });
-        for breach in self.live.take_breaches() {
-            self.tally.breaches += 1;
-            println!("{until}: {breach}");
-        }
+        let breaches = self.live.take_breaches();
+        self.judge(&breaches)
+    }
+
+    /// Begins to look at the whole cluster anew, once the last look is over.
+    #[expect(clippy::disallowed_methods, reason = "a program may start threads")]
+    fn inspect(&mut self) -> Result<(), Box<dyn Error>> {
+        self.hear()?;
+        let inspection = self.live.world_mut().inspection();
+        self.inspection = Some(thread::spawn(|| inspection.breaches()));
+        Ok(())
+    }
+
+    /// Waits for what the last look found.
+    fn hear(&mut self) -> Result<(), Box<dyn Error>> {
+        let Some(inspection) = mem::take(&mut self.inspection) else { return Ok(()) };
+        self.tally.inspections += 1;
+        let breaches = inspection.join().map_err(|_| format!("seed {SEED}: an inspection panicked"))?;
+        self.judge(&breaches)
+    }
+
+    fn judge(&self, breaches: &[Breach]) -> Result<(), Box<dyn Error>> {
+        let Some(first) = breaches.first() else { return Ok(()) };
+        let count = breaches.len();
+        Err(format!("seed {SEED}, before {}: {count} rules were broken, first: {first}", self.live.now()).into())
     }
 
     fn say(&self) {
-        let Tally { arrivals, departures, interruptions, breaches, .. } = self.tally;
+        let Tally { arrivals, departures, interruptions, inspections, .. } = self.tally;
         let evictions =
             self.live.engine().counters().counts().filter(|(metric, labels, _)| {
                 *metric == Metric::Evictions && labels.contains(&("code", "200".to_owned()))
@@ -160,7 +184,7 @@ impl Month {
         let evictions: u64 = evictions.map(|(_, _, count)| count).sum();
         println!(
             "{}; {arrivals} pods came and {departures} went, {evictions} evictions, {interruptions} interruptions, \
-             {breaches} broken rules",
+             no rule broken in {inspections} inspections",
             self.live.account()
         );
     }
@@ -186,8 +210,17 @@ fn pool() -> NodePool {
     let cpus = NodeSelectorRequirement::new(INSTANCE_CPU, Operator::In, ["8", "12", "16", "24"]);
     let amd64 = NodeSelectorRequirement::new(labels::ARCH, Operator::In, ["amd64"]);
     pool.spec.template.spec.requirements = vec![cpus, amd64];
-    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(CONSOLIDATE_AFTER_SECS);
+    pool.spec.disruption.budgets.push(by_day());
     pool
+}
+
+/// No node goes by day whose pods would have to move.
+fn by_day() -> Budget {
+    let mut budget = Budget::default();
+    "0".clone_into(&mut budget.nodes);
+    budget.reasons = Some(vec![DisruptionReason::Underutilized]);
+    (budget.schedule, budget.duration) = (Some(DAY.0.to_owned()), Some(DAY.1.to_owned()));
+    budget
 }
 
 fn daemonset(name: &str, cpu: &str) -> Result<DaemonSet, serde_json::Error> {

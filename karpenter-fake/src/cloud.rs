@@ -238,7 +238,7 @@ impl FakeCloud {
                 id: ProviderId::new(format!("fake:///{}/i-{:08}", offering.zone, state.made)),
                 node_name: format!("node-{:08}", state.made),
                 claim_uid: claim.metadata.uid.clone(),
-                labels: wanted.node_labels(&choice, claim),
+                labels: Arc::new(wanted.node_labels(&choice, claim)),
                 taints: [claim.spec.taints.as_slice(), &claim.spec.startup_taints].concat(),
                 price: choice.offering.price,
                 priced_since: state.now,

@@ -511,7 +511,8 @@ impl Inner {
         let has_efa = template_data::wants_efa(claim);
         let mut launched = launch::launched(id, choice, instance_type, terms, name, &request.tags, has_efa);
         let zone_id = self.zone_id(claim, &choice.zone);
-        launched.instance.labels.extend(zone_id.map(|id| (crate::instance_type::labels::ZONE_ID.to_owned(), id)));
+        Arc::make_mut(&mut launched.instance.labels)
+            .extend(zone_id.map(|id| (crate::instance_type::labels::ZONE_ID.to_owned(), id)));
         Some(launched)
     }
 

@@ -88,10 +88,11 @@ pub(super) struct Consolidation<'c, 's> {
 }
 
 impl Consolidation<'_, '_> {
-    /// Whether there is a node of which the price is worth it to move its pods.
+    /// Whether there is a node that the budget of its pool lets go now and of which the price is worth it to move its pods.
     pub(super) fn may_gain(&self) -> bool {
+        let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
         let mut all = self.candidates.for_reason(DisruptionReason::Underutilized);
-        all.any(|candidate| !candidate.pods.is_empty() && self.most_gained(candidate) > 0.0)
+        all.any(|node| !node.pods.is_empty() && allowance.admits(node) && self.most_gained(node) > 0.0)
     }
 
     /// The command that saves most, if any saves enough. It is sought among the nodes that waste most, as many of them as may

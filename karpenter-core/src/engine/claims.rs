@@ -57,6 +57,8 @@ pub(super) struct Life {
     content: Option<Content>,
     /// What it was last found not to have drifted with.
     sound: Option<Sound>,
+    /// The node from which it was learned what such nodes have.
+    learned: Option<Arc<Node>>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
     /// The claim with the last pod event of its node, until that is written.
@@ -112,10 +114,13 @@ impl Sound {
             (claim.status.is_true(LAUNCHED), condition(&claim.status.conditions, DRIFTED).is_some())
         };
         let (claim, other_claim) = (&*self.claim, &*other.claim);
-        claim.metadata.labels == other_claim.metadata.labels
-            && claim.metadata.annotations == other_claim.metadata.annotations
-            && claim.status.provider_id == other_claim.status.provider_id
-            && facts(claim) == facts(other_claim)
+        let is_alike = || {
+            claim.metadata.labels == other_claim.metadata.labels
+                && claim.metadata.annotations == other_claim.metadata.annotations
+                && claim.status.provider_id == other_claim.status.provider_id
+                && facts(claim) == facts(other_claim)
+        };
+        (Arc::ptr_eq(&self.claim, &other.claim) || is_alike())
             && are_alike(Some(&self.pool), Some(&other.pool))
             && self.catalog.as_ref().map(Arc::as_ptr) == other.catalog.as_ref().map(Arc::as_ptr)
             && self.answer == other.answer
@@ -197,7 +202,7 @@ impl Engine {
         let Some(claim) = self.store.claims.get(name).cloned() else { return };
         let target = Target::Claim(name.to_owned());
         if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
-            self.agenda.at(Work::Claim(name.to_owned()), until);
+            self.wait_for(target, until);
             return;
         }
         if claim.metadata.deletion_timestamp.is_some() {
@@ -212,7 +217,7 @@ impl Engine {
             self.write_claim(written, now);
             return;
         }
-        let nodes = self.store.nodes_of(&claim);
+        let nodes: Vec<Arc<Node>> = self.store.nodes_of(&claim).cloned().collect();
         if let Some(machine) = self.lives.of(&claim).machine.clone() {
             if claim.status.provider_id.is_empty() {
                 self.write_claim(lifecycle::launched(&claim, &machine, now), now);
@@ -279,7 +284,7 @@ impl Engine {
 
     /// The names under which room of a claim may have been promised: its own, and those of its nodes.
     pub(super) fn names_of(&self, claim: &NodeClaim) -> Vec<String> {
-        let nodes = self.store.nodes_of(claim).into_iter().map(|node| node.metadata.name.clone());
+        let nodes = self.store.nodes_of(claim).map(|node| node.metadata.name.clone());
         nodes.chain([claim.name().to_owned()]).collect()
     }
 
@@ -424,7 +429,9 @@ impl Engine {
             return;
         }
         life.content = None;
-        self.market.learn(node);
+        if life.learned.as_ref().is_none_or(|known| !Arc::ptr_eq(known, node)) && self.market.learn(node) {
+            life.learned = Some(node.clone());
+        }
         let status = &claim.status;
         let mut out = Noted { conditions: status.conditions.clone(), last_pod_event_time: status.last_pod_event_time };
         self.write_pod_event(claim, &mut out, &node.metadata.name, now);
@@ -562,6 +569,7 @@ impl Engine {
         let life = self.lives.of(claim);
         let seen = Sound { claim: claim.clone(), pool, catalog, answer: life.drift.clone() };
         if is_grown_up && life.sound.as_ref().is_some_and(|known| known.is_same(&seen)) {
+            life.sound = Some(seen);
             return;
         }
         let Sound { pool, catalog, .. } = &seen;

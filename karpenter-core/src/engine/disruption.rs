@@ -302,7 +302,7 @@ impl Engine {
             is_over = false;
             let target = Target::Claim(outgoing.claim.clone());
             if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
-                self.look_again(target, until);
+                self.wait_for(target, until);
                 continue;
             }
             let message = format!("Node {} is {:?}", outgoing.node, active.method.reason());
@@ -317,9 +317,8 @@ impl Engine {
         self.counters.given_up(active.method, active.candidates.len(), active.replacements.is_empty());
         for name in &active.replacements {
             let Some(claim) = self.store.claims.get(name).cloned() else { continue };
-            let nodes = self.store.nodes_of(&claim);
             let has_pods = |node: &str| self.store.pods_on(node).any(|pod| pod.is_reschedulable());
-            let is_used = nodes.iter().any(|node| has_pods(&node.metadata.name));
+            let is_used = self.store.nodes_of(&claim).any(|node| has_pods(&node.metadata.name));
             if !is_used {
                 self.delete_claim(&claim, "ReplacementNotNeeded", format!("The disruption was given up: {why}"), now);
             }

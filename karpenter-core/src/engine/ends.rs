@@ -127,7 +127,7 @@ impl Engine {
             return;
         };
         self.warn_of_deadline(claim, now);
-        let nodes = self.store.nodes_of(claim);
+        let nodes: Vec<Arc<Node>> = self.store.nodes_of(claim).cloned().collect();
         for node in &nodes {
             self.delete_node(node, now);
         }
@@ -162,8 +162,12 @@ impl Engine {
 
     fn delete_node(&mut self, node: &Node, now: Timestamp) {
         let (name, meta) = (node.metadata.name.clone(), &node.metadata);
+        if meta.deletion_timestamp.is_some() {
+            return;
+        }
         let target = Target::Node(name.clone());
-        if meta.deletion_timestamp.is_some() || self.outbox.is_busy(&target, &meta.resource_version, now) {
+        if let Some(until) = self.outbox.settles(&target, &meta.resource_version, now) {
+            self.wait_for(target, until);
             return;
         }
         let action = Action::DeleteNode { name, uid: meta.uid.clone() };
@@ -185,7 +189,7 @@ impl Engine {
         let work = Work::Node(name.to_owned());
         let target = Target::Node(name.to_owned());
         if let Some(until) = self.outbox.settles(&target, &node.metadata.resource_version, now) {
-            self.agenda.at(work, until);
+            self.wait_for(target, until);
             return;
         }
         let id = ProviderId::new(&node.spec.provider_id);

@@ -152,16 +152,20 @@ impl Market {
     }
 
     /// Takes in what a node that is ready really has. Of a type whose nodes have less than the catalog says, the planner expects
-    /// what they have.
-    pub(super) fn learn(&mut self, node: &Node) {
+    /// what they have. Says whether it is known what the catalog says.
+    pub(super) fn learn(&mut self, node: &Node) -> bool {
         let label = |key: &str| node.metadata.labels.get(key).cloned();
-        let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else { return };
-        let Some(catalog) = self.stalls.get(&pool).and_then(|stall| stall.adjusted.as_ref()) else { return };
-        let Some(promised) = catalog.get(&name).map(InstanceType::allocatable) else { return };
+        let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else {
+            return false;
+        };
+        let Some(catalog) = self.stalls.get(&pool).and_then(|stall| stall.adjusted.as_ref()) else {
+            return false;
+        };
+        let Some(promised) = catalog.get(&name).map(InstanceType::allocatable) else { return false };
         let has = &node.status.allocatable;
         let is_less = |name: &ResourceName, promised| has.get(name.as_str()).is_some_and(|has| has < promised);
         if !promised.iter().any(|(name, quantity)| is_less(name, quantity)) || self.observed.len() >= MAX_OBSERVED {
-            return;
+            return true;
         }
         let least = self.observed.entry((pool.clone(), name)).or_default();
         for (resource, quantity) in has.iter() {
@@ -173,6 +177,7 @@ impl Market {
             stall.adjusted = stall.catalog.as_ref().map(|catalog| adjusted(&pool, catalog, &self.observed));
             self.version += 1;
         }
+        true
     }
 
     /// Counts what changes the catalogs; what is no longer avoided counts.

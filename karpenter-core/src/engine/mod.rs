@@ -333,7 +333,7 @@ impl Engine {
         let target = Target::Claim(claim.name().to_owned());
         let version = claim.metadata.resource_version.clone();
         if let Some(until) = self.outbox.settles(&target, &version, now) {
-            self.look_again(target, until);
+            self.wait_for(target, until);
             return false;
         }
         self.outbox.write(Action::UpdateClaim(Box::new(claim)), target, &version, now);
@@ -345,7 +345,7 @@ impl Engine {
         let target = Target::Node(node.metadata.name.clone());
         let version = node.metadata.resource_version.clone();
         if let Some(until) = self.outbox.settles(&target, &version, now) {
-            self.look_again(target, until);
+            self.wait_for(target, until);
             return false;
         }
         self.outbox.write(Action::UpdateNode(Box::new(node)), target, &version, now);
@@ -356,7 +356,7 @@ impl Engine {
         let target = Target::Pool(pool.name().to_owned());
         let version = pool.metadata.resource_version.clone();
         if let Some(until) = self.outbox.settles(&target, &version, now) {
-            self.look_again(target, until);
+            self.wait_for(target, until);
             return;
         }
         self.outbox.write(Action::UpdatePool(Box::new(pool)), target, &version, now);
@@ -371,11 +371,10 @@ impl Engine {
         let target = Target::Claim(name.clone());
         if let Some(until) = self.outbox.settles(&target, &meta.resource_version, now) {
             self.lives.of(claim).doom = Some(reason);
-            self.look_again(target, until);
+            self.wait_for(target, until);
             return;
         }
-        let nodes = self.store.nodes_of(claim);
-        let pods = nodes.iter().flat_map(|node| self.store.pods_on(&node.metadata.name));
+        let pods = self.store.nodes_of(claim).flat_map(|node| self.store.pods_on(&node.metadata.name));
         self.counters.disrupted(claim, reason, pods.filter(|pod| pod.is_reschedulable()).count());
         let action = Action::DeleteClaim { name: name.clone(), uid: meta.uid.clone() };
         self.outbox.write(action, target, &meta.resource_version, now);

@@ -53,6 +53,8 @@ struct Busy {
     action: ActionId,
     /// When it is written again, even if nothing is heard of it.
     until: Timestamp,
+    /// Whether somebody wanted to write it in the meantime.
+    is_missed: bool,
 }
 
 impl Outbox {
@@ -70,12 +72,8 @@ impl Outbox {
     /// Asks for a write to an object, which is busy from now on.
     pub(super) fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) {
         let action = self.send(action, Some(Purpose::Write(target.clone())), now);
-        self.busy.insert(target, Busy { version: version.to_owned(), action, until: now + LOST_AFTER });
-    }
-
-    /// Whether an object [settles](Self::settles).
-    pub(super) fn is_busy(&self, target: &Target, version: &str, now: Timestamp) -> bool {
-        self.settles(target, version, now).is_some()
+        self.busy
+            .insert(target, Busy { version: version.to_owned(), action, until: now + LOST_AFTER, is_missed: false });
     }
 
     /// When an object is looked at again if nothing is heard of it, if a write to it is under way, has not been told yet, or was
@@ -84,6 +82,23 @@ impl Outbox {
         let busy = self.busy.get(target)?;
         let is_flying = self.flying.contains_key(&busy.action);
         (is_flying || busy.version == version && now < busy.until).then_some(busy.until)
+    }
+
+    /// Whether the last write to an object was made from this version of it.
+    pub(super) fn was_written_from(&self, target: &Target, version: &str) -> bool {
+        self.busy.get(target).is_some_and(|busy| busy.version == version)
+    }
+
+    /// Takes down that somebody wants to write an object that settles.
+    pub(super) fn miss(&mut self, target: &Target) {
+        if let Some(busy) = self.busy.get_mut(target) {
+            busy.is_missed = true;
+        }
+    }
+
+    /// Whether somebody wanted to write an object since it was written last.
+    pub(super) fn is_missed(&self, target: &Target) -> bool {
+        self.busy.get(target).is_some_and(|busy| busy.is_missed)
     }
 
     /// Whether it is not known yet whether a claim was made.

@@ -80,8 +80,7 @@ impl Engine {
         let mut candidates = Vec::new();
         for claim in replaces.claims.iter().filter_map(|name| self.store.claims.get(name)).filter(|claim| stays(claim))
         {
-            let nodes = self.store.nodes_of(claim);
-            let Some(node) = nodes.first() else { continue };
+            let Some(node) = self.store.nodes_of(claim).next() else { continue };
             is_marked |= claim.status.is_true(DISRUPTION_REASON) || is_marked_disrupted(node);
             let (claim, uid) = (claim.name().to_owned(), claim.metadata.uid.clone());
             candidates.push(Outgoing { claim, uid, node: node.metadata.name.clone() });

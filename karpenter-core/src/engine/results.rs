@@ -12,19 +12,23 @@ use crate::{
     provider::{CreateError, ProviderError, ProviderErrorKind},
 };
 
-/// An object that was told before the result of a write to it is looked at this much later: a write may be told in two parts.
+/// An object that had to wait for the result of a write is looked at this much later: a write may be told in two parts.
 const ECHO: Duration = Duration::from_millis(100);
 
 impl Engine {
     /// Takes in what came of an action. A result that does not fit its action counts as none.
     pub(super) fn finish(&mut self, id: ActionId, result: ActionResult, now: Timestamp) {
-        let again = now + rest(&result);
+        let (was_written, again) = (matches!(result, ActionResult::Written), now + rest(&result));
         let Some(purpose) = self.outbox.done(id, again) else { return };
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
             (Purpose::Write(target), ActionResult::Written | ActionResult::Refused(_)) => {
-                let is_told = self.version_of(&target).is_some_and(|now_is| !self.outbox.is_busy(&target, now_is, now));
-                self.look_again(target, if is_told { again.min(now + ECHO) } else { again });
+                let is_over = was_written && self.is_told(&target);
+                match self.outbox.is_missed(&target) {
+                    true => self.look_again(target, again.min(now + ECHO)),
+                    false if is_over => {}
+                    false => self.look_again(target, again),
+                }
             }
             (Purpose::Evict { pod, uid }, ActionResult::Refused(refusal)) => {
                 self.finish_eviction(&pod, &uid, Some(&refusal), now);
@@ -47,6 +51,16 @@ impl Engine {
             (Purpose::Create { .. }, ActionResult::Written) => {}
             (purpose, _) => self.lose(purpose, now),
         }
+    }
+
+    /// Whether it was told what an object is like that was written.
+    fn is_told(&self, target: &Target) -> bool {
+        let meta = match target {
+            Target::Pool(name) => self.store.pools.get(name).map(|pool| &pool.metadata),
+            Target::Claim(name) => self.store.claims.get(name).map(|claim| &claim.metadata),
+            Target::Node(name) => self.store.nodes.get(name).map(|node| &node.metadata),
+        };
+        meta.is_none_or(|meta| !self.outbox.was_written_from(target, &meta.resource_version))
     }
 
     /// Takes an action for lost. Nobody knows whether it was done, so that it is asked for again where that does no harm.
@@ -76,8 +90,14 @@ impl Engine {
         }
     }
 
+    /// Waits with an object that settles until then, or until what came of the write that is under way.
+    pub(super) fn wait_for(&mut self, target: Target, until: Timestamp) {
+        self.outbox.miss(&target);
+        self.look_again(target, until);
+    }
+
     /// Looks at an object then, and at the claim of a node: either may have wanted to write it.
-    pub(super) fn look_again(&mut self, target: Target, then: Timestamp) {
+    fn look_again(&mut self, target: Target, then: Timestamp) {
         match target {
             Target::Pool(name) => self.agenda.at(Work::Pool(name), then),
             Target::Claim(name) => self.agenda.at(Work::Claim(name), then),
@@ -88,15 +108,6 @@ impl Engine {
                 self.agenda.at(Work::Node(name), then);
             }
         }
-    }
-
-    fn version_of(&self, target: &Target) -> Option<&str> {
-        let meta = match target {
-            Target::Pool(name) => &self.store.pools.get(name)?.metadata,
-            Target::Claim(name) => &self.store.claims.get(name)?.metadata,
-            Target::Node(name) => &self.store.nodes.get(name)?.metadata,
-        };
-        Some(&meta.resource_version)
     }
 
     /// A claim that nobody knows whether it was made is waited for; it is told if it is there.

@@ -64,9 +64,9 @@ impl Engine {
         let mut keyed: Vec<_> = claims
             .into_iter()
             .map(|claim| {
-                let nodes = self.store.nodes_of(&claim);
-                let pods: Vec<&Pod> = nodes
-                    .iter()
+                let pods: Vec<&Pod> = self
+                    .store
+                    .nodes_of(&claim)
                     .flat_map(|node| self.store.pods_on(&node.metadata.name))
                     .map(AsRef::as_ref)
                     .filter(|pod| pod.is_reschedulable())

@@ -247,9 +247,8 @@ impl Store {
     }
 
     /// The nodes that run on the machine of a claim.
-    pub(super) fn nodes_of(&self, claim: &NodeClaim) -> Vec<Arc<Node>> {
-        let names = self.nodes_by_id.get(&claim.status.provider_id).into_iter().flatten();
-        names.filter_map(|name| self.nodes.get(name).cloned()).collect()
+    pub(super) fn nodes_of(&self, claim: &NodeClaim) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes_on(&claim.status.provider_id).filter_map(|name| self.nodes.get(name))
     }
 
     /// The nodes that are being deleted, and those of claims that are being deleted or are among these. Some are named twice.

@@ -13,7 +13,7 @@ use crate::{
     FxBuild, Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
-    lifecycle::{Census, condition, demoted, set_condition},
+    lifecycle::{Census, condition, demoted, may_be_demoted, set_condition},
     provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
 };
 
@@ -185,12 +185,11 @@ impl Engine {
         self.find_staying();
         let Some(machines) = machines else { return };
         self.demote(&machines, now);
-        let nodes: Vec<_> = self.store.claims.values().map(|claim| self.store.nodes_of(claim)).collect();
-        let claims = self.store.claims.values().zip(&nodes);
-        let claims = claims.map(|(claim, nodes)| (claim.as_ref(), nodes.first().map(AsRef::<Node>::as_ref)));
+        let store = &self.store;
+        let node_of = |claim: &NodeClaim| store.nodes_of(claim).next().map(AsRef::<Node>::as_ref);
+        let claims = store.claims.values().map(|claim| (claim.as_ref(), node_of(claim)));
         let lost = self.upkeep.census.compare(&machines, claims, now);
         let there: IndexSet<ProviderId, FxBuild> = machines.into_iter().map(|machine| machine.id).collect();
-        let store = &self.store;
         self.ends.retain(|id| {
             there.contains(id)
                 || store.claim_of_machine(id.as_str()).is_some()
@@ -209,7 +208,7 @@ impl Engine {
     /// Claims and nodes of machines that lost their reservation say so.
     fn demote(&mut self, machines: &[Instance], now: Timestamp) {
         let (mut claims, mut nodes) = (Vec::new(), Vec::new());
-        for machine in machines {
+        for machine in machines.iter().filter(|machine| may_be_demoted(machine)) {
             let Some(claim) = self.store.claim_of_machine(machine.id.as_str()) else { continue };
             let pool = claim.metadata.labels.get(labels::NODE_POOL);
             let Some(catalog) = pool.and_then(|pool| self.market.catalog(pool)) else { continue };
@@ -220,7 +219,7 @@ impl Engine {
             }
             for node in self.store.nodes_of(claim) {
                 if let Some(labels) = demoted(&node.metadata.labels, machine, catalog) {
-                    let mut out = (*node).clone();
+                    let mut out = (**node).clone();
                     out.metadata.labels = labels;
                     nodes.push(out);
                 }
@@ -267,7 +266,7 @@ impl Engine {
     /// Says something of the claim of a machine and of its nodes.
     fn note_of_machine(&mut self, id: &ProviderId, is_warning: bool, reason: &str, message: &str, now: Timestamp) {
         let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { return };
-        let nodes = self.store.nodes_of(&claim).into_iter().map(|node| ObjectRef::Node(node.metadata.name.clone()));
+        let nodes = self.store.nodes_of(&claim).map(|node| ObjectRef::Node(node.metadata.name.clone()));
         let objects: Vec<_> = [ObjectRef::NodeClaim(claim.name().to_owned())].into_iter().chain(nodes).collect();
         for object in objects {
             self.note(object, is_warning, reason.to_owned(), message.to_owned(), now);

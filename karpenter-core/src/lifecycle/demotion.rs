@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::{Catalog, Requirement, labels, provider::Instance};
 
+/// Whether a machine stays and runs on demand.
+pub(crate) fn may_be_demoted(machine: &Instance) -> bool {
+    !machine.is_terminating && machine.labels.get(labels::CAPACITY_TYPE).is_some_and(|kind| kind == labels::ON_DEMAND)
+}
+
 /// The labels of a claim, or of its node, once its machine runs on demand that was bought out of a reservation: those that
 /// no on-demand machine of its type has there are taken away. `None` if that is not so, or they say so already.
 pub fn demoted(
@@ -11,8 +16,7 @@ pub fn demoted(
     machine: &Instance,
     catalog: &Catalog,
 ) -> Option<BTreeMap<String, String>> {
-    let kind = |labels: &BTreeMap<String, String>| labels.get(labels::CAPACITY_TYPE).cloned().unwrap_or_default();
-    if machine.is_terminating || kind(known) != labels::RESERVED || kind(&machine.labels) != labels::ON_DEMAND {
+    if !may_be_demoted(machine) || known.get(labels::CAPACITY_TYPE).is_none_or(|kind| kind != labels::RESERVED) {
         return None;
     }
     let mut out = known.clone();

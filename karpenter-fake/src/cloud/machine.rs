@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use karpenter_core::{
     OfferingKey, Price, Quantity, ResourceList, Timestamp,
@@ -18,7 +18,7 @@ pub(super) struct Machine {
     /// Since when it costs that.
     pub(super) priced_since: Timestamp,
     /// The labels that the node registers with.
-    pub(super) labels: BTreeMap<String, String>,
+    pub(super) labels: Arc<BTreeMap<String, String>>,
     pub(super) taints: Vec<Taint>,
     pub(super) capacity: ResourceList,
     pub(super) allocatable: ResourceList,
@@ -50,7 +50,7 @@ impl Machine {
     pub(super) fn node(&self) -> Node {
         let mut node = Node::default();
         node.metadata = ObjectMeta::named(&self.node_name);
-        node.metadata.labels.clone_from(&self.labels);
+        node.metadata.labels = BTreeMap::clone(&self.labels);
         node.metadata.labels.insert(labels::HOSTNAME.to_owned(), self.node_name.clone());
         node.metadata.creation_timestamp = Some(self.ready_at);
         self.id.as_str().clone_into(&mut node.spec.provider_id);

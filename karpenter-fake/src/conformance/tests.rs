@@ -101,7 +101,7 @@ impl CloudProvider for Broken {
             }
             Fault::LiesAboutUid => launched.instance.claim_uid = "other".to_owned(),
             Fault::ForgetsLabels => {
-                launched.instance.labels.remove(labels::ZONE);
+                Arc::make_mut(&mut launched.instance.labels).remove(labels::ZONE);
             }
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! Rules that hold at every step of a cluster's life, with what breaks them.
 
+mod inspection;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -18,6 +20,7 @@ use karpenter_core::{
     provider::ProviderId,
 };
 
+pub use self::inspection::Inspection;
 use super::{
     ApiServer, FxBuild,
     api_server::{Change, is_ready, selects},
@@ -221,29 +224,9 @@ impl Invariants {
         }
     }
 
-    /// Looks at all bound pods anew: whether those of each node fit it, and whether what was counted step by step is right.
-    pub(crate) fn inspect(&mut self, api: &ApiServer) {
-        let mut anew = Self::default();
-        for node in api.list::<Node>() {
-            anew.observe(&Change { before: None, after: Some(Object::Node(node.clone())) });
-        }
-        for pod in api.list::<Pod>() {
-            anew.count_healthy(None, Some(pod));
-            // Labels and taints may have changed since it was bound; nobody takes it away for that.
-            if !pod.is_finished() && !pod.spec.node_name.is_empty() {
-                anew.count(pod);
-            }
-        }
-        self.breaches.append(&mut anew.breaches);
-        let taken = |room: Option<&Room>| {
-            let all = room.into_iter().flat_map(|room| &room.taken).filter(|(_, amount)| **amount != 0);
-            all.map(|(name, amount)| (name.clone(), *amount)).collect::<Vec<_>>()
-        };
-        let is_same = |(name, room): &(&String, &Room)| taken(self.nodes.get(*name)) == taken(Some(room));
-        let wrong = anew.nodes.iter().filter(|node| !is_same(node)).map(|(name, _)| name.clone());
-        let wrong: Vec<String> =
-            wrong.chain((anew.healthy != self.healthy).then(|| "the cluster".to_owned())).collect();
-        self.breaches.extend(wrong.into_iter().map(|node| Breach::Miscounted { node }));
+    /// What there is to be looked at anew.
+    pub(crate) fn inspection(&self, api: &ApiServer) -> Inspection {
+        Inspection::new(self, api)
     }
 
     /// A node was chosen for a pod.
@@ -419,20 +402,17 @@ mod tests {
         let mut step_by_step = Invariants::default();
         step_by_step.observe(&Change { before: None, after: Some(Object::Node(node)) });
         for name in ["a", "b"] {
-            step_by_step.inspect(&api);
-            assert_eq!(step_by_step.take(), [], "before {name}");
+            assert_eq!(step_by_step.inspection(&api).breaches(), [], "before {name}");
             let mut pod = Workload::from(Pod::named(name).cpu("600m")).into_pods().expect("a pod").remove(0);
             pod.spec.node_name = "n".to_owned();
             let pod = api.create(pod).expect("a new pod");
-            step_by_step.inspect(&api);
             let missed = Breach::Miscounted { node: "n".to_owned() };
-            assert_eq!(step_by_step.take().last(), Some(&missed), "nobody told of {name}");
+            assert_eq!(step_by_step.inspection(&api).breaches().last(), Some(&missed), "nobody told of {name}");
             step_by_step.observe(&Change { before: None, after: Some(Object::Pod(pod)) });
             if name == "b" {
                 let overfull = |breach: &Breach| matches!(breach, Breach::Overfull { .. });
                 assert!(step_by_step.take().iter().all(overfull));
-                step_by_step.inspect(&api);
-                assert!(matches!(step_by_step.take().as_slice(), [Breach::Overfull { .. }]));
+                assert!(matches!(step_by_step.inspection(&api).breaches().as_slice(), [Breach::Overfull { .. }]));
             }
         }
     }

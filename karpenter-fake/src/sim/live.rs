@@ -28,8 +28,8 @@ const MIN_STEP: Duration = Duration::from_millis(1);
 /// let account = live.account();
 /// assert_eq!((account.pods_running, account.pods_waiting, account.nodes), (3, 0, 1));
 /// assert!(account.bill.micro_dollars() > 0);
-/// live.world_mut().inspect();
-/// assert_eq!(live.world_mut().take_breaches(), []);
+/// assert_eq!(live.world_mut().inspection().breaches(), []);
+/// assert_eq!(live.take_breaches(), []);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -26,7 +26,7 @@ mod world;
 
 pub use api_server::{ApiObject, ApiServer};
 pub use books::{Books, Counts, Sample};
-pub use invariants::Breach;
+pub use invariants::{Breach, Inspection};
 pub use live::{Account, Exchange, Live};
 pub use options::WorldOptions;
 pub use rng::Rng;

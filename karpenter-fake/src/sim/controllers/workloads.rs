@@ -70,8 +70,10 @@ impl Workloads {
     /// Says how many pods there should be; whether there is such a workload.
     pub(crate) fn scale(&mut self, key: &ObjectKey, replicas: u32) -> bool {
         let Some(running) = self.uids.get(key).and_then(|uid| self.by_uid.get_mut(uid)) else { return false };
-        running.workload.replicas = replicas;
-        self.dirty.extend(self.uids.get(key).cloned());
+        if running.workload.replicas != replicas {
+            running.workload.replicas = replicas;
+            self.dirty.extend(self.uids.get(key).cloned());
+        }
         true
     }
 
@@ -155,9 +157,10 @@ impl Running {
             let _ = api.create(self.pod(uid, name));
         }
         if self.active > wanted {
-            let mut active: Vec<&Arc<Pod>> = self.pods.values().filter(|pod| pod.is_active()).collect();
-            active.sort_by_cached_key(|pod| worth(pod));
-            for pod in active.iter().take(active.len() - wanted) {
+            let active = self.pods.values().filter(|pod| pod.is_active());
+            let mut active: Vec<_> = active.map(|pod| (worth(pod), pod)).collect();
+            active.sort_unstable_by_key(|(worth, _)| *worth);
+            for (_, pod) in active.iter().take(active.len() - wanted) {
                 let _ = api.delete_pod(&pod.key(), &pod.metadata.uid, None);
             }
         }
@@ -206,7 +209,7 @@ impl Running {
 /// Who stays, from least to most: pods with a node before those without, running and ready ones before others, those
 /// that cost more to delete, those that are ready for longer, and older ones
 /// (<https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#scaling-a-replicaset>).
-fn worth(pod: &Pod) -> (bool, bool, bool, i32, std::cmp::Reverse<Option<Timestamp>>, String) {
+fn worth(pod: &Pod) -> (bool, bool, bool, i32, std::cmp::Reverse<Option<Timestamp>>, &str) {
     let ready = pod.status.conditions.iter().find(|c: &&Condition| c.r#type == "Ready");
     let since = ready.and_then(|c| c.last_transition_time).or(pod.metadata.creation_timestamp);
     (
@@ -215,6 +218,6 @@ fn worth(pod: &Pod) -> (bool, bool, bool, i32, std::cmp::Reverse<Option<Timestam
         is_ready(pod),
         deletion_cost(&pod.metadata.annotations),
         std::cmp::Reverse(since),
-        pod.metadata.name.clone(),
+        &pod.metadata.name,
     )
 }

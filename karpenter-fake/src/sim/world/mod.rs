@@ -14,7 +14,7 @@ use karpenter_core::{
 use super::{
     ApiServer, Breach, Rng, Workload, WorldOptions,
     controllers::{Attacher, Budgets, Daemons, Disks, Kubelets, Lifecycle, Workloads},
-    invariants::Invariants,
+    invariants::{Inspection, Invariants},
     scheduler::{Decision, Scheduler},
     timeline::Timeline,
 };
@@ -220,11 +220,11 @@ impl World {
         std::mem::take(&mut self.events)
     }
 
-    /// Looks at the whole cluster anew for broken rules, where each step looks at what it changes alone. What is found is
-    /// told by [`World::take_breaches`].
-    pub fn inspect(&mut self) {
+    /// The whole cluster to be looked at anew for broken rules, where each step looks at what it changes alone. That may
+    /// be done on another thread while the world goes on.
+    pub fn inspection(&mut self) -> Inspection {
         self.settle();
-        self.invariants.inspect(&self.api);
+        self.invariants.inspection(&self.api)
     }
 
     /// The rules that were broken since the last call.
