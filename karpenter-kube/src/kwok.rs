@@ -85,7 +85,7 @@ impl CloudProvider for KwokCloud {
         let found = self.find(claim.name()).await.map_err(|error| failed("create", &error))?;
         match found {
             Some(node) if claim_uid(&node) == claim.metadata.uid => {
-                launched.instance.labels.clone_from(&node.metadata.labels);
+                launched.instance.labels = Arc::new(node.metadata.labels.clone());
                 launched.capacity = node.status.capacity.clone();
                 launched.allocatable = node.status.allocatable.clone();
             }
