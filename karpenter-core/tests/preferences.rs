@@ -192,6 +192,28 @@ fn pods_keep_off_a_pool_that_is_heavier_and_cheaper() {
 }
 
 #[test]
+fn where_limits_send_some_pods_to_what_they_avoid_those_go_for_whom_there_is_room() {
+    let general = NodePool::named("general").limit("cpu", Quantity::from_units(4));
+    let mut avoided = NodePool::named("avoided");
+    avoided.spec.template.spec.taints.push(Taint::new("avoid", "", TaintEffect::PreferNoSchedule));
+    let roomy: Node = read(json!({
+        "metadata": {"name": "roomy", "labels": {}},
+        "spec": {"taints": [{"key": "avoid", "effect": "PreferNoSchedule"}]},
+        "status": {"allocatable": {"cpu": "2", "memory": "32Gi", "pods": "9"}},
+    }));
+    let builder = Snapshot::builder().pool(general).pool(avoided).nodes([roomy]);
+    let builder = builder.pods(Pod::named("cpu").cpu("400m").memory("100Mi").replicas(10));
+    let snapshot = builder.pods(Pod::named("memory").cpu("500m").memory("6Gi").replicas(4)).build().expect("valid");
+    let capacity = [("cpu", Quantity::from_units(4)), ("memory", Quantity::from_bytes(8 << 30))];
+    let machine = InstanceType::named("machine", capacity);
+    let machine = machine.offering("on-demand", "a", Price::per_hour(0.1).expect("not below zero"));
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    let pools: Vec<&str> = plan.claims().iter().map(|claim| claim.node_pool.as_str()).collect();
+    assert_eq!((pools, plan.existing()["roomy"].len()), (vec!["general"], 4), "{plan:?}");
+}
+
+#[test]
 fn a_pod_that_tolerates_the_taint_minds_it_not() {
     let mut pod = pod_of_wishes();
     pod.spec.tolerations.push(Toleration::of_key("avoid"));

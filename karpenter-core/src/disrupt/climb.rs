@@ -79,9 +79,9 @@ impl Found {
         self.is_allowed && self.outcome.savings_per_hour > threshold.per_hour(self.evictions, self.price)
     }
 
-    /// What is saved for a unit of eviction cost, in dollars an hour.
-    pub(super) fn savings_per_eviction(&self) -> f64 {
-        if self.evictions > 0.0 { self.outcome.savings_per_hour / self.evictions } else { f64::INFINITY }
+    /// How much less the cluster costs, in dollars an hour.
+    pub(super) const fn savings_per_hour(&self) -> f64 {
+        self.outcome.savings_per_hour
     }
 }
 
@@ -239,13 +239,16 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         if self.field.is_small() { self.improved(found, 1, self.sketch) } else { found }
     }
 
-    /// The best set that comes of those from all starts, with the same threshold or a lower one.
-    pub(super) fn followed(starts: &[Found], climb: impl Fn(&Found) -> Self + Send + Sync) -> Option<Found> {
+    /// The best sets that come of those from all starts, with the same threshold or a lower one; none of them twice.
+    pub(super) fn followed(starts: &[Found], climb: impl Fn(&Found) -> Self + Send + Sync) -> Vec<Found> {
         let mut all = parallel::map(starts, |found| climb(found).resumed(found));
         all.sort_by_key(|found| Reverse(found.rank()));
         all.dedup_by(|other, found| other.outcome.nodes == found.outcome.nodes && other.sketch == found.sketch);
-        all.truncate(if climb(all.first()?).field.is_small() { FOLLOWED } else { 1 });
-        Found::best(parallel::map(&all, |found| climb(found).swapped(found.clone())))
+        all.truncate(if starts.first().is_some_and(|first| climb(first).field.is_small()) { FOLLOWED } else { 1 });
+        let mut ends = parallel::map(&all, |found| climb(found).swapped(found.clone()));
+        ends.sort_by_key(|found| Reverse(found.rank()));
+        ends.dedup_by(|other, found| other.outcome.nodes == found.outcome.nodes);
+        ends
     }
 
     /// The best of the sets of the first nodes, if any gains something.

@@ -6,8 +6,8 @@
 //! from the other end: all go, but those that are better kept. Then nodes are taken from the sets and added to them for as long
 //! as that gains something.
 //!
-//! What a command saves must be worth all its evictions together. Its last evictions are held against what they save on
-//! average: where that is little, they need save a little less than the command as a whole.
+//! What a command saves must be worth all its evictions together. Its last evictions are held to more where it saves most of
+//! the bill, and to less where it leaves most of it.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::{
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
-use crate::{Timestamp, api::DisruptionReason};
+use crate::{Timestamp, api::DisruptionReason, schedule::parallel};
 
 /// What rounding may add to a gain of some thousands of dollars an hour.
 const ROUNDING: f64 = 1e-9;
@@ -29,10 +29,12 @@ const ROUNDING: f64 = 1e-9;
 /// less is tried.
 const MAX_WINDOWS: usize = 20;
 
-/// What the last evictions of a command must save, as a share of what its evictions save on average.
-const LAST_SHARE: f64 = 0.26;
-/// The same as a share of the threshold for the whole command: it must be no less.
+/// What the last evictions of a command must save, as a share of the threshold for the whole command, is so many times the
+/// share of the bill that the command saves: who saves most of the bill can do without the dearest part of it.
+const LAST_PER_SHARE_SAVED: f64 = 1.8;
+/// It is no less and no more than these.
 const LEAST_SHARE: f64 = 0.75;
+const MOST_SHARE: f64 = 1.1;
 
 /// What savings must be worth.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +62,10 @@ impl Threshold {
         Self { per_eviction: self.per_eviction * factor, share: self.share * factor }
     }
 
-    /// What the last nodes of a command must save, if its evictions save so much on average, in dollars an hour.
-    fn for_last(self, per_eviction: f64) -> Self {
-        let least = self.per_eviction * LEAST_SHARE;
-        Self { per_eviction: (per_eviction * LAST_SHARE).clamp(least, self.per_eviction.max(least)), ..self }
+    /// What the last evictions of a command must be worth that saves so much of what the nodes cost that may go.
+    fn for_last(self, share_saved: f64) -> Self {
+        let factor = (share_saved * LAST_PER_SHARE_SAVED).clamp(LEAST_SHARE, MOST_SHARE);
+        Self { per_eviction: self.per_eviction * factor, ..self }
     }
 }
 
@@ -127,11 +129,15 @@ impl Consolidation<'_, '_> {
         let field = Field::new(self, order);
         let starts = field.starts();
         let found = Found::best(starts.iter().cloned()).filter(|found| found.is_worth_it(self.threshold))?;
-        let last = self.threshold.for_last(found.savings_per_eviction());
+        let bill: f64 = order.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+        let last = self.threshold.for_last(found.savings_per_hour() / bill);
         let climb = |found: &Found| Climb::new(&field, last, found.sketch).bound_by(self.threshold);
-        let found = Climb::followed(&starts, climb)?;
-        let climb = climb(&found);
-        let found = climb.improved(climb.planned(found), 1, Care::Plan);
+        let ends = Climb::followed(&starts, climb);
+        let planned = parallel::map(&ends, |found| {
+            let climb = climb(found);
+            climb.improved(climb.planned(found.clone()), 1, Care::Plan)
+        });
+        let found = Found::best(planned)?;
         let candidates = field.candidates(&found.outcome.nodes);
         let trial = self.scene.try_without(&candidates, found.outcome.care).ok()?;
         let trial = self.terms.settle(&candidates, trial)?;

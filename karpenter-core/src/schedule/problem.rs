@@ -79,6 +79,9 @@ pub(super) struct Course {
     pub(super) is_sketch: bool,
     /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
     pub(super) weighs_room: bool,
+    /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
+    /// no other way for some, and it matters for which.
+    pub(super) spills: bool,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.
@@ -431,7 +434,8 @@ pub(super) fn daemons(snapshot: &Snapshot) -> Vec<Daemon> {
     snapshot.daemonsets().iter().map(|d| read(&d.spec.template.spec)).collect()
 }
 
-fn tolerance(constraint: &Constraint, taints: &[Taint]) -> Option<Tolerance> {
+/// How willingly pods with a constraint go where these taints are, or `None` if they cannot.
+pub(super) fn tolerance(constraint: &Constraint, taints: &[Taint]) -> Option<Tolerance> {
     tolerates_all(&constraint.tolerations, taints, false).ok()?;
     let has_preferences = taints.iter().any(|t| t.effect == TaintEffect::PreferNoSchedule);
     let is_full = !has_preferences || tolerates_all(&constraint.tolerations, taints, true).is_ok();

@@ -22,9 +22,12 @@ use super::{
     occupancy::Occupancy,
     parallel,
     plan::{Plan, PlannedClaim},
-    problem::{Problem, Tolerance},
+    problem::{Problem, Tolerance, tolerance},
 };
-use crate::{FxBuild, Reason, api::ObjectKey};
+use crate::{
+    FxBuild, Reason,
+    api::{ObjectKey, Taint},
+};
 
 /// How much room stays empty on a node when the kube-scheduler is done, as a share of an average pod. With small shares
 /// the search makes many small nodes, which pods fill badly.
@@ -205,13 +208,32 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn run_with(mut self, mut make_nodes: impl FnMut(&mut Self, Tolerance)) -> Self {
         // Taints that only ask to be avoided are obeyed as long as there is any other way.
         for tolerance in [Tolerance::Full, Tolerance::Reluctant] {
-            self.use_places(tolerance);
+            self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { tolerance });
             make_nodes(&mut self, tolerance);
             if !self.problem.base.has_taints_to_avoid() {
                 break;
             }
         }
         self
+    }
+
+    /// How many units go where a taint asks to be avoided by them.
+    pub(super) fn reluctant_units(&self) -> i64 {
+        let problem = self.problem;
+        if !problem.base.has_taints_to_avoid() {
+            return 0;
+        }
+        let is_reluctant = |lot: usize, taints: &[Taint]| {
+            tolerance(&problem.lots.constraints[problem.lot(lot).constraint], taints) == Some(Tolerance::Reluctant)
+        };
+        let places = problem.base.places.iter().zip(&self.on_places);
+        let on_places =
+            places.flat_map(|(place, lots)| lots.iter().map(move |&(lot, count)| (lot, count, &*place.source.taints)));
+        let made = self.batches.iter().flat_map(|batch| {
+            let taints = problem.base.pools[batch.candidate.pool].taints();
+            batch.guests.iter().map(move |seats| (seats.lot, seats.count * batch.count, taints))
+        });
+        on_places.chain(made).filter(|&(lot, _, taints)| is_reluctant(lot, taints)).map(|(_, count, _)| count).sum()
     }
 
     /// How many units of each lot are planned.

@@ -39,6 +39,8 @@ pub(super) struct Found {
     pub(super) plan: Plan,
     /// How many wishes of the pods that it places are given up; none if they are weighed.
     given_up: usize,
+    /// How many units go where a taint asks to be avoided by them.
+    reluctant: i64,
     /// What it costs that wishes of these pods are not met.
     pub(super) unmet: Unmet,
 }
@@ -52,7 +54,8 @@ impl Found {
     fn of(search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         let (given_up, unmet) = (problem.given_up(&planned), problem.unmet(&planned));
-        Self { plan: search.into_plan(), given_up, unmet }
+        let reluctant = search.reluctant_units();
+        Self { plan: search.into_plan(), given_up, reluctant, unmet }
     }
 
     /// What is valid of a search that ends although other divisions of the pods were to be tried.
@@ -81,7 +84,7 @@ impl<'a> Problem<'a> {
     /// Does so with the wishes that the pods are to have.
     pub(super) fn find(&self) -> Found {
         let course = || self.course.clone();
-        let best = self.divide_and_search();
+        let best = self.search_and_spill();
         if self.course.is_sketch || self.is_stopped() {
             return best;
         }
@@ -123,7 +126,20 @@ impl<'a> Problem<'a> {
     }
 
     fn with(&self, course: Course) -> Found {
-        Problem::new(self.base.clone(), &Lessons::default(), course).divide_and_search()
+        Problem::new(self.base.clone(), &Lessons::default(), course).search_and_spill()
+    }
+
+    /// The better of a plan and, where limits send pods to what a taint asks them to avoid, of one in which no more of them go
+    /// there, but others.
+    fn search_and_spill(&self) -> Found {
+        let found = self.divide_and_search();
+        let has_limits = || self.base.pools.iter().any(|pool| !pool.limits.is_empty());
+        if found.reluctant == 0 || self.is_stopped() || !has_limits() {
+            return found;
+        }
+        let course = Course { spills: true, ..self.course.clone() };
+        let spilled = Problem::new(self.base.clone(), &Lessons::default(), course).divide_and_search();
+        if spilled.reluctant > found.reluctant { found } else { found.better(spilled) }
     }
 
     /// The classes of which a plan leaves more pods than another.
