@@ -19,6 +19,7 @@ mod options;
 mod permissions;
 mod profiles;
 mod reservations;
+mod shifts;
 mod tags;
 mod template_data;
 mod templates;
@@ -44,6 +45,7 @@ use karpenter_core::{
 };
 pub(crate) use machines::provider_id;
 pub use options::{ClusterAccess, ProviderOptions};
+pub use shifts::ShiftNews;
 pub use unavailable::{Scope, UNAVAILABLE_FOR, Unavailable};
 
 use crate::{
@@ -91,6 +93,7 @@ struct State {
     market: market::Market,
     prices: Prices,
     unavailable: Unavailable,
+    shifts: shifts::Shifts,
     free: network::FreeAddresses,
     remaining: reservations::Remaining,
     templates: templates::Templates,
