@@ -10,7 +10,10 @@ use karpenter_core::{
     provider::ProviderId,
 };
 
-use crate::world::{World, claim, label, pool};
+use crate::{
+    cluster::Cluster,
+    world::{World, claim, label, pool},
+};
 
 const ARN: &str = "arn:aws:eks:us-west-2:123456789012:cluster/test";
 
@@ -138,4 +141,19 @@ async fn pools_that_may_buy_in_a_zone_hear_that_its_shift_begins_and_ends() {
     let other = World::new();
     other.aws.refuse("DescribeSubnets", "RequestLimitExceeded", "slow down");
     other.provider.shift_news(&pools, &none, &one).await.expect_err("it is tried again");
+}
+
+#[tokio::test]
+async fn pods_that_come_during_a_shift_get_nodes_in_other_zones() {
+    let mut cluster = Cluster::new();
+    cluster.run(90).await;
+    cluster.aws.with(|state| state.shifts = vec![shift("usw2-az1", None), shift("usw2-az2", None)]);
+    cluster.provider.ask_for_shifts(ARN).await.expect("answers");
+    // Until the engine has asked again, the launch tells it that there is nothing to be had there.
+    cluster.add_pods(8, "900m");
+    cluster.run(120).await;
+    assert_eq!(cluster.unbound(), 0);
+    let zones: BTreeSet<String> =
+        cluster.aws.with(|state| state.instances.values().map(|machine| machine.zone.clone()).collect());
+    assert_eq!(zones, ids(&["us-west-2c"]));
 }
