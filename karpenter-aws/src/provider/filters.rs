@@ -253,7 +253,7 @@ pub(crate) fn few_to_fall_back_on(wanted: &Wanted, picks: &[Pick<'_>], capacity_
     let falls_back = capacity_type == labels::ON_DEMAND && wanted.allows(labels::SPOT);
     (falls_back && picks.len() < FEW_TYPES).then(|| {
         let count = picks.len();
-        format!("Bought on demand instead of as a spot machine, with {count} instance types to choose from: allow {FEW_TYPES} or more")
+        format!("Bought on demand and not as spot, of {count} instance types to choose from: allow {FEW_TYPES} or more")
     })
 }
 
