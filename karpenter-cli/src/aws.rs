@@ -17,6 +17,7 @@ use crate::{Error, live::failed};
 
 /// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(next_help_heading = "With --provider aws")]
 pub struct AwsArgs {
     /// The name of the cluster: machines, launch templates and instance profiles are tagged with it
