@@ -11,6 +11,7 @@ use crate::ec2::{
     profile::{ClusterInfo, InstanceProfile},
     queue::QueueMessage,
     reservation::CapacityReservation,
+    shift::ZonalShift,
     template::{LaunchTemplate, LaunchTemplateData},
 };
 
@@ -91,6 +92,8 @@ pub trait AwsApi: Send + Sync {
     async fn receive_messages(&self, queue_url: &str) -> Result<Vec<QueueMessage>, ApiError>;
     /// SQS `DeleteMessage`.
     async fn delete_message(&self, queue_url: &str, receipt: &str) -> Result<(), ApiError>;
+    /// ARC `GetManagedResource`: the shifts of a resource, by its ARN.
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError>;
 }
 
 /// A call to AWS that failed.

@@ -13,6 +13,7 @@ pub mod price;
 pub mod profile;
 pub mod queue;
 pub mod reservation;
+pub mod shift;
 pub mod template;
 
 use std::collections::BTreeMap;

@@ -21,6 +21,8 @@ pub mod sdk;
 pub mod userdata;
 pub mod version;
 mod wire;
+#[cfg(feature = "kube")]
+mod zonal_shifts;
 
 pub use api::{ApiError, AwsApi};
 pub use clock::Clock;
@@ -28,3 +30,5 @@ pub use clock::Clock;
 pub use joined::JoinedMachines;
 #[cfg(feature = "kube")]
 pub use nodeclasses::NodeClasses;
+#[cfg(feature = "kube")]
+pub use zonal_shifts::ZonalShifts;

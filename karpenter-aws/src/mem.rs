@@ -26,6 +26,7 @@ use crate::{
         profile::{ClusterInfo, InstanceProfile},
         queue::QueueMessage,
         reservation::CapacityReservation,
+        shift::ZonalShift,
         template::{LaunchTemplate, LaunchTemplateData},
     },
 };
@@ -69,6 +70,8 @@ pub struct State {
     pub profiles: Vec<InstanceProfile>,
     /// The messages of all queues, by URL.
     pub queues: BTreeMap<String, VecDeque<QueueMessage>>,
+    /// The zonal shifts of the cluster.
+    pub shifts: Vec<ZonalShift>,
     /// How machines fare that are not well.
     pub health: Vec<InstanceHealth>,
     /// The machines that ever were, by id.

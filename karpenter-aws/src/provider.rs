@@ -3,6 +3,7 @@
 mod buy;
 mod cache;
 mod class;
+mod class_measures;
 mod drift;
 mod error;
 mod filters;
@@ -19,6 +20,7 @@ mod options;
 mod permissions;
 mod profiles;
 mod reservations;
+mod shifts;
 mod tags;
 mod template_data;
 mod templates;
@@ -44,6 +46,7 @@ use karpenter_core::{
 };
 pub(crate) use machines::provider_id;
 pub use options::{ClusterAccess, ProviderOptions};
+pub use shifts::ShiftNews;
 pub use unavailable::{Scope, UNAVAILABLE_FOR, Unavailable};
 
 use crate::{
@@ -91,6 +94,7 @@ struct State {
     market: market::Market,
     prices: Prices,
     unavailable: Unavailable,
+    shifts: shifts::Shifts,
     free: network::FreeAddresses,
     remaining: reservations::Remaining,
     templates: templates::Templates,
@@ -138,13 +142,20 @@ impl Ec2Provider {
     /// Takes in a node class, as it is now.
     pub fn apply_class(&self, class: Ec2NodeClass) {
         let class = Arc::new(class);
-        self.0.lock().classes.insert(class.name().to_owned(), class);
+        let mut state = self.0.lock();
+        let old = state.classes.insert(class.name().to_owned(), class.clone());
+        if let Some(old) = old.filter(|old| old.metadata.uid == class.metadata.uid) {
+            state.note_transitions(&old, &class);
+        }
     }
 
     /// There is no such node class any more.
     pub fn remove_class(&self, name: &str) {
+        let now = self.0.clock.now();
         let mut state = self.0.lock();
-        state.classes.remove(name);
+        if let Some(class) = state.classes.remove(name) {
+            state.note_end(&class, now);
+        }
         state.resolved.remove(name);
         state.market.forget(name);
         state.checked.forget(name);

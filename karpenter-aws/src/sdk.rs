@@ -40,6 +40,7 @@ pub struct SdkAws {
     iam: aws_sdk_iam::Client,
     eks: aws_sdk_eks::Client,
     pricing: aws_sdk_pricing::Client,
+    arc: aws_sdk_arczonalshift::Client,
 }
 
 impl SdkAws {
@@ -69,6 +70,7 @@ impl SdkAws {
             sqs: aws_sdk_sqs::Client::new(config),
             iam: aws_sdk_iam::Client::new(config),
             eks: aws_sdk_eks::Client::new(config),
+            arc: aws_sdk_arczonalshift::Client::new(config),
             pricing: aws_sdk_pricing::Client::from_conf(pricing.build()),
         }
     }

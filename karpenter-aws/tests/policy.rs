@@ -24,8 +24,15 @@ fn texts(value: &Value) -> Vec<&str> {
 /// The calls that the documentation of `AwsApi` names, as IAM writes them.
 fn calls() -> BTreeSet<String> {
     let source = read("src/api.rs");
-    let services =
-        [("EC2", "ec2"), ("SSM", "ssm"), ("SQS", "sqs"), ("IAM", "iam"), ("EKS", "eks"), ("Price List", "pricing")];
+    let services = [
+        ("EC2", "ec2"),
+        ("SSM", "ssm"),
+        ("SQS", "sqs"),
+        ("IAM", "iam"),
+        ("EKS", "eks"),
+        ("Price List", "pricing"),
+        ("ARC", "arc-zonal-shift"),
+    ];
     let lines = source.lines().filter_map(|line| line.trim().strip_prefix("/// "));
     let call = |line: &str| {
         services.iter().find_map(|(name, prefix)| {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use clap::ArgAction;
 use karpenter_aws::{
-    AwsApi, JoinedMachines, NodeClasses,
+    AwsApi, JoinedMachines, NodeClasses, ZonalShifts,
     ec2::profile::ClusterInfo,
     interruption::{HealthCheck, InterruptionQueue},
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
@@ -17,6 +17,7 @@ use crate::{Error, live::failed};
 
 /// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(next_help_heading = "With --provider aws")]
 pub struct AwsArgs {
     /// The name of the cluster: machines, launch templates and instance profiles are tagged with it
@@ -24,7 +25,7 @@ pub struct AwsArgs {
     pub cluster_name: String,
 
     /// The address of the API server for nodes; what EKS says of the cluster unless said otherwise
-    #[arg(long, env = "CLUSTER_ENDPOINT", value_name = "URL")]
+    #[arg(long, env = "CLUSTER_ENDPOINT", value_parser = endpoint, value_name = "URL")]
     pub cluster_endpoint: Option<String>,
 
     /// The certificate of the API server for nodes, in base64; what EKS says of the cluster unless said otherwise
@@ -54,6 +55,39 @@ pub struct AwsArgs {
     /// How many network interfaces of a machine no pod has addresses of
     #[arg(long, env = "RESERVED_ENIS", default_value_t = 0, value_name = "N")]
     pub reserved_enis: u32,
+
+    /// ARC is asked for zonal shifts of the cluster, which must be one of EKS: nothing is bought in their zones
+    #[arg(long, env = "ENABLE_ZONAL_SHIFT", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    pub enable_zonal_shift: bool,
+
+    /// For how long the images that a class found are good, a minute or more
+    #[arg(long, env = "AMI_REFRESH_INTERVAL", default_value = "1m", value_parser = refresh_interval, value_name = "DURATION")]
+    pub ami_refresh_interval: Duration,
+
+    /// For how long the subnets that a class found are good, a minute or more
+    #[arg(long, env = "SUBNET_REFRESH_INTERVAL", default_value = "1m", value_parser = refresh_interval, value_name = "DURATION")]
+    pub subnet_refresh_interval: Duration,
+}
+
+/// An address that says how and where.
+fn endpoint(text: &str) -> Result<String, String> {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let has_host = !host.is_empty() && !host.starts_with(':') && !text.contains(char::is_whitespace);
+    let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    if has_host && has_scheme {
+        Ok(text.to_owned())
+    } else {
+        Err("an address with a host is expected, such as https://ABCDEF.gr7.us-west-2.eks.amazonaws.com".to_owned())
+    }
+}
+
+fn refresh_interval(text: &str) -> Result<Duration, String> {
+    let least = Duration::from_mins(1);
+    let interval = crate::run::duration(text).ok().filter(|interval| *interval >= least);
+    interval.ok_or_else(|| "a duration of at least a minute is expected, such as 5m".to_owned())
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -85,15 +119,16 @@ const HEALTH_PERIOD: Duration = Duration::from_mins(1);
 pub(crate) struct Ec2 {
     api: Arc<dyn AwsApi>,
     pub(crate) provider: Ec2Provider,
+    /// The cluster of which ARC tells, if it is asked.
+    shifting: Option<String>,
 }
 
 impl Ec2 {
     /// Starts what goes on beside the controller: node classes and machines that have joined are looked after, EC2 is asked how
-    /// machines fare, and the queue
-    /// of interruptions is read, by the replica that acts.
+    /// machines fare, and the queue of interruptions is read, by the replica that acts. All replicas ask for zonal shifts.
     pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
         let joined = JoinedMachines::new(client.clone(), self.provider.clone());
-        let classes = NodeClasses::new(client, self.provider.clone());
+        let classes = NodeClasses::new(client.clone(), self.provider.clone());
         let health = HealthCheck::new(Arc::clone(&self.api), Arc::new(TokioClock), self.provider.clone());
         let is_leader = |probes: &Arc<Probes>| {
             let probes = Arc::clone(probes);
@@ -102,6 +137,9 @@ impl Ec2 {
         tokio::spawn(classes.run(is_leader(probes)));
         tokio::spawn(joined.run(is_leader(probes)));
         tokio::spawn(check(health, is_leader(probes)));
+        if let Some(arn) = self.shifting {
+            tokio::spawn(ZonalShifts::new(client, self.provider.clone(), arn).run(is_leader(probes)));
+        }
         if !args.interruption_queue.is_empty() {
             let queue = InterruptionQueue::new(self.api, self.provider, &args.interruption_queue);
             tokio::spawn(read(queue, is_leader(probes)));
@@ -156,7 +194,7 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
     let region = config.region().map(ToString::to_string);
     let region = region.ok_or_else(|| missing("the region", "neither AWS_REGION nor the machine says which it is"))?;
     let api: Arc<dyn AwsApi> = Arc::new(SdkAws::new(&config));
-    let cluster = cluster(args, client, api.as_ref()).await?;
+    let (cluster, arn) = cluster(args, client, api.as_ref()).await?;
     let mut options = ProviderOptions::new(&args.cluster_name, region, cluster);
     options.types.reserved_enis = args.reserved_enis;
     options.types.vm_memory_overhead_millionths = millionths(args.vm_memory_overhead_percent);
@@ -164,34 +202,45 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
     options.is_isolated = args.isolated_vpc;
     options.checks_permissions = !args.disable_dry_run;
     options.uses_reservations = uses_reservations;
+    options.images_period = args.ami_refresh_interval;
+    options.subnets_period = args.subnet_refresh_interval;
     let provider = Ec2Provider::new(Arc::clone(&api), Arc::new(TokioClock), options);
     let claims = karpenter_kube::claims(client).await.map_err(|error| failed("the cluster", &error))?;
     for claim in claims.iter().filter(|claim| !claim.status.provider_id.is_empty()) {
         provider.adopt(&ProviderId::new(&claim.status.provider_id), &claim.metadata.uid);
     }
-    Ok(Ec2 { api, provider })
+    let shifting = args.enable_zonal_shift.then_some(arn);
+    if let Some(arn) = &shifting {
+        // Nothing is bought before it is known where not to.
+        provider.ask_for_shifts(arn).await.map_err(|error| failed("--enable-zonal-shift", &error))?;
+    }
+    Ok(Ec2 { api, provider, shifting })
 }
 
-/// How nodes reach the cluster: as it was said, and else as EKS says. A cluster that is not one of EKS must say all of it.
-async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<ClusterAccess, Error> {
+/// How nodes reach the cluster: as it was said, and else as EKS says; and its ARN, which is empty if EKS does not know it. A
+/// cluster that is not one of EKS must say all of it.
+async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<(ClusterAccess, String), Error> {
     let version = client.apiserver_version().await.map_err(|error| failed("the cluster", &error))?;
     let minor = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
     let known = match api.describe_cluster(&args.cluster_name).await {
         Ok(known) => known,
-        Err(error) if args.cluster_endpoint.is_some() && args.cluster_ca_bundle.is_some() => {
+        Err(error)
+            if args.cluster_endpoint.is_some() && args.cluster_ca_bundle.is_some() && !args.enable_zonal_shift =>
+        {
             tracing::warn!(error = %error, "EKS says nothing of the cluster: AL2023 does not get to know the range of its services");
             ClusterInfo::default()
         }
         Err(error) => return Err(failed("the cluster", &error)),
     };
     let is_ipv4 = !known.service_ipv4_cidr.is_empty();
-    Ok(ClusterAccess {
+    let access = ClusterAccess {
         endpoint: args.cluster_endpoint.clone().unwrap_or(known.endpoint),
         ca_bundle: args.cluster_ca_bundle.clone().unwrap_or(known.ca_bundle),
         version: format!("{}.{minor}", version.major),
         service_cidr: if is_ipv4 { known.service_ipv4_cidr } else { known.service_ipv6_cidr },
         dns_address: None,
-    })
+    };
+    Ok((access, known.arn))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
@@ -209,6 +258,27 @@ mod tests {
         assert_eq!(evaluates_expressions("NodeClassCEL=true,Other=false"), Ok(true));
         assert_eq!(evaluates_expressions("Other=true"), Ok(false));
         assert!(evaluates_expressions("NodeClassCEL").is_err());
+    }
+
+    #[test]
+    fn an_address_of_the_cluster_has_a_host() {
+        for right in ["https://a.example", "https://10.0.0.1:443/path", "http://user@[::1]:80"] {
+            assert_eq!(endpoint(right).as_deref(), Ok(right));
+        }
+        for wrong in
+            ["", "a.example", "/path", "https://", "https:///path", "://a", "https://:443", "https://a b", "1s://a"]
+        {
+            assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_good_for_a_minute_at_least() {
+        assert_eq!(refresh_interval("1m"), Ok(Duration::from_mins(1)));
+        assert_eq!(refresh_interval("1h30m"), Ok(Duration::from_mins(90)));
+        for wrong in ["59s", "0s", "Never", "-5m", ""] {
+            assert!(refresh_interval(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

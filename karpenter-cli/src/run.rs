@@ -185,7 +185,7 @@ fn gates(text: &str) -> Result<Gates, String> {
 }
 
 /// Reads a duration as Go writes it, such as `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: karpenter_core::api::NillableDuration = text.parse().map_err(|error| format!("{error}"))?;
     parsed.duration().ok_or_else(|| "a duration such as 10s is expected".to_owned())
 }

@@ -138,8 +138,8 @@ pub struct ConnectionTracking {
 pub struct MetadataSettings {
     /// `enabled` or `disabled`.
     pub endpoint: String,
-    /// `enabled` or `disabled`, over IPv6.
-    pub ipv6: String,
+    /// `enabled` or `disabled`, over IPv6; `None` where EC2 does not know the setting.
+    pub ipv6: Option<String>,
     /// How many hops away it is answered.
     pub hop_limit: i32,
     /// `required` or `optional`.
@@ -149,6 +149,6 @@ pub struct MetadataSettings {
 impl Default for MetadataSettings {
     fn default() -> Self {
         let text = str::to_owned;
-        Self { endpoint: text("enabled"), ipv6: text("disabled"), hop_limit: 1, tokens: text("required") }
+        Self { endpoint: text("enabled"), ipv6: Some(text("disabled")), hop_limit: 1, tokens: text("required") }
     }
 }

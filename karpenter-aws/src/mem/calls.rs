@@ -12,6 +12,7 @@ use crate::{
         profile::{ClusterInfo, InstanceProfile},
         queue::QueueMessage,
         reservation::CapacityReservation,
+        shift::ZonalShift,
         template::{LaunchTemplate, LaunchTemplateData},
     },
 };
@@ -386,6 +387,16 @@ impl AwsApi for MemoryAws {
                 queue.retain(|message| message.receipt != receipt);
             }
             Ok(())
+        })
+    }
+
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError> {
+        self.call("GetManagedResource", |state| {
+            if state.cluster.arn == arn {
+                Ok(state.shifts.clone())
+            } else {
+                refused("GetManagedResource", "ResourceNotFoundException", format!("{arn} is not managed"))
+            }
         })
     }
 }

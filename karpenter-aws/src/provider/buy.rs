@@ -9,7 +9,7 @@ use karpenter_core::{
     Catalog, OfferingKey,
     api::NodeClaim,
     labels,
-    provider::{CreateError, Launched, ProviderErrorKind},
+    provider::{CreateError, Launched, ProviderErrorKind, ProviderEvent, ProviderId},
 };
 
 use super::{
@@ -201,7 +201,7 @@ impl Inner {
         let Some(id) = known else { return Ok(None) };
         let found = self.look_at(&id).await.map_err(|error| error.to_error("create"))?;
         let now = self.clock.now();
-        if found.is_none() && self.lock().owners.may_be_unseen(&id, now) {
+        if found.is_none() && self.lock().may_be_unseen(&id, now) {
             return Err(ApiError::no_answer("DescribeInstances", format!("{id} is not told of yet"))
                 .to_error("create")
                 .into());
@@ -240,8 +240,12 @@ impl Inner {
             let Some(capacity_type) = filters::capacity_type(&picks) else { break };
             let is_meant = |offering: &karpenter_core::Offering| offering.label(labels::CAPACITY_TYPE) == capacity_type;
             let picks = filters::keep_offerings(picks, |_, offering| is_meant(offering));
+            let warning = filters::few_to_fall_back_on(&purchase.wanted, &picks, capacity_type);
             match self.buy_one(purchase, picks, capacity_type).await? {
-                Outcome::Launched(launched) => return Ok(*launched),
+                Outcome::Launched(launched) => {
+                    self.tell_of_machine(&launched.instance.id, warning);
+                    return Ok(*launched);
+                }
                 Outcome::Nothing(keys, _) if keys.is_empty() => break,
                 Outcome::Nothing(keys, said) => {
                     tried.extend(keys);
@@ -258,6 +262,13 @@ impl Inner {
             return Err(LaunchFailure::LaunchFailed.to_error(format!("there is no choice to ask for {words}")).into());
         }
         Err(CreateError::InsufficientCapacity { offerings: tried.into_iter().collect() })
+    }
+
+    /// Says of a machine that is just bought what people should know.
+    fn tell_of_machine(&self, id: &ProviderId, warning: Option<String>) {
+        let Some(message) = warning else { return };
+        let (id, reason) = (id.clone(), "OnDemandFallback".into());
+        self.lock().tell(ProviderEvent::Notice { id, is_warning: true, reason, message });
     }
 
     /// What of the allowed offerings is not known to have no capacity now. The others count as tried.

@@ -1,6 +1,6 @@
 //! What the selectors of a node class find, and whether machines can be made of it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     Timestamp,
@@ -13,7 +13,7 @@ use crate::{
     api::ApiError,
     ec2,
     instance_type::{PlacementGroup, Strategy, TypeSettings},
-    nodeclass::{Ec2NodeClass, Ec2NodeClassStatus, SecurityGroup, Subnet, conditions},
+    nodeclass::{Ami, Ec2NodeClass, Ec2NodeClassStatus, SecurityGroup, Subnet, conditions},
 };
 
 /// A node class, and what its selectors found.
@@ -26,6 +26,15 @@ pub struct Resolved {
     pub placement_group: Option<PlacementGroup>,
     /// When it was found.
     pub since: Timestamp,
+    pub(crate) asked: Asked,
+}
+
+/// When AWS was asked for what may be good for longer than the rest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    /// For images, and for which version of Kubernetes.
+    images: Option<(Timestamp, String)>,
+    subnets: Option<Timestamp>,
 }
 
 impl Resolved {
@@ -51,6 +60,9 @@ pub(crate) enum ClassError {
 struct Findings {
     /// The status is what was found so far, and the conditions of before.
     class: Ec2NodeClass,
+    /// What was found before for the same class.
+    known: Option<Arc<Resolved>>,
+    asked: Asked,
     now: Timestamp,
 }
 
@@ -74,6 +86,24 @@ impl Findings {
         ];
         let unmet = needed.into_iter().find(|kind| self.class.status.condition(kind) != ConditionStatus::True)?;
         Some(("DependenciesNotReady", format!("{unmet} is not true")))
+    }
+}
+
+impl Findings {
+    /// The images that were found, and when, if they are good for so long. That there were none is not.
+    fn images_of_before(&self, version: &str, period: Duration) -> Option<(Timestamp, Vec<Ami>)> {
+        let known = self.known.as_ref()?;
+        let (since, of) = known.asked.images.as_ref()?;
+        let amis = &known.class.status.amis;
+        (of == version && self.now < *since + period && !amis.is_empty()).then(|| (*since, amis.clone()))
+    }
+
+    /// The subnets that were found, and when, if they are good for so long. That there were none is not.
+    fn subnets_of_before(&self, period: Duration) -> Option<(Timestamp, Vec<Subnet>)> {
+        let known = self.known.as_ref()?;
+        let since = known.asked.subnets?;
+        let subnets = &known.class.status.subnets;
+        (self.now < since + period && !subnets.is_empty()).then(|| (since, subnets.clone()))
     }
 }
 
@@ -110,7 +140,7 @@ impl Inner {
         if let Some(known) = known.as_ref().filter(|known| now < known.since + self.options.discovery_period) {
             return Ok(known.clone());
         }
-        match self.discover(&class, now).await {
+        match self.discover(&class, known.clone(), now).await {
             Ok(resolved) => {
                 let resolved = Arc::new(resolved);
                 self.lock().resolved.insert(name.to_owned(), resolved.clone());
@@ -120,27 +150,40 @@ impl Inner {
         }
     }
 
-    async fn discover(&self, class: &Ec2NodeClass, now: Timestamp) -> Result<Resolved, ApiError> {
+    async fn discover(
+        &self,
+        class: &Ec2NodeClass,
+        known: Option<Arc<Resolved>>,
+        now: Timestamp,
+    ) -> Result<Resolved, ApiError> {
         let conditions = class.status.conditions.clone();
         let status = Ec2NodeClassStatus { conditions, ..Ec2NodeClassStatus::default() };
-        let mut findings = Findings { class: Ec2NodeClass { status, ..class.clone() }, now };
+        let class = Ec2NodeClass { status, ..class.clone() };
+        let mut findings = Findings { class, known, asked: Asked::default(), now };
         self.find_images(&mut findings).await?;
         self.find_reservations(&mut findings).await?;
         let placement_group = self.find_placement_group(&mut findings).await?;
         self.find_network(&mut findings).await?;
         self.find_profile(&mut findings).await?;
         self.validate(&mut findings, placement_group.clone()).await?;
-        let mut class = findings.class;
+        let Findings { mut class, asked, .. } = findings;
         class.set_ready(now);
         let ca_bundle = Some(self.options.cluster.ca_bundle.as_str()).filter(|bundle| !bundle.is_empty());
         // A class whose hash cannot be known is not ready, and nothing is bought of it.
         class.metadata.annotations.extend(class.hash_annotations(ca_bundle).unwrap_or_default());
-        Ok(Resolved { class, placement_group, since: now })
+        Ok(Resolved { class, placement_group, since: now, asked })
     }
 
     async fn find_images(&self, findings: &mut Findings) -> Result<(), ApiError> {
         let renewed = self.lock().kubernetes_version.map(|version| version.to_string());
         let version = renewed.as_ref().unwrap_or(&self.options.cluster.version);
+        if let Some((since, amis)) = findings.images_of_before(version, self.options.images_period) {
+            findings.class.status.amis = amis;
+            findings.asked.images = Some((since, version.clone()));
+            findings.note(conditions::AMIS_READY, None);
+            return Ok(());
+        }
+        findings.asked.images = Some((findings.now, version.clone()));
         let found = images::find(&*self.api, &findings.class, version, findings.now).await?;
         let problem = match found {
             Ok(amis) => {
@@ -187,20 +230,39 @@ impl Inner {
     }
 
     async fn find_network(&self, findings: &mut Findings) -> Result<(), ApiError> {
-        let spec = findings.class.spec.clone();
-        let subnets = network::find_subnets(&*self.api, &spec.subnet_selector_terms).await?;
-        let groups = network::find_security_groups(&*self.api, &spec.security_group_selector_terms).await?;
-        self.lock().free.refresh(&subnets, findings.now);
-        let to_subnet = |s: ec2::network::Subnet| Subnet { id: s.id, zone: s.zone, zone_id: s.zone_id };
-        findings.class.status.subnets = subnets.into_iter().map(to_subnet).collect();
+        self.find_subnets(findings).await?;
+        let terms = &findings.class.spec.security_group_selector_terms;
+        let groups = network::find_security_groups(&*self.api, terms).await?;
         findings.class.status.security_groups =
             groups.into_iter().map(|group| SecurityGroup { id: group.id, name: group.name }).collect();
-        let none =
-            |is_empty: bool, reason, what: &str| is_empty.then(|| (reason, format!("the selectors found no {what}")));
-        let (no_subnets, no_groups) =
-            (findings.class.status.subnets.is_empty(), findings.class.status.security_groups.is_empty());
-        findings.note(conditions::SUBNETS_READY, none(no_subnets, "SubnetsNotFound", "subnet"));
-        findings.note(conditions::SECURITY_GROUPS_READY, none(no_groups, "SecurityGroupsNotFound", "security group"));
+        let is_empty = findings.class.status.security_groups.is_empty();
+        findings.note(
+            conditions::SECURITY_GROUPS_READY,
+            is_empty.then(|| ("SecurityGroupsNotFound", "the selectors found no security group".to_owned())),
+        );
+        Ok(())
+    }
+
+    async fn find_subnets(&self, findings: &mut Findings) -> Result<(), ApiError> {
+        if let Some((since, subnets)) = findings.subnets_of_before(self.options.subnets_period) {
+            findings.class.status.subnets = subnets;
+            findings.asked.subnets = Some(since);
+            findings.note(conditions::SUBNETS_READY, None);
+            return Ok(());
+        }
+        findings.asked.subnets = Some(findings.now);
+        let subnets = network::find_subnets(&*self.api, &findings.class.spec.subnet_selector_terms).await?;
+        let mut state = self.lock();
+        state.free.refresh(&subnets, findings.now);
+        state.shifts.learn_zones(&subnets);
+        drop(state);
+        let to_subnet = |s: ec2::network::Subnet| Subnet { id: s.id, zone: s.zone, zone_id: s.zone_id };
+        findings.class.status.subnets = subnets.into_iter().map(to_subnet).collect();
+        let is_empty = findings.class.status.subnets.is_empty();
+        findings.note(
+            conditions::SUBNETS_READY,
+            is_empty.then(|| ("SubnetsNotFound", "the selectors found no subnet".to_owned())),
+        );
         Ok(())
     }
 
@@ -212,7 +274,12 @@ impl Inner {
             problem = self.without_value(&findings.class).await?;
         }
         if problem.is_none() {
-            let found = Resolved { class: findings.class.clone(), placement_group, since: findings.now };
+            let found = Resolved {
+                class: findings.class.clone(),
+                placement_group,
+                since: findings.now,
+                asked: Asked::default(),
+            };
             problem = self.forbidden(&found).await?;
         }
         findings.note(conditions::VALIDATION_SUCCEEDED, problem.as_ref().map(|(reason, text)| (*reason, text.clone())));

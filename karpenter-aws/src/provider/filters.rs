@@ -18,6 +18,12 @@ const EXOTIC: [&str; 5] =
 /// On a claim, as an annotation: the least numbers of values were given up already.
 pub(crate) const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 
+/// Labels of machines, and all values that they can have.
+const KNOWN_VALUES: [(&str, &[&str]); 2] = [
+    (own::TENANCY, &["default", "dedicated"]),
+    (labels::CAPACITY_TYPE, &[labels::SPOT, labels::ON_DEMAND, labels::RESERVED]),
+];
+
 /// An instance type and those of its offerings that are still in question.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick<'c> {
@@ -81,8 +87,14 @@ impl Wanted {
         catalog.types().iter().filter_map(pick).collect()
     }
 
-    /// The requirement that rules most offerings out, in words.
+    /// The requirement that no offering can ever meet, or else the one that rules most out, in words.
     pub(crate) fn explain(&self, catalog: &Catalog) -> String {
+        let is_unknown = |(key, values): &&(&str, &[&str])| {
+            self.requirements.get(key).is_some_and(|wanted| !values.iter().any(|value| wanted.admits(Some(value))))
+        };
+        if let Some((key, values)) = KNOWN_VALUES.iter().find(is_unknown) {
+            return format!("{key} admits none of the values that there are: {}", values.join(", "));
+        }
         let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
         let mut total = 0;
         for instance_type in catalog.types() {
@@ -230,6 +242,19 @@ pub(crate) fn keep_offerings<'c>(
         Pick { instance_type: pick.instance_type, offerings }
     });
     narrowed.filter(|pick| !pick.offerings.is_empty()).collect()
+}
+
+/// So many instance types are few to fall back on.
+const FEW_TYPES: usize = 5;
+
+/// What people should know if a claim that may be a spot machine becomes one on demand, of few instance types: so few may be
+/// sold out together.
+pub(crate) fn few_to_fall_back_on(wanted: &Wanted, picks: &[Pick<'_>], capacity_type: &str) -> Option<String> {
+    let falls_back = capacity_type == labels::ON_DEMAND && wanted.allows(labels::SPOT);
+    (falls_back && picks.len() < FEW_TYPES).then(|| {
+        let count = picks.len();
+        format!("Bought on demand and not as spot, of {count} instance types to choose from: allow {FEW_TYPES} or more")
+    })
 }
 
 /// What the machine is bought as: from a reservation before spot, and spot before on-demand.

@@ -133,7 +133,10 @@ impl Inner {
         ];
         let machines = self.api.describe_instances(&InstanceQuery { ids: Vec::new(), filters }).await?;
         let now = self.clock.now();
-        self.lock().owners.learn(&machines, now);
+        let mut state = self.lock();
+        let shifted = state.shifts.zones(now);
+        state.owners.learn(&machines, &shifted, now);
+        drop(state);
         Ok(machines)
     }
 
@@ -153,6 +156,8 @@ impl Inner {
             return Ok(Deletion::Gone);
         };
         if !found.state.is_ending() {
+            let is_open = self.not_in_shift(&found.zone, "TerminateInstances", machine);
+            is_open.map_err(|error| error.to_error("delete"))?;
             let done = self.deletions.submit((), machine.to_owned()).await;
             let done = done.unwrap_or_else(|| Err(ApiError::no_answer("TerminateInstances", "the batch was left")));
             if let Err(error) = done {
@@ -172,7 +177,7 @@ impl Inner {
     fn gone(&self, machine: &str, operation: &'static str) -> Result<(), ProviderError> {
         let now = self.clock.now();
         let mut state = self.lock();
-        if state.owners.may_be_unseen(machine, now) {
+        if state.may_be_unseen(machine, now) {
             let error = ApiError::no_answer("DescribeInstances", format!("{machine} is not told of yet"));
             return Err(error.to_error(operation));
         }

@@ -72,6 +72,7 @@ impl Inner {
         if missing.is_empty() {
             return Ok(());
         }
+        self.not_in_shift(&found.zone, "CreateTags", machine)?;
         match self.api.create_tags(&[machine.to_owned()], &missing).await {
             Err(error) if error.is_not_found() => Ok(()),
             answer => answer,

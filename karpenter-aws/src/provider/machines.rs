@@ -128,12 +128,14 @@ impl Owners {
         self.by_machine.get(machine).is_some_and(|owned| owned.is_young(now))
     }
 
-    /// Takes in all machines that there are: what is not among them is gone.
+    /// Takes in all machines that there are: what is not among them is gone, save in zones that are left alone.
     ///
     /// A machine whose claim has another one already was bought twice; nobody owns it, so that it is collected.
-    pub(crate) fn learn(&mut self, machines: &[Ec2Instance], now: Timestamp) {
+    pub(crate) fn learn(&mut self, machines: &[Ec2Instance], shifted: &BTreeSet<String>, now: Timestamp) {
         let is_there: BTreeSet<&str> = machines.iter().map(|m| m.id.as_str()).collect();
-        self.by_machine.retain(|machine, owned| is_there.contains(machine.as_str()) || owned.is_young(now));
+        self.by_machine.retain(|machine, owned| {
+            is_there.contains(machine.as_str()) || owned.is_young(now) || shifted.contains(&owned.zone)
+        });
         let mut owned: BTreeSet<String> = self.by_machine.values().map(|owned| owned.uid.clone()).collect();
         for (machine, uid) in tags::claims_of(machines) {
             if self.by_machine.contains_key(machine) {
@@ -216,11 +218,11 @@ mod tests {
     #[test]
     fn a_machine_that_was_bought_twice_is_nobodys() {
         let mut owners = Owners::default();
-        owners.learn(&[machine("i-2", "u1")], at(0));
-        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], at(0));
+        owners.learn(&[machine("i-2", "u1")], &BTreeSet::new(), at(0));
+        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], &BTreeSet::new(), at(0));
         assert_eq!((owners.uid_of("i-1"), owners.uid_of("i-2")), (Some(""), Some("u1")));
         assert_eq!(owners.machine_of("u1"), Some("i-2"));
-        owners.learn(&[], at(0));
+        owners.learn(&[], &BTreeSet::new(), at(0));
         assert_eq!(owners.machine_of("u1"), None, "it is gone");
     }
 
@@ -230,17 +232,17 @@ mod tests {
         owners.bought("i-1", "u1", "z", at(0));
         owners.bought("i-2", "u2", "z", at(0));
         owners.given_back("i-2");
-        owners.learn(&[], at(59));
+        owners.learn(&[], &BTreeSet::new(), at(59));
         assert_eq!((owners.machine_of("u1"), owners.machine_of("u2")), (Some("i-1"), None));
         assert!(owners.may_be_unseen("i-1", at(59)) && !owners.may_be_unseen("i-1", at(60)));
-        owners.learn(&[], at(60));
+        owners.learn(&[], &BTreeSet::new(), at(60));
         assert_eq!(owners.machine_of("u1"), None);
     }
 
     #[test]
     fn at_the_start_nobody_knows_which_of_two_is_meant() {
         let mut owners = Owners::default();
-        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], at(0));
+        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], &BTreeSet::new(), at(0));
         assert_eq!((owners.uid_of("i-1"), owners.uid_of("i-2")), (Some("u1"), Some("u1")));
     }
 

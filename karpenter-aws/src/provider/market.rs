@@ -61,6 +61,7 @@ struct CatalogKey {
     market: u64,
     unavailable: u64,
     memory: u64,
+    shifted: BTreeSet<String>,
     remaining: Vec<(String, u32)>,
 }
 
@@ -108,6 +109,7 @@ impl Inner {
             market: state.market.version,
             unavailable: state.unavailable.version(),
             memory: state.memory.version(),
+            shifted: state.shifts.zones(now),
             remaining: reservations.iter().map(|r| (r.id.clone(), state.remaining.count(&r.id))).collect(),
         };
         if let Some((known, catalog)) = state.market.catalogs.get(class.name())
@@ -139,10 +141,11 @@ impl Inner {
             state.unavailable.is_unavailable(key, &scope, here.map(|subnet| subnet.id.as_str()), now)
         };
         let left_of_reservation = |id: &str| state.remaining.count(id);
+        let shifted = self.options.avoided_zones.iter().cloned().chain(state.shifts.zones(now)).collect();
         let market = instance_type::Market {
             prices: &state.prices,
             placement_group: resolved.placement_group.as_ref(),
-            shifted_zones: &self.options.avoided_zones,
+            shifted_zones: &shifted,
             is_sold_out: &is_sold_out,
             left_of_reservation: &left_of_reservation,
         };

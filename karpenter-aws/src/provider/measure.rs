@@ -61,8 +61,10 @@ impl Ec2Provider {
 impl Inner {
     /// What was counted so far, and what can be bought now.
     pub(crate) fn measurements(&self) -> Vec<Measurement> {
+        let now = self.clock.now();
         let state = self.lock();
         let mut meter = state.meter.clone();
+        state.measure_classes(&mut meter, now);
         for info in state.market.infos() {
             let labels = || vec![("instance_type", info.instance_type.clone())];
             #[expect(clippy::cast_precision_loss, reason = "the memory of a machine is far below 2^52 MiB")]

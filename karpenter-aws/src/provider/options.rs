@@ -14,6 +14,10 @@ pub struct ProviderOptions {
     pub cluster: ClusterAccess,
     /// For how long what the selectors of a class found is good.
     pub discovery_period: Duration,
+    /// For how long the images that a class found are good, if that is longer.
+    pub images_period: Duration,
+    /// For how long the subnets that a class found are good, if that is longer.
+    pub subnets_period: Duration,
     /// For how long prices and instance types are good.
     pub catalog_period: Duration,
     /// Whether the account can reach no other service: then nobody asks for on-demand prices, and unused instance
@@ -52,6 +56,8 @@ impl ProviderOptions {
             types: TypeOptions::of_region(region),
             cluster,
             discovery_period: Duration::from_mins(1),
+            images_period: Duration::from_mins(1),
+            subnets_period: Duration::from_mins(1),
             catalog_period: Duration::from_hours(12),
             is_isolated: false,
             checks_permissions: true,

@@ -86,7 +86,7 @@ impl Inputs<'_> {
             instance_profile: class.status.instance_profile.clone(),
             block_devices: self.disks()?,
             interfaces: self.interfaces(info),
-            metadata_options: metadata(class),
+            metadata_options: metadata(class, self.options.region()),
             detailed_monitoring: spec.detailed_monitoring.unwrap_or(false),
             enclaves: resources.get(NITRO_SANDBOX).is_some_and(|count| !count.is_zero()),
             nested_virtualization: spec
@@ -195,11 +195,12 @@ fn market(capacity_type: &str, pick: &Pick<'_>) -> Option<String> {
     Some(kind.to_owned())
 }
 
-fn metadata(class: &Ec2NodeClass) -> MetadataSettings {
+/// The isolated regions of the United States do not know the setting for IPv6.
+fn metadata(class: &Ec2NodeClass, region: &str) -> MetadataSettings {
     let options = class.spec.metadata_options.clone().unwrap_or_default();
     MetadataSettings {
         endpoint: options.http_endpoint.as_str().to_owned(),
-        ipv6: options.http_protocol_ipv6.as_str().to_owned(),
+        ipv6: (!region.starts_with("us-iso")).then(|| options.http_protocol_ipv6.as_str().to_owned()),
         hop_limit: i32::try_from(options.http_put_response_hop_limit).unwrap_or(i32::MAX),
         tokens: options.http_tokens.as_str().to_owned(),
     }

@@ -13,6 +13,7 @@ use crate::{
         profile::{ClusterInfo, InstanceProfile},
         queue::QueueMessage,
         reservation::CapacityReservation,
+        shift::ZonalShift,
         template::{LaunchTemplate, LaunchTemplateData},
     },
 };
@@ -281,6 +282,27 @@ impl AwsApi for SdkAws {
         let call = self.sqs.delete_message().queue_url(queue_url).receipt_handle(receipt);
         call.send().await.map(|_| ()).map_err(failed("DeleteMessage"))
     }
+
+    async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError> {
+        let call = self.arc.get_managed_resource().resource_identifier(arn);
+        Ok(shifts(call.send().await.map_err(failed("GetManagedResource"))?))
+    }
+}
+
+/// Shifts that somebody started, and those of AWS.
+fn shifts(found: aws_sdk_arczonalshift::operation::get_managed_resource::GetManagedResourceOutput) -> Vec<ZonalShift> {
+    use aws_sdk_arczonalshift::types::{AppliedStatus, AutoshiftAppliedStatus};
+    let by_aws = found.autoshifts.unwrap_or_default().into_iter().map(|shift| ZonalShift {
+        is_applied: shift.applied_status == AutoshiftAppliedStatus::Applied,
+        zone_id: shift.away_from,
+        expiry: None,
+    });
+    let started = found.zonal_shifts.into_iter().map(|shift| ZonalShift {
+        is_applied: shift.applied_status == AppliedStatus::Applied,
+        zone_id: shift.away_from,
+        expiry: describe::time(shift.expiry_time),
+    });
+    started.chain(by_aws).collect()
 }
 
 fn profile(found: aws_sdk_iam::types::InstanceProfile) -> InstanceProfile {

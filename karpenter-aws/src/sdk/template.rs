@@ -108,7 +108,7 @@ fn tracking(tracking: ConnectionTracking) -> sdk::ConnectionTrackingSpecificatio
 fn metadata(settings: &MetadataSettings) -> sdk::LaunchTemplateInstanceMetadataOptionsRequest {
     sdk::LaunchTemplateInstanceMetadataOptionsRequest::builder()
         .http_endpoint(sdk::LaunchTemplateInstanceMetadataEndpointState::from(settings.endpoint.as_str()))
-        .http_protocol_ipv6(sdk::LaunchTemplateInstanceMetadataProtocolIpv6::from(settings.ipv6.as_str()))
+        .set_http_protocol_ipv6(settings.ipv6.as_deref().map(sdk::LaunchTemplateInstanceMetadataProtocolIpv6::from))
         .http_put_response_hop_limit(settings.hop_limit)
         .http_tokens(sdk::LaunchTemplateHttpTokensState::from(settings.tokens.as_str()))
         .instance_metadata_tags(sdk::LaunchTemplateInstanceMetadataTagsState::Disabled)

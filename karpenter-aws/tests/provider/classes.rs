@@ -16,7 +16,9 @@ async fn resolved(world: &World) -> Ec2NodeClass {
 
 #[tokio::test]
 async fn images_follow_the_version_of_the_control_plane() {
-    let world = World::new();
+    let mut options = crate::world::options();
+    options.images_period = Duration::from_hours(1);
+    let world = World::of(options, class());
     assert_eq!(resolved(&world).await.status.amis.len(), 2);
     world.aws.with(|state| {
         let newer = state.parameters.iter().filter(|(name, _)| name.contains("x86_64"));
@@ -99,4 +101,42 @@ async fn profiles_that_nobody_has_go_once_they_are_not_young() {
     world.aws.clock().advance(Duration::from_hours(1));
     world.provider.upkeep().await.expect("done");
     assert_eq!(names(), [second]);
+}
+
+#[tokio::test]
+async fn images_and_subnets_are_good_for_their_own_time() {
+    let mut options = crate::world::options();
+    (options.images_period, options.subnets_period) = (Duration::from_mins(5), Duration::from_mins(3));
+    let world = World::of(options, class());
+    let mut asked = Vec::new();
+    for _ in 0..6 {
+        let found = resolved(&world).await;
+        assert_eq!((found.status.amis.len(), found.status.subnets.len()), (2, 3));
+        assert!(found.not_ready().is_none());
+        asked.push((world.aws.count("DescribeImages"), world.aws.count("DescribeSubnets")));
+        world.aws.clock().advance(Duration::from_mins(1));
+    }
+    let first = asked[0].0;
+    let images: Vec<usize> = asked.iter().map(|(images, _)| images / first).collect();
+    let subnets: Vec<usize> = asked.iter().map(|(_, subnets)| *subnets).collect();
+    assert_eq!((images, subnets), (vec![1, 1, 1, 1, 1, 2], vec![1, 1, 1, 2, 2, 2]));
+    assert_eq!(world.aws.count("DescribeSecurityGroups"), 6, "the rest is asked for each minute");
+}
+
+#[tokio::test]
+async fn images_that_were_not_there_are_looked_for_again_soon() {
+    let mut options = crate::world::options();
+    (options.images_period, options.subnets_period) = (Duration::from_hours(1), Duration::from_hours(1));
+    let world = World::of(options, class());
+    let (images, subnets) =
+        world.aws.with(|state| (std::mem::take(&mut state.images), std::mem::take(&mut state.subnets)));
+    assert!(resolved(&world).await.not_ready().is_some());
+    world.aws.with(|state| (state.images, state.subnets) = (images, subnets));
+    world.aws.clock().advance(Duration::from_mins(1));
+    let found = resolved(&world).await;
+    assert!(found.not_ready().is_none());
+    let asked = world.aws.count("DescribeImages");
+    world.aws.clock().advance(Duration::from_mins(59));
+    assert_eq!(resolved(&world).await.status.amis, found.status.amis);
+    assert_eq!(world.aws.count("DescribeImages"), asked);
 }

@@ -8,11 +8,11 @@ use karpenter_aws::{Clock, ec2::instance::InstanceState, mem::MemoryAws, provide
 use karpenter_core::{
     CloudProvider, ResourceList, Snapshot, Timestamp,
     api::{
-        Condition, ConditionStatus, Node, NodeClaim, ObjectKey, Pod, PodStatus, Taint, TaintEffect, Workload,
+        Condition, ConditionStatus, Node, NodeClaim, NodePool, ObjectKey, Pod, PodStatus, Taint, TaintEffect, Workload,
         tolerates_all,
     },
     cluster::pod_requests,
-    engine::{Action, ActionResult, Engine, EngineOptions, Event, Object, ObjectRef, Refusal, Request},
+    engine::{Action, ActionResult, Engine, EngineOptions, Event, Note, Object, ObjectRef, Refusal, Request},
     labels,
     provider::ProviderId,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Cluster {
     pub(crate) claims: BTreeMap<String, NodeClaim>,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
+    /// What people were told.
+    pub(crate) notes: Vec<Note>,
     /// How many objects were written.
     version: u64,
 }
@@ -43,12 +45,16 @@ impl Cluster {
     pub(crate) fn of(World { aws, provider }: World) -> Self {
         let engine = Engine::new(EngineOptions::default());
         let (claims, nodes, pods) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Self { aws, provider, engine, claims, nodes, pods, version: 0 };
-        let mut pool = pool();
-        "1".clone_into(&mut pool.metadata.resource_version);
-        cluster.observe(Event::Applied(Object::NodePool(Arc::new(pool))));
+        let mut cluster = Self { aws, provider, engine, claims, nodes, pods, notes: Vec::new(), version: 0 };
+        cluster.put_pool(pool());
         cluster.observe(Event::Synced);
         cluster
+    }
+
+    /// The pool, as it is now.
+    pub(crate) fn put_pool(&mut self, mut pool: NodePool) {
+        pool.metadata.resource_version = self.next_version();
+        self.observe(Event::Applied(Object::NodePool(Arc::new(pool))));
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -82,6 +88,9 @@ impl Cluster {
             let (cloud, cluster): (Vec<Request>, Vec<Request>) =
                 requests.into_iter().partition(|request| is_for_cloud(&request.action));
             for request in cluster {
+                if let Action::Note(note) = &request.action {
+                    self.notes.push(note.clone());
+                }
                 let result = self.write(request.action);
                 self.observe(Event::Done { id: request.id, result });
             }

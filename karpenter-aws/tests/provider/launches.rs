@@ -8,7 +8,7 @@ use karpenter_aws::{
 };
 use karpenter_core::{
     CloudProvider, labels,
-    provider::{CreateError, Deletion, ProviderErrorKind},
+    provider::{CreateError, Deletion, EventCursor, ProviderErrorKind, ProviderEvent},
 };
 
 use crate::world::{World, claim, label, pool};
@@ -289,4 +289,43 @@ async fn reservations_are_bought_first_until_nothing_is_left_of_them() {
     assert_eq!((label(&second, labels::CAPACITY_TYPE), label(&second, own::RESERVATION_ID)), (labels::SPOT, ""));
     let found = world.provider.get(&first.instance.id).await.expect("known").expect("there");
     assert_eq!(found.labels[labels::CAPACITY_TYPE], labels::RESERVED);
+}
+
+#[tokio::test]
+async fn few_types_to_fall_back_on_are_worth_a_warning() {
+    let few: &[&str] = &["c5.large", "m5.large", "m5.xlarge", "c5.xlarge"];
+    let (both, all) = ([labels::SPOT, labels::ON_DEMAND], [few, &["m5.2xlarge"]].concat());
+    for (types, kinds, is_sold_out, is_told) in [
+        (few, both.as_slice(), true, true),
+        (all.as_slice(), both.as_slice(), true, false),
+        (few, both.as_slice(), false, false),
+        (few, &[labels::ON_DEMAND], true, false),
+    ] {
+        let world = World::new();
+        if is_sold_out {
+            world.aws.with(|state| state.exhausted.push(Exhausted::new("*", "*", "spot")));
+        }
+        let wanted = claim("u1", &[(labels::INSTANCE_TYPE, types), (labels::CAPACITY_TYPE, kinds)]);
+        let launched = world.provider.create(&wanted).await.expect("bought");
+        let events = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+        let told = events.iter().any(|event| {
+            matches!(event, ProviderEvent::Notice { id, is_warning: true, reason, .. }
+                if *id == launched.instance.id && reason == "OnDemandFallback")
+        });
+        assert_eq!(told, is_told, "{types:?} {kinds:?}: {events:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_wants_what_no_machine_can_be_says_what_there_is() {
+    let world = World::new();
+    for (key, value, known) in
+        [(own::TENANCY, "host", "default, dedicated"), (labels::CAPACITY_TYPE, "cheap", "spot, on-demand, reserved")]
+    {
+        let error = world.provider.create(&claim("u1", &[(key, &[value])])).await.expect_err("there is none");
+        let CreateError::NothingCompatible { message } = &error else { panic!("{error}") };
+        assert!(message.contains(key) && message.contains(known), "{message}");
+        let one_is_known = claim("u2", &[(own::TENANCY, &["host", "default"])]);
+        world.provider.create(&one_is_known).await.expect("one of them is known");
+    }
 }

@@ -12,6 +12,7 @@ mod measures;
 mod permissions;
 mod prices;
 mod reservations;
+mod shifts;
 mod templates;
 mod trouble;
 mod world;

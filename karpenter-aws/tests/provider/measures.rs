@@ -1,6 +1,6 @@
 //! What the provider counts and measures.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use karpenter_aws::{
@@ -8,9 +8,9 @@ use karpenter_aws::{
     interruption::{HealthCheck, InterruptionQueue},
     mem::Exhausted,
 };
-use karpenter_core::{CloudProvider, labels, provider::Measured};
+use karpenter_core::{CloudProvider, api::ConditionStatus, labels, provider::Measured};
 
-use crate::world::{World, claim, pool};
+use crate::world::{World, claim, class, pool};
 
 const URL: &str = "https://sqs.example/1/events";
 
@@ -139,4 +139,40 @@ async fn types_offerings_and_user_data_are_measured() {
     assert!(level("karpenter_ec2nodeclasses_userdata_bytes", &["default"]) > 100.0);
     world.provider.remove_class("default");
     assert_eq!(of(&world, "karpenter_ec2nodeclasses_userdata_bytes", &["default"]), None);
+}
+
+#[tokio::test]
+async fn conditions_of_classes_and_their_ends_are_measured() {
+    let (world, clock) = (World::new(), karpenter_aws::Clock::now);
+    let name = |end: &str| format!("operator_ec2nodeclass_{end}");
+    let apply = |status: ConditionStatus, reason: &str| {
+        let mut class = class();
+        class.set_condition("SubnetsReady", status, reason, "", clock(world.aws.clock()));
+        world.provider.apply_class(class);
+    };
+    let wait = || world.aws.clock().advance(Duration::from_secs(30));
+    apply(ConditionStatus::False, "SubnetsNotFound");
+    wait();
+    let (bad, good) =
+        (["", "default", "SubnetsReady", "False", "SubnetsNotFound"], ["SubnetsReady", "True", "SubnetsReady"]);
+    assert_eq!(of(&world, &name("status_condition_count"), &bad), Some(Measured::Level(1.0)));
+    assert_eq!(of(&world, &name("status_condition_current_status_seconds"), &bad), Some(Measured::Level(30.0)));
+    apply(ConditionStatus::True, "");
+    world.provider.apply_class(world.provider.resolve("default").await.expect("answers").class.clone());
+    assert_eq!(of(&world, &name("status_condition_transitions_total"), &good), Some(Measured::Count(1)), "once");
+    assert_eq!(of(&world, &name("status_condition_count"), &bad), None);
+    let sum = |end: &str, labels: &[&str]| match of(&world, &name(end), labels) {
+        Some(Measured::Histogram(times)) => (times.count, times.sum),
+        other => panic!("{end}: {other:?}"),
+    };
+    assert_eq!(sum("status_condition_transition_seconds", &["SubnetsReady", "False"]), (1, 30.0));
+    let mut going = class();
+    going.metadata.deletion_timestamp = Some(clock(world.aws.clock()));
+    world.provider.apply_class(going);
+    wait();
+    let named = ["", "default"];
+    assert_eq!(of(&world, &name("termination_current_time_seconds"), &named), Some(Measured::Level(30.0)));
+    world.provider.remove_class("default");
+    assert_eq!(of(&world, &name("termination_current_time_seconds"), &named), None);
+    assert_eq!(sum("termination_duration_seconds", &[]), (1, 30.0));
 }

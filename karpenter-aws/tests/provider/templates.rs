@@ -59,7 +59,7 @@ async fn a_class_that_says_little_has_one_interface_and_the_disk_of_its_family()
     let [disk] = data.block_devices.as_slice() else { panic!("{:?}", data.block_devices) };
     assert_eq!((disk.name.as_str(), disk.size_gib, disk.encrypted), ("/dev/xvda", Some(20), Some(true)));
     let said = &data.metadata_options;
-    assert_eq!((said.endpoint.as_str(), said.ipv6.as_str(), said.hop_limit), ("enabled", "disabled", 1));
+    assert_eq!((said.endpoint.as_str(), said.ipv6.as_deref(), said.hop_limit), ("enabled", Some("disabled"), 1));
     assert_eq!(said.tokens, "required");
     assert!(!data.instance_profile.is_empty() && !data.user_data.is_empty());
 }
@@ -82,7 +82,7 @@ async fn what_a_class_says_is_in_the_template() {
     assert_eq!(tracking.udp_seconds, Some(30));
     assert!(data.detailed_monitoring);
     let said = &data.metadata_options;
-    assert_eq!((said.hop_limit, said.tokens.as_str(), said.ipv6.as_str()), (2, "optional", "enabled"));
+    assert_eq!((said.hop_limit, said.tokens.as_str(), said.ipv6.as_deref()), (2, "optional", Some("enabled")));
     let [disk] = data.block_devices.as_slice() else { panic!("{:?}", data.block_devices) };
     assert_eq!((disk.size_gib, disk.iops, disk.throughput), (Some(28), Some(3000), None), "30 GB are 27.9 GiB");
     for (key, value) in [("team", "web"), ("kubernetes.io/cluster/test", "owned"), ("karpenter.sh/nodepool", "general")]
@@ -249,4 +249,14 @@ async fn the_context_goes_along_unless_the_least_values_were_given_up() {
     let mut relaxed = large("u2");
     relaxed.metadata.annotations.insert("karpenter.sh/nodeclaim-min-values-relaxed".to_owned(), "true".to_owned());
     assert_eq!(buy(&world, &relaxed).await.1.context, None);
+}
+
+#[tokio::test]
+async fn isolated_regions_are_not_told_of_metadata_over_ipv6() {
+    for (region, expected) in [("us-west-2", Some("disabled")), ("us-iso-east-1", None), ("us-isob-west-1", None)] {
+        let world = world_of(ProviderOptions::new("test", region, options().cluster));
+        let (data, _) = buy(&world, &large("u1")).await;
+        assert_eq!(data.metadata_options.ipv6.as_deref(), expected, "{region}");
+        assert_eq!(data.metadata_options.tokens, "required");
+    }
 }

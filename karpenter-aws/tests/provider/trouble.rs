@@ -1,7 +1,12 @@
 //! What stands in the way is told, and nobody asks without end.
 
-use karpenter_aws::{ApiError, mem::Fault};
-use karpenter_core::{CloudProvider, api::ConditionStatus, provider::CreateError};
+use karpenter_aws::{ApiError, instance_type::labels as own, mem::Fault};
+use karpenter_core::{
+    CloudProvider,
+    api::{ConditionStatus, NodeSelectorRequirement, Operator},
+    labels,
+    provider::CreateError,
+};
 
 use crate::{
     cluster::Cluster,
@@ -111,5 +116,18 @@ async fn a_class_without_selectors_is_no_class() {
         let said = found.problem().expect("not ready");
         assert!(said.contains("ValidationSucceeded"), "{said}");
         world.provider.create(&claim("u1", &[])).await.expect_err("not ready");
+    }
+}
+
+#[tokio::test]
+async fn pods_of_a_pool_that_wants_what_no_machine_can_be_say_so() {
+    for (key, value) in [(own::TENANCY, "host"), (labels::CAPACITY_TYPE, "cheap")] {
+        let mut cluster = Cluster::new();
+        cluster.put_pool(pool().require(NodeSelectorRequirement::new(key, Operator::In, [value])));
+        cluster.add_pods(1, "900m");
+        cluster.run(90).await;
+        let said: Vec<&str> = cluster.notes.iter().map(|note| note.message.as_str()).collect();
+        assert_eq!(said, ["pool general: no instance type meets the requirements of the pool"]);
+        assert_eq!(cluster.aws.count("CreateFleet"), 0);
     }
 }
