@@ -256,7 +256,7 @@ impl Work {
 /// election. To return at once then would spin the loop and starve all else that it waits for.
 async fn turn(leads: &mut watch::Receiver<bool>) {
     if leads.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
