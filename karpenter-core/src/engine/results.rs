@@ -23,11 +23,10 @@ impl Engine {
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
             (Purpose::Write(target), ActionResult::Written | ActionResult::Refused(_)) => {
-                let is_over = was_written && self.is_told(&target);
-                match self.outbox.is_missed(&target) {
-                    true => self.look_again(target, again.min(now + ECHO)),
-                    false if is_over => {}
-                    false => self.look_again(target, again),
+                if self.outbox.is_missed(&target) {
+                    self.look_again(target, again.min(now + ECHO));
+                } else if !was_written || !self.is_told(&target) {
+                    self.look_again(target, again);
                 }
             }
             (Purpose::Evict { pod, uid }, ActionResult::Refused(refusal)) => {

@@ -25,17 +25,23 @@ fn half_empty() -> World {
     world
 }
 
+/// The same once all pods have gone.
+fn empty() -> World {
+    let mut world = half_empty();
+    let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
+    for key in &keys {
+        world.remove_pod(key);
+    }
+    world
+}
+
 fn is_marked(world: &World) -> bool {
     world.nodes.values().any(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
 }
 
 #[test]
 fn an_empty_node_goes_after_it_was_looked_at_twice() {
-    let mut world = half_empty();
-    let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
-    for key in &keys {
-        world.remove_pod(key);
-    }
+    let mut world = empty();
     world.run(14);
     assert!(!is_marked(&world), "{:#?}", world.log);
     world.run(60);
@@ -44,11 +50,7 @@ fn an_empty_node_goes_after_it_was_looked_at_twice() {
 
 #[test]
 fn what_the_api_server_does_not_answer_is_asked_again_every_two_seconds() {
-    let mut world = half_empty();
-    let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
-    for key in &keys {
-        world.remove_pod(key);
-    }
+    let mut world = empty();
     world.cannot_delete_claims = true;
     world.run_until(60, |world| world.count("DeleteClaim") > 0);
     world.log.clear();
