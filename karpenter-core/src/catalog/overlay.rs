@@ -139,10 +139,14 @@ fn apply<'o>(overlay: &'o NodeOverlay, drafts: &mut [Draft<'o>]) -> Result<(), O
     for (draft, meant) in drafts.iter_mut().zip(meant) {
         let types: BTreeSet<usize> = meant.iter().map(|(own, _)| *own).collect();
         if let Some(change) = change {
-            meant.into_iter().for_each(|place| Layers::add(&mut draft.prices, place, change, overlay));
+            for place in meant {
+                Layers::add(&mut draft.prices, place, change, overlay);
+            }
         }
         for (name, quantity) in overlay.spec.capacity.iter() {
-            types.iter().for_each(|own| Layers::add(&mut draft.capacity, (*own, name), quantity, overlay));
+            for own in &types {
+                Layers::add(&mut draft.capacity, (*own, name), quantity, overlay);
+            }
         }
     }
     Ok(())
