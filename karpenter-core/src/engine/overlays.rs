@@ -130,7 +130,10 @@ fn narrowing(mut choices: Vec<Choice<'_>>) -> Requirements {
     let mut out = Requirements::new();
     let Some(best) = best else { return out };
     for key in [labels::CAPACITY_TYPE, labels::INSTANCE_TYPE, labels::ZONE] {
-        let undercuts = |choice: &&Choice<'_>| choice.price < best.price && choice.label(key) != best.label(key);
+        let undercuts = |choice: &&Choice<'_>| {
+            let is_worse = choice.offering.price > best.offering.price && choice.price <= best.price;
+            is_worse && choice.label(key) != best.label(key)
+        };
         let gone: BTreeSet<&str> = choices.iter().filter(undercuts).map(|choice| choice.label(key)).collect();
         if !gone.is_empty() {
             choices.retain(|choice| !gone.contains(choice.label(key)));

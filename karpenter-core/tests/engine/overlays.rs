@@ -52,6 +52,16 @@ fn the_cheapest_by_an_overlay_is_bought_though_the_provider_takes_it_to_be_dear(
 }
 
 #[test]
+fn the_cheapest_by_an_overlay_is_bought_though_the_provider_takes_all_to_cost_the_same() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.types[1].offerings[0].price = world.types[0].offerings[0].price;
+    world.put_overlay(overlay("discount", "large", json!({"priceAdjustment": "-1%"})));
+    world.add_pods("web", 1, "1");
+    world.run_until(10, |world| world.bought == 1);
+    assert_eq!(types_bought(&world), ["large"]);
+}
+
+#[test]
 fn dearer_choices_are_still_there_if_the_best_is_sold_out() {
     let mut world = World::with_pool(EngineOptions::default());
     world.put_overlay(overlay("discount", "large", json!({"price": "0.01"})));
