@@ -149,6 +149,7 @@ pub enum LogLevel {
 
 /// What is switched on or off; the defaults are Karpenter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each gate is on or off by itself")]
 pub struct Gates {
     /// Nodes that are sick are replaced.
     pub node_repair: bool,
