@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use super::overlays::{Terms, is_set_by_overlay};
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Requirements, ResourceList, ResourceName, Timestamp,
     api::{Node, NodeClaim, NodeOverlay, NodePool},
@@ -14,8 +15,6 @@ use crate::{
     lifecycle::launch_backoff,
     provider::{Launched, ProviderError},
 };
-
-use super::overlays::{Terms, is_set_by_overlay};
 
 /// No claim of a node class that was not ready is made for this long; it is looked at again by trying.
 const BLOCK_CLASS_FOR: Duration = Duration::from_secs(30);
