@@ -1,6 +1,7 @@
 //! The calls to AWS that the provider makes.
 
 use async_trait::async_trait;
+use karpenter_core::provider::Measurement;
 
 use crate::ec2::{
     Filter, Image, InstanceTypeInfo, Tags,
@@ -94,6 +95,11 @@ pub trait AwsApi: Send + Sync {
     async fn delete_message(&self, queue_url: &str, receipt: &str) -> Result<(), ApiError>;
     /// ARC `GetManagedResource`: the shifts of a resource, by its ARN.
     async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError>;
+
+    /// What was counted and measured of the calls, for metrics. Nothing, unless implemented.
+    fn measurements(&self) -> Vec<Measurement> {
+        Vec::new()
+    }
 }
 
 /// A call to AWS that failed.

@@ -7,6 +7,7 @@ mod calls;
 mod describe;
 mod errors;
 mod fleet;
+mod measure;
 mod template;
 mod types;
 
@@ -18,6 +19,7 @@ use aws_smithy_http_client::{
     tls::{self, rustls_provider::CryptoMode},
 };
 use karpenter_core::Timestamp;
+use measure::CallMeter;
 
 use crate::{
     clock::{BoxFuture, Clock},
@@ -41,6 +43,7 @@ pub struct SdkAws {
     eks: aws_sdk_eks::Client,
     pricing: aws_sdk_pricing::Client,
     arc: aws_sdk_arczonalshift::Client,
+    meter: CallMeter,
 }
 
 impl SdkAws {
@@ -60,18 +63,28 @@ impl SdkAws {
     pub fn new(config: &SdkConfig) -> Self {
         let config = &with_time_limits(config);
         let region = config.region().map(ToString::to_string).unwrap_or_default();
+        let meter = CallMeter::default();
+        macro_rules! client {
+            ($service:ident) => {
+                client!($service, $service::config::Builder::from(config))
+            };
+            ($service:ident, $config:expr) => {
+                $service::Client::from_conf($config.interceptor(meter.clone()).build())
+            };
+        }
         let mut pricing = aws_sdk_pricing::config::Builder::from(config);
         if config.endpoint_url().is_none() {
             pricing = pricing.region(Region::new(price_list_region(&region)));
         }
         Self {
-            ec2: aws_sdk_ec2::Client::new(config),
-            ssm: aws_sdk_ssm::Client::new(config),
-            sqs: aws_sdk_sqs::Client::new(config),
-            iam: aws_sdk_iam::Client::new(config),
-            eks: aws_sdk_eks::Client::new(config),
-            arc: aws_sdk_arczonalshift::Client::new(config),
-            pricing: aws_sdk_pricing::Client::from_conf(pricing.build()),
+            ec2: client!(aws_sdk_ec2),
+            ssm: client!(aws_sdk_ssm),
+            sqs: client!(aws_sdk_sqs),
+            iam: client!(aws_sdk_iam),
+            eks: client!(aws_sdk_eks),
+            arc: client!(aws_sdk_arczonalshift),
+            pricing: client!(aws_sdk_pricing, pricing),
+            meter,
         }
     }
 }

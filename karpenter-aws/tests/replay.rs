@@ -12,8 +12,12 @@ use aws_sdk_ec2::config::{
 use aws_smithy_http_client::test_util::{NeverClient, ReplayEvent, StaticReplayClient};
 use karpenter_aws::{
     ApiError, AwsApi,
-    ec2::{fleet::FleetRequest, instance::InstanceQuery, price::ProductFilter},
+    ec2::{fleet::FleetRequest, instance::InstanceQuery, price::ProductFilter, shift::ZonalShift},
     sdk::SdkAws,
+};
+use karpenter_core::{
+    Timestamp,
+    provider::{Measured, Measurement},
 };
 use tokio::time::Instant;
 
@@ -138,6 +142,52 @@ async fn who_is_throttled_for_long_is_told_so() {
     assert_eq!(replay.asked().len(), 3);
     let ApiError::Refused { operation, code, status, .. } = &error else { panic!("{error}") };
     assert_eq!((operation.as_str(), code.as_str(), *status), ("DescribeSubnets", "RequestLimitExceeded", 503));
+}
+
+/// A series by its name and the values of its labels.
+fn series<'m>(all: &'m [Measurement], name: &str, labels: &[&str]) -> Option<&'m Measured> {
+    let is_meant = |one: &&Measurement| one.name == name && one.labels.iter().map(|(_, value)| value).eq(labels);
+    all.iter().find(is_meant).map(|one| &one.value)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_and_attempts_are_counted_and_measured() {
+    let page = subnets("subnet-1", "");
+    let replay = Replay::of(&[(503, THROTTLED), (503, THROTTLED), (200, &page), (403, NOBODY)]).await;
+    replay.api.describe_subnets(&[]).await.expect("the third time");
+    replay.api.describe_subnets(&[]).await.expect_err("forbidden");
+    let all = replay.api.measurements();
+    let count = |name, status| series(&all, name, &["EC2", "DescribeSubnets", status]).cloned();
+    let attempts = ["200", "403", "503"].map(|status| count("aws_sdk_rust_request_attempt_total", status));
+    assert_eq!(attempts, [1, 1, 2].map(|times| Some(Measured::Count(times))));
+    let calls = ["200", "403", "503"].map(|status| count("aws_sdk_rust_request_total", status));
+    assert_eq!(calls, [Some(Measured::Count(1)), Some(Measured::Count(1)), None], "{all:#?}");
+
+    let histogram = |name| match series(&all, name, &["EC2", "DescribeSubnets"]) {
+        Some(Measured::Histogram(histogram)) => histogram.clone(),
+        other => panic!("{name}: {other:?}"),
+    };
+    let retries = histogram("aws_sdk_rust_request_retry_count");
+    assert_eq!((retries.count, retries.sum), (2, 2.0));
+    let whole = histogram("aws_sdk_rust_request_duration_seconds");
+    let parts = histogram("aws_sdk_rust_request_attempt_duration_seconds");
+    assert_eq!((whole.count, parts.count), (2, 4));
+    assert!(whole.sum > parts.sum, "the waits between attempts are in none of them");
+}
+
+#[tokio::test]
+async fn shifts_of_people_and_of_aws_are_read_alike() {
+    let answer = r#"{"appliedWeights": {}, "arcShiftConfigured": true, "arn": "a", "name": "n",
+        "zonalShifts": [{"appliedStatus": "APPLIED", "awayFrom": "usw2-az1", "zonalShiftId": "s", "resourceIdentifier": "a", "comment": "", "startTime": 1700000000, "expiryTime": 1700003600},
+            {"appliedStatus": "NOT_APPLIED", "awayFrom": "usw2-az2", "zonalShiftId": "t", "resourceIdentifier": "a",
+            "comment": "", "startTime": 1700000000, "expiryTime": 1700003600}],
+        "autoshifts": [{"appliedStatus": "APPLIED", "awayFrom": "usw2-az3", "startTime": 1700000000}]}"#;
+    let replay = Replay::of(&[(200, answer)]).await;
+    let found = replay.api.get_managed_resource("a").await.expect("an answer");
+    let shift = |zone: &str, expiry, is_applied| ZonalShift { zone_id: zone.to_owned(), expiry, is_applied };
+    let expiry = Some(Timestamp::from_millis(1_700_003_600_000));
+    let expected = [shift("usw2-az1", expiry, true), shift("usw2-az2", expiry, false), shift("usw2-az3", None, true)];
+    assert_eq!(found, expected);
 }
 
 #[tokio::test(start_paused = true)]

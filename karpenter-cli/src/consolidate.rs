@@ -9,6 +9,7 @@ use std::{
 use karpenter_core::{
     Catalogs, Plan, Planner, Price, Reason, Snapshot, Timestamp,
     api::ObjectKey,
+    catalog::Overlaid,
     cluster::Place,
     disrupt::{Candidates, Command, Commands, Disruptor, price_of},
 };
@@ -146,10 +147,11 @@ impl Prepared {
     pub(crate) fn from_input(input: Input) -> Result<Self, Error> {
         let Input { mut cluster, types, catalog_file } = input;
         let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
+        let overlays = mem::take(&mut cluster.overlays);
         let snapshot = plan::snapshot(cluster, &bad_pods)?;
-        let catalogs = Catalogs::shared(types, snapshot.pools())
-            .map_err(|source| Error::Catalog { file: catalog_file, source })?;
-        Ok(Self { snapshot, catalogs, bad_pods, warnings: warnings.iter().map(ToString::to_string).collect() })
+        let Overlaid { catalogs, faults, .. } = plan::catalogs(types, &snapshot, &overlays, &catalog_file)?;
+        let warnings = warnings.iter().map(ToString::to_string).chain(faults.iter().map(plan::without_overlay));
+        Ok(Self { snapshot, catalogs, bad_pods, warnings: warnings.collect() })
     }
 }
 

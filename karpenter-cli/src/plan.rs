@@ -12,7 +12,8 @@ use std::{
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot,
-    api::ObjectKey,
+    api::{NodeOverlay, ObjectKey},
+    catalog::{Overlaid, OverlayFault},
     schedule::{Certificate, StopFlag},
 };
 
@@ -163,10 +164,10 @@ fn plan_once(
     let stop = StopFlag::default();
     let planner = if time_limit.is_some() { &planner.clone().stopped_by(&stop) } else { planner };
     let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
+    let overlays = mem::take(&mut cluster.overlays);
     let start = Instant::now();
     let snapshot = snapshot(cluster, &bad_pods)?;
-    let catalogs = Catalogs::shared(types, snapshot.pools())
-        .map_err(|source| Error::Catalog { file: catalog_file.to_owned(), source })?;
+    let Overlaid { catalogs, faults, .. } = catalogs(types, &snapshot, &overlays, catalog_file)?;
     let problem = planner.prepare(&snapshot, &catalogs);
     let setup_time = start.elapsed();
     let start = Instant::now();
@@ -178,7 +179,7 @@ fn plan_once(
     let solve_times = vec![start.elapsed()];
     drop(problem);
     let pod_count = snapshot.pending().len() + bad_pods.len();
-    let warnings = warnings.iter().map(ToString::to_string);
+    let warnings = warnings.iter().map(ToString::to_string).chain(faults.iter().map(without_overlay));
     Ok(Outcome {
         pod_count,
         errors: errors(&plan, &bad_pods),
@@ -203,6 +204,23 @@ fn stop_after(time: Duration, stop: StopFlag) {
             stop.stop();
         });
     }
+}
+
+/// What can be bought for each pool, as overlays have it.
+pub(crate) fn catalogs(
+    types: Vec<InstanceType>,
+    snapshot: &Snapshot,
+    overlays: &[NodeOverlay],
+    catalog_file: &str,
+) -> Result<Overlaid, Error> {
+    let catalogs = Catalogs::shared(types, snapshot.pools())
+        .map_err(|source| Error::Catalog { file: catalog_file.to_owned(), source })?;
+    Ok(catalogs.overlaid(snapshot.pools(), overlays))
+}
+
+/// A warning of an overlay that is not applied.
+pub(crate) fn without_overlay((name, fault): (&String, &OverlayFault)) -> String {
+    format!("NodeOverlay {name}: {fault} (it is left out)")
 }
 
 pub(crate) fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {

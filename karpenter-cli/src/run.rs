@@ -149,6 +149,7 @@ pub enum LogLevel {
 
 /// What is switched on or off; the defaults are Karpenter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each gate is on or off by itself")]
 pub struct Gates {
     /// Nodes that are sick are replaced.
     pub node_repair: bool,
@@ -156,11 +157,13 @@ pub struct Gates {
     pub reserved_capacity: bool,
     /// Spot nodes are replaced by cheaper ones.
     pub spot_to_spot: bool,
+    /// Node overlays count.
+    pub node_overlays: bool,
 }
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { node_repair: false, reserved_capacity: true, spot_to_spot: false }
+        Self { node_repair: false, reserved_capacity: true, spot_to_spot: false, node_overlays: false }
     }
 }
 
@@ -175,6 +178,7 @@ fn gates(text: &str) -> Result<Gates, String> {
             "NodeRepair" => gates.node_repair = value,
             "ReservedCapacity" => gates.reserved_capacity = value,
             "SpotToSpotConsolidation" => gates.spot_to_spot = value,
+            "NodeOverlay" => gates.node_overlays = value,
             // Static pools work whether or not somebody asks for them.
             "StaticCapacity" => {}
             _ if !value => {}
@@ -259,6 +263,7 @@ async fn control(args: &RunArgs, controller: Controller) -> Result<(), Error> {
 fn options(args: &RunArgs, namespace: String) -> ControllerOptions {
     let mut options = ControllerOptions::default();
     options.engine = engine_options(args);
+    options.node_overlays = args.feature_gates.node_overlays;
     options.limits.writes_per_second = usize::try_from(args.kube_client_qps).unwrap_or(usize::MAX);
     options.limits.writes_at_once = usize::try_from(args.kube_client_burst).unwrap_or(usize::MAX).min(MAX_AT_ONCE);
     if !args.disable_leader_election {
@@ -327,10 +332,11 @@ mod tests {
 
     #[test]
     fn gates_that_mean_nothing_must_not_be_switched_on() {
-        let all = gates("NodeRepair=true, SpotToSpotConsolidation=true,ReservedCapacity=false,NodeOverlay=false");
-        assert_eq!(all, Ok(Gates { node_repair: true, reserved_capacity: false, spot_to_spot: true }));
+        let all = gates("NodeRepair=true, NodeOverlay=true,ReservedCapacity=false,CapacityBuffer=false");
+        let asked = Gates { node_repair: true, reserved_capacity: false, spot_to_spot: false, node_overlays: true };
+        assert_eq!(all, Ok(asked));
         assert_eq!(gates(""), Ok(Gates::default()));
-        assert_eq!(gates("NodeOverlay=true"), Err("NodeOverlay: there is no such feature".to_owned()));
+        assert_eq!(gates("CapacityBuffer=true"), Err("CapacityBuffer: there is no such feature".to_owned()));
         assert_eq!(gates("NodeRepair"), Err("NodeRepair: NAME=true or NAME=false is expected".to_owned()));
         assert_eq!(gates("NodeRepair=on"), Err("NodeRepair=on: true or false is expected".to_owned()));
     }

@@ -156,6 +156,10 @@ impl Carrier {
                 Some(before) => Box::pin(async move { writer.update_pool(&before, &after).await }),
                 None => changed(),
             },
+            Action::UpdateOverlay(after) => match mirror.overlay(&after) {
+                Some(before) => Box::pin(async move { writer.update_overlay(&before, &after).await }),
+                None => changed(),
+            },
             Action::DeleteClaim { name, uid } => Box::pin(async move { writer.delete::<NodeClaim>(&name, &uid).await }),
             Action::DeleteNode { name, uid } => Box::pin(async move { writer.delete::<Node>(&name, &uid).await }),
             Action::Evict { pod, uid } => Box::pin(async move { writer.evict(&pod, &uid).await }),

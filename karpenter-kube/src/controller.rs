@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use karpenter_core::{
     CloudProvider,
     api::{
-        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, PersistentVolume, PersistentVolumeClaim, Pod,
-        PodDisruptionBudget, StorageClass, VolumeAttachment,
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, PersistentVolume, PersistentVolumeClaim,
+        Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     engine::{Engine, EngineOptions, Event},
 };
@@ -49,6 +49,8 @@ pub struct ControllerOptions {
     pub lease: Option<LeaseOptions>,
     /// How many calls are made.
     pub limits: CallLimits,
+    /// Whether node overlays count. Their definition must be installed then. By default it need not be, and they do not.
+    pub node_overlays: bool,
 }
 
 /// Why a controller stopped that was not asked to.
@@ -136,7 +138,7 @@ impl Work {
         let Controller { client, provider, options, metrics, probes } = controller;
         let (sender, news) = mpsc::channel(BATCH);
         let (outcome_sender, outcomes) = mpsc::channel(BATCH);
-        let watches = watch_all(client, &sender);
+        let watches = watch_all(client, &sender, options.node_overlays);
         let identity = options.lease.as_ref().map_or("karpenter", |lease| &lease.identity);
         let provider = Arc::clone(provider);
         let carrier = Carrier::new(client, identity, provider, Arc::clone(metrics), &options.limits, outcome_sender);
@@ -268,7 +270,7 @@ async fn sleep_until(then: Option<Instant>) {
     }
 }
 
-fn watch_all(client: &Client, listener: &mpsc::Sender<News>) -> JoinSet<()> {
+fn watch_all(client: &Client, listener: &mpsc::Sender<News>, node_overlays: bool) -> JoinSet<()> {
     let mut watches = JoinSet::new();
     let mut add = Adder { watches: &mut watches, client, listener };
     add.kind::<NodePool>();
@@ -283,6 +285,9 @@ fn watch_all(client: &Client, listener: &mpsc::Sender<News>) -> JoinSet<()> {
     add.kind::<StorageClass>();
     add.kind::<CsiNode>();
     add.kind::<VolumeAttachment>();
+    if node_overlays {
+        add.kind::<NodeOverlay>();
+    }
     watches
 }
 

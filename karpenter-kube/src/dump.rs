@@ -1,8 +1,8 @@
 //! What a cluster holds now, as the API server writes it.
 
 use karpenter_core::api::{
-    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, PersistentVolume, PersistentVolumeClaim, Pod,
-    PodDisruptionBudget, StorageClass,
+    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, PersistentVolume, PersistentVolumeClaim,
+    Pod, PodDisruptionBudget, StorageClass,
 };
 use kube::{Client, Error, api::ListParams, core::Request};
 use serde::Deserialize;
@@ -40,6 +40,7 @@ pub struct DumpError {
 pub async fn dump(client: &Client) -> Result<Vec<Page>, DumpError> {
     let mut pages = list::<NodePool>(client).await?;
     pages.extend(list::<NodeClaim>(client).await?);
+    pages.extend(list::<NodeOverlay>(client).await?);
     pages.extend(list::<Node>(client).await?);
     pages.extend(list::<Pod>(client).await?);
     pages.extend(list::<DaemonSet>(client).await?);

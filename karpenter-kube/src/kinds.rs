@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt::Debug, sync::Arc};
 
 use karpenter_core::{
     api::{
-        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectMeta, PersistentVolume, PersistentVolumeClaim,
-        Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectMeta, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     engine::Object,
 };
@@ -56,6 +56,7 @@ macro_rules! watched {
 watched! {
     NodePool, "karpenter.sh", "v1", "nodepools";
     NodeClaim, "karpenter.sh", "v1", "nodeclaims";
+    NodeOverlay, "karpenter.sh", "v1alpha1", "nodeoverlays";
     Node, "", "v1", "nodes";
     Namespace, "", "v1", "namespaces";
     PersistentVolume, "", "v1", "persistentvolumes";

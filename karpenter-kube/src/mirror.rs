@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::{
-    api::{Node, NodeClaim, NodePool, ObjectMeta},
+    api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectMeta},
     engine::{Event, Object, ObjectRef},
 };
 
@@ -50,6 +50,14 @@ impl Mirror {
     pub(crate) fn pool(&self, after: &NodePool) -> Option<NodePool> {
         match self.0.get(&ObjectRef::NodePool(after.metadata.name.clone()))? {
             Object::NodePool(pool) if is_same(&pool.metadata, &after.metadata) => Some((**pool).clone()),
+            _ => None,
+        }
+    }
+
+    /// The same for an overlay.
+    pub(crate) fn overlay(&self, after: &NodeOverlay) -> Option<NodeOverlay> {
+        match self.0.get(&ObjectRef::NodeOverlay(after.metadata.name.clone()))? {
+            Object::NodeOverlay(overlay) if is_same(&overlay.metadata, &after.metadata) => Some((**overlay).clone()),
             _ => None,
         }
     }

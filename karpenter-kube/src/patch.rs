@@ -1,7 +1,7 @@
 //! What has to be written to make one object of another: JSON merge patches (RFC 7396), so that fields that nobody here knows
 //! of stay what they are.
 
-use karpenter_core::api::{Node, NodeClaim, NodePool};
+use karpenter_core::api::{Node, NodeClaim, NodeOverlay, NodePool};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -29,6 +29,12 @@ impl Patches {
             object: annotations.map(|annotations| json!({"metadata": {"annotations": annotations}})),
             status: difference(&before.status, &after.status).map(|status| json!({"status": status})),
         }
+    }
+
+    /// The status of an overlay.
+    pub(crate) fn of_overlay(before: &NodeOverlay, after: &NodeOverlay) -> Self {
+        let status = difference(&before.status, &after.status);
+        Self { object: None, status: status.map(|status| json!({"status": status})) }
     }
 
     /// The metadata and the taints of a node.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as core;
 use karpenter_core::{
-    api::{Node, NodeClaim, NodePool, ObjectKey},
+    api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey},
     engine::{ActionResult, Refusal},
 };
 use kube::{
@@ -45,6 +45,10 @@ impl Writer {
 
     pub(crate) async fn update_pool(&self, before: &NodePool, after: &NodePool) -> ActionResult {
         outcome(self.patch::<NodePool>(Patches::of_pool(before, after), after).await)
+    }
+
+    pub(crate) async fn update_overlay(&self, before: &NodeOverlay, after: &NodeOverlay) -> ActionResult {
+        outcome(self.patch::<NodeOverlay>(Patches::of_overlay(before, after), after).await)
     }
 
     /// Writes the status first: an object of which the last finalizer goes has none any more.

@@ -73,7 +73,9 @@ impl Inner {
             meter.set(TYPE_MEMORY, labels(), memory_mib * MIB);
         }
         measure_offerings(&mut meter, state.market.catalogs());
-        meter.measurements()
+        let mut out = meter.measurements();
+        out.append(&mut self.api.measurements());
+        out
     }
 }
 

@@ -1,5 +1,6 @@
 use async_trait::async_trait;
 use aws_sdk_ec2::types as sdk;
+use karpenter_core::provider::Measurement;
 
 use super::{SdkAws, describe, errors::failed, fleet, template, types};
 use crate::{
@@ -286,6 +287,10 @@ impl AwsApi for SdkAws {
     async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError> {
         let call = self.arc.get_managed_resource().resource_identifier(arn);
         Ok(shifts(call.send().await.map_err(failed("GetManagedResource"))?))
+    }
+
+    fn measurements(&self) -> Vec<Measurement> {
+        self.meter.measurements()
     }
 }
 

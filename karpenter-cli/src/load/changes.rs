@@ -36,6 +36,7 @@ impl FurtherObjects {
         let is_single = |pod: &&Arc<Pod>| !self.workloads.iter().any(|workload| workload.owns(pod));
         let mut out: Vec<Named> = self.workloads.iter().map(|one| (one.kind, one.key.clone())).collect();
         out.extend(all.pools.iter().map(|one| ("NodePool", named(&one.metadata))));
+        out.extend(all.overlays.iter().map(|one| ("NodeOverlay", named(&one.metadata))));
         out.extend(all.claims.iter().map(|one| ("NodeClaim", named(&one.metadata))));
         out.extend(all.nodes.iter().map(|one| ("Node", named(&one.metadata))));
         out.extend(all.daemonsets.iter().map(|one| ("DaemonSet", in_namespace(&one.metadata))));
@@ -139,6 +140,7 @@ impl Cluster {
         let mut out = self.take_pods_of(&further.workloads);
         let new = &further.cluster;
         out.extend(put("NodePool", &mut self.pools, &new.pools, |one| named(&one.metadata)));
+        out.extend(put("NodeOverlay", &mut self.overlays, &new.overlays, |one| named(&one.metadata)));
         out.extend(put("NodeClaim", &mut self.claims, &new.claims, |one| named(&one.metadata)));
         out.extend(put("Node", &mut self.nodes, &new.nodes, |one| named(&one.metadata)));
         out.extend(put("DaemonSet", &mut self.daemonsets, &new.daemonsets, |one| in_namespace(&one.metadata)));

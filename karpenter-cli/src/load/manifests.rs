@@ -46,6 +46,7 @@ pub fn manifests(text: &str, file: &str) -> Result<Vec<Manifest>, Error> {
     let mut add = |object| out.push(Manifest::Object(object));
     cluster.namespaces.into_iter().for_each(|one| add(Object::Namespace(Arc::new(one))));
     cluster.pools.into_iter().for_each(|one| add(Object::NodePool(Arc::new(one))));
+    cluster.overlays.into_iter().for_each(|one| add(Object::NodeOverlay(Arc::new(one))));
     cluster.daemonsets.into_iter().for_each(|one| add(Object::DaemonSet(Arc::new(one))));
     cluster.budgets.into_iter().for_each(|one| add(Object::PodDisruptionBudget(Arc::new(one))));
     cluster.storage_classes.into_iter().for_each(|one| add(Object::StorageClass(Arc::new(one))));

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use karpenter_core::api::{
-    Change, Condition, CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey,
+    Change, Condition, CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey,
     PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, READ_VERSIONS, StorageClass,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -23,6 +23,8 @@ pub(super) const KARPENTER_GROUP: &str = "karpenter.sh";
 pub struct Cluster {
     /// Node pools.
     pub pools: Vec<NodePool>,
+    /// Node overlays.
+    pub overlays: Vec<NodeOverlay>,
     /// Node claims.
     pub claims: Vec<NodeClaim>,
     /// Nodes.
@@ -117,7 +119,11 @@ impl fmt::Display for LoadWarning {
                 write!(f, "{file}: {object}: apiVersion: {api_version} is not read: {remedy} (it is left out)")
             }
             Self::NotRead { file, object, api_version, successor: None } => {
-                let read = format_args!("only NodePool and NodeClaim of {} are read", READ_VERSIONS.join(" and "));
+                let read = format_args!(
+                    "only NodePool and NodeClaim of {}, and NodeOverlay of {}, are read",
+                    READ_VERSIONS.join(" and "),
+                    NodeOverlay::API_VERSION
+                );
                 write!(f, "{file}: {object}: apiVersion: {api_version}: {read} (it is left out)")
             }
             Self::Older { file, object, others, change } => {
@@ -148,6 +154,7 @@ impl fmt::Display for LoadWarning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     NodePool,
+    NodeOverlay,
     NodeClaim,
     Node,
     DaemonSet,
@@ -165,6 +172,7 @@ impl Kind {
     pub(super) fn of(api_version: &str, kind: &str) -> Option<Self> {
         let (kind, group) = match kind {
             "NodePool" => (Self::NodePool, KARPENTER_GROUP),
+            "NodeOverlay" => (Self::NodeOverlay, KARPENTER_GROUP),
             "NodeClaim" => (Self::NodeClaim, KARPENTER_GROUP),
             "Node" => (Self::Node, ""),
             "DaemonSet" => (Self::DaemonSet, "apps"),
@@ -272,8 +280,10 @@ impl ClusterReader {
         let key = key_of(object, kind).map_err(located)?;
         let name = if key.namespace.is_empty() { key.name.clone() } else { key.to_string() };
         let name = format!("{} {name}", object.kind);
-        let karpenters = kind.is_none() || matches!(kind, Some(Kind::NodePool | Kind::NodeClaim));
-        let other_version = !object.api_version.is_empty() && !READ_VERSIONS.contains(&object.api_version.as_str());
+        let karpenters = kind.is_none() || matches!(kind, Some(Kind::NodePool | Kind::NodeClaim | Kind::NodeOverlay));
+        let versions =
+            if kind == Some(Kind::NodeOverlay) { &[NodeOverlay::API_VERSION][..] } else { &READ_VERSIONS[..] };
+        let other_version = !object.api_version.is_empty() && !versions.contains(&object.api_version.as_str());
         let Some(kind) = kind.filter(|_| !(karpenters && other_version)) else {
             let (api_version, successor) = (object.api_version.clone(), older::successor(&object.kind));
             let file = file.to_owned();
@@ -301,6 +311,7 @@ impl ClusterReader {
                     cluster.warnings.push(LoadWarning::BadPool { file: file.to_owned(), error });
                 }
             },
+            Kind::NodeOverlay => cluster.overlays.push(needed(raw, name, file)?),
             Kind::NodeClaim => {
                 let claim = needed(raw, name, file)?;
                 cluster.claims.push(self.older.claim(claim, cluster.claims.len(), name, file));

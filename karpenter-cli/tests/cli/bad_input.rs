@@ -235,7 +235,7 @@ fn a_bad_pool_is_left_out_with_a_warning() {
         warnings[..2],
         [
             "cluster.json: NodePool bad: spec.weight: invalid type: string \"heavy\", expected u32 (the pool is left out)",
-            "cluster.json: NodePool newer: apiVersion: karpenter.sh/v2: only NodePool and NodeClaim of karpenter.sh/v1 and karpenter.sh/v1beta1 are read (it is left out)",
+            "cluster.json: NodePool newer: apiVersion: karpenter.sh/v2: only NodePool and NodeClaim of karpenter.sh/v1 and karpenter.sh/v1beta1, and NodeOverlay of karpenter.sh/v1alpha1, are read (it is left out)",
         ]
     );
     assert!(warnings.len() == 3 && warnings[2].starts_with("NodePool invalid: left out: "), "{warnings:?}");

@@ -10,6 +10,7 @@ mod explain;
 mod formats;
 mod older;
 mod outlook;
+mod overlays;
 mod policies;
 mod pools;
 mod simulate;

@@ -91,7 +91,7 @@ fn kinds_that_others_took_the_place_of_are_named() {
         (
             "v2",
             "NodePool",
-            "karpenter.sh/v2: only NodePool and NodeClaim of karpenter.sh/v1 and karpenter.sh/v1beta1 are read (it is left out)",
+            "karpenter.sh/v2: only NodePool and NodeClaim of karpenter.sh/v1 and karpenter.sh/v1beta1, and NodeOverlay of karpenter.sh/v1alpha1, are read (it is left out)",
         ),
     ] {
         let document = files.plan(&list(&[POOL, &object(version, kind)]));

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use karpenter_core::api::{NodeClaim, NodePool};
+use karpenter_core::api::{NodeClaim, NodeOverlay, NodePool};
 use kube::{
     api::{GetParams, PostParams},
     core::Request,
@@ -55,6 +55,7 @@ fn plural(document: &Value) -> &'static str {
     match document["kind"].as_str() {
         Some("NodePool") => "nodepools",
         Some("NodeClaim") => "nodeclaims",
+        Some("NodeOverlay") => "nodeoverlays",
         Some("KWOKNodeClass") => "kwoknodeclasses",
         Some("EC2NodeClass") => "ec2nodeclasses",
         other => panic!("{other:?}"),
@@ -87,6 +88,7 @@ fn what_is_accepted_can_be_read() {
             let read = match plural(&document) {
                 "nodepools" => serde_json::from_value::<NodePool>(document).map(drop),
                 "nodeclaims" => serde_json::from_value::<NodeClaim>(document).map(drop),
+                "nodeoverlays" => serde_json::from_value::<NodeOverlay>(document).map(drop),
                 _ => Ok(()),
             };
             assert!(read.is_ok(), "{file}: {read:?}");

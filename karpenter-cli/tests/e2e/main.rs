@@ -5,6 +5,7 @@
 mod definitions;
 mod life;
 mod live;
+mod overlays;
 mod plane;
 mod size;
 mod trouble;

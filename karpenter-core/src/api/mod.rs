@@ -1,6 +1,6 @@
 //! The objects that users write and clusters hold, in the Kubernetes wire format.
 //!
-//! [`NodePool`] and [`NodeClaim`] are complete. Kubernetes' own objects are slim views: the fields that bear on where
+//! [`NodePool`], [`NodeClaim`] and [`NodeOverlay`] are complete. Kubernetes' own objects are slim views: the fields that bear on where
 //! a pod may run and on what a node has. Fields that are not read are skipped when an object is deserialized.
 //! [`Converted`] reads pools and claims of older versions.
 
@@ -10,6 +10,7 @@ mod duration;
 mod hash;
 mod meta;
 mod nodeclaim;
+mod nodeoverlay;
 mod nodepool;
 mod pod;
 mod pod_builder;
@@ -25,6 +26,8 @@ pub use duration::{DurationError, NillableDuration};
 pub use hash::STATIC_HASH_VERSION;
 pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
+pub(crate) use nodeoverlay::PriceChange;
+pub use nodeoverlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};
 pub use nodepool::{
     ConsolidationPolicy, Disruption, NodeClaimTemplate, NodePool, NodePoolSpec, NodePoolStatus, TemplateMeta,
     TemplateSpec,

@@ -9,8 +9,8 @@ use crate::labels;
 
 /// The most values that `minValues` may ask for.
 const MAX_MIN_VALUES: u32 = 50;
-/// The most requirements that a pool may have.
-const MAX_REQUIREMENTS: usize = 100;
+/// The most requirements that a pool or an overlay may have.
+pub(super) const MAX_REQUIREMENTS: usize = 100;
 /// The most budgets that a pool may have.
 const MAX_BUDGETS: usize = 50;
 
@@ -47,10 +47,10 @@ impl fmt::Display for FieldError {
     }
 }
 
-type Check = Result<(), FieldError>;
+pub(super) type Check = Result<(), FieldError>;
 
 /// The path of the field is put together only for a rule that is broken: most hold, and there are very many pods.
-fn check(holds: bool, field: impl fmt::Display, message: impl FnOnce() -> String) -> Check {
+pub(super) fn check(holds: bool, field: impl fmt::Display, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(FieldError::new(field.to_string(), message())) }
 }
 

@@ -3,6 +3,7 @@
 //! A provider hands out a [`Catalog`] for each pool, because what a machine can hold depends on the node class of the
 //! pool. The catalog also defines which labels are well known: those that its types and offerings name.
 
+mod overlay;
 mod price;
 mod table;
 mod wire;
@@ -10,6 +11,7 @@ mod wire;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use fixedbitset::FixedBitSet;
+pub use overlay::{Overlaid, OverlayFault, OverlayTarget};
 pub use price::Price;
 pub(crate) use table::Table;
 

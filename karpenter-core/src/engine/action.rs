@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Catalog,
-    api::{Node, NodeClaim, NodePool, ObjectKey},
+    api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey},
     provider::{CreateError, Deletion, EventCursor, Instance, Launched, ProviderError, ProviderEvents, ProviderId},
 };
 
@@ -49,6 +49,8 @@ pub enum Action {
     },
     /// Write the annotations and the status of this pool.
     UpdatePool(Box<NodePool>),
+    /// Write the status of this overlay.
+    UpdateOverlay(Box<NodeOverlay>),
     /// Ask the API server to evict a pod, which it refuses while a disruption budget does not allow it.
     Evict {
         /// The pod.
@@ -67,7 +69,7 @@ pub enum Action {
     },
     /// Tell people.
     Note(Note),
-    /// Buy a machine for this claim.
+    /// Buy a machine for this claim, which may ask for less than the claim in the cluster does: providers know nothing of overlays.
     Launch(Box<NodeClaim>),
     /// Terminate this machine.
     Terminate(ProviderId),

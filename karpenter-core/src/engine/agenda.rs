@@ -10,6 +10,7 @@ pub(super) enum Work {
     Claim(String),
     Node(String),
     Pool(String),
+    Overlay(String),
 }
 
 /// The objects to look at now, and those to look at later. At most one entry of each kind for each object.

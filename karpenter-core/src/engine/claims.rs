@@ -312,7 +312,8 @@ impl Engine {
         }
         (life.is_launching, life.asked_at) = (true, Some(now));
         let purpose = Purpose::Launch { claim: claim.name().to_owned(), uid: claim.metadata.uid.clone() };
-        self.outbox.send(Action::Launch(Box::new((**claim).clone())), Some(purpose), now);
+        let order = self.market.order(claim);
+        self.outbox.send(Action::Launch(Box::new(order)), Some(purpose), now);
     }
 
     /// For how many claims of a pool a machine was asked for, and it may be heard soon whether there was one.
@@ -343,6 +344,10 @@ impl Engine {
         }
         let error = match result {
             Ok(machine) => {
+                let machine = match claim {
+                    Some(claim) => self.market.receive(claim, machine),
+                    None => machine,
+                };
                 life.machine = Some(Box::new(machine));
                 self.note(ObjectRef::NodeClaim(name.to_owned()), false, LAUNCHED, format!("Launched {name}"), now);
                 return;

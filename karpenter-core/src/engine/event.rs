@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ActionId, ActionResult};
 use crate::api::{
-    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
     PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
 };
 
@@ -36,6 +36,7 @@ pub enum Event {
 #[expect(missing_docs, reason = "the variants are named after what they hold")]
 pub enum Object {
     NodePool(Arc<NodePool>),
+    NodeOverlay(Arc<NodeOverlay>),
     NodeClaim(Arc<NodeClaim>),
     Node(Arc<Node>),
     Pod(Arc<Pod>),
@@ -55,6 +56,7 @@ pub enum Object {
 #[expect(missing_docs, reason = "the variants are named after the kinds of objects")]
 pub enum ObjectRef {
     NodePool(String),
+    NodeOverlay(String),
     NodeClaim(String),
     Node(String),
     Pod(ObjectKey),
@@ -77,6 +79,7 @@ impl Object {
         };
         match self {
             Self::NodePool(pool) => ObjectRef::NodePool(pool.metadata.name.clone()),
+            Self::NodeOverlay(overlay) => ObjectRef::NodeOverlay(overlay.metadata.name.clone()),
             Self::NodeClaim(claim) => ObjectRef::NodeClaim(claim.metadata.name.clone()),
             Self::Node(node) => ObjectRef::Node(node.metadata.name.clone()),
             Self::Pod(pod) => ObjectRef::Pod(pod.key()),

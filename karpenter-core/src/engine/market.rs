@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
+use super::overlays::{Terms, is_set_by_overlay};
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Requirements, ResourceList, ResourceName, Timestamp,
-    api::{Node, NodeClaim, NodePool},
-    catalog::OfferingKey,
+    api::{Node, NodeClaim, NodeOverlay, NodePool},
+    catalog::{OfferingKey, Overlaid, OverlayFault},
     labels,
     lifecycle::launch_backoff,
-    provider::ProviderError,
+    provider::{Launched, ProviderError},
 };
 
 /// No claim of a node class that was not ready is made for this long; it is looked at again by trying.
@@ -32,6 +33,10 @@ pub(super) struct Market {
     blocked: BTreeMap<String, (Timestamp, String)>,
     /// The least that nodes of a pool and an instance type had.
     observed: BTreeMap<(String, String), ResourceList>,
+    /// The overlays that do not count, and why.
+    faults: BTreeMap<String, OverlayFault>,
+    /// Whether it is not known yet what overlays make of the catalogs as they are.
+    is_stale: bool,
     /// Counts what changes the catalogs.
     version: u64,
     known: Option<(u64, Catalogs)>,
@@ -42,7 +47,9 @@ pub(super) struct Market {
 struct Stall {
     /// As the provider gave it.
     catalog: Option<Arc<Catalog>>,
-    /// With what nodes really have.
+    /// As overlays have it.
+    overlaid: Option<Arc<Catalog>>,
+    /// That, with what nodes really have.
     adjusted: Option<Arc<Catalog>>,
     /// Whether the provider has answered, be it with an error.
     is_answered: bool,
@@ -70,30 +77,86 @@ impl Market {
         out
     }
 
-    /// Takes in an answer, and says whether the catalog has changed. An error leaves the catalog that is known, and is followed by
-    /// another attempt soon.
+    /// Takes in an answer. An error leaves the catalog that is known, and is followed by another attempt soon.
     pub(super) fn answer(
         &mut self,
         pool: &str,
         answer: Result<Arc<Catalog>, ProviderError>,
         period: Duration,
         now: Timestamp,
-    ) -> bool {
-        let Some(stall) = self.stalls.get_mut(pool) else { return false };
+    ) {
+        let Some(stall) = self.stalls.get_mut(pool) else { return };
+        self.is_stale |= !stall.is_answered;
         (stall.is_asked, stall.is_answered) = (false, true);
         let Ok(catalog) = answer else {
             stall.failed_attempts = stall.failed_attempts.saturating_add(1);
             stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
-            return false;
+            return;
         };
         (stall.failed_attempts, stall.next) = (0, Some(now + period));
         let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
         if !is_known {
-            stall.adjusted = Some(adjusted(pool, &catalog, &self.observed));
             stall.catalog = Some(catalog);
-            self.version += 1;
+            self.is_stale = true;
         }
-        !is_known
+    }
+
+    /// The overlays or the pools have changed.
+    pub(super) fn forget_overlays(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Works out what overlays make of the catalogs if that is not known, and says whether it did.
+    pub(super) fn overlay(
+        &mut self,
+        pools: &BTreeMap<String, Arc<NodePool>>,
+        overlays: &BTreeMap<String, Arc<NodeOverlay>>,
+    ) -> bool {
+        if !std::mem::take(&mut self.is_stale) {
+            return false;
+        }
+        let mut given = Catalogs::new();
+        for (name, stall) in &self.stalls {
+            stall.catalog.iter().for_each(|catalog| given.insert(name.clone(), catalog.clone()));
+        }
+        let pools = pools.values().map(AsRef::as_ref);
+        let Overlaid { catalogs, faults } = given.overlaid(pools, overlays.values().map(AsRef::as_ref));
+        self.faults = faults;
+        for (name, stall) in &mut self.stalls {
+            let Some(new) = catalogs.get(name) else { continue };
+            if stall.overlaid.as_ref().is_none_or(|known| !known.is_same(new)) {
+                stall.overlaid = Some(new.clone());
+                stall.adjust(name, &self.observed);
+                self.version += 1;
+            }
+        }
+        true
+    }
+
+    /// Why an overlay does not count, if so.
+    pub(super) fn fault(&self, overlay: &str) -> Option<&OverlayFault> {
+        self.faults.get(overlay)
+    }
+
+    /// A claim as its provider is asked for it.
+    pub(super) fn order(&self, claim: &NodeClaim) -> NodeClaim {
+        let is_open = |own: &InstanceType, offering: &Offering| !self.avoided.contains_key(&offering.key(&own.name));
+        self.terms(claim).map_or_else(|| claim.clone(), |terms| terms.order(claim, is_open))
+    }
+
+    /// What was bought for a claim, as overlays have it.
+    pub(super) fn receive(&self, claim: &NodeClaim, machine: Launched) -> Launched {
+        match self.terms(claim) {
+            Some(terms) => terms.receive(machine),
+            None => machine,
+        }
+    }
+
+    /// What overlays have changed for the pool of a claim, if anything.
+    fn terms(&self, claim: &NodeClaim) -> Option<Terms<'_>> {
+        let stall = self.stalls.get(claim.metadata.labels.get(labels::NODE_POOL)?)?;
+        let (given, overlaid) = (stall.catalog.as_ref()?, stall.overlaid.as_ref()?);
+        (!Arc::ptr_eq(given, overlaid)).then_some(Terms { given, overlaid })
     }
 
     /// Asks for the catalog of a pool again soon, because the pool has changed.
@@ -158,12 +221,15 @@ impl Market {
         let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else {
             return false;
         };
-        let Some(catalog) = self.stalls.get(&pool).and_then(|stall| stall.adjusted.as_ref()) else {
+        let Some(stall) = self.stalls.get(&pool) else { return false };
+        let both = stall.catalog.as_ref().zip(stall.adjusted.as_ref());
+        let Some((given, own)) = both.and_then(|(given, own)| Some((given.get(&name)?, own.get(&name)?))) else {
             return false;
         };
-        let Some(promised) = catalog.get(&name).map(InstanceType::allocatable) else { return false };
-        let has = &node.status.allocatable;
-        let is_less = |name: &ResourceName, promised| has.get(name.as_str()).is_some_and(|has| has < promised);
+        let (promised, has) = (own.allocatable(), &node.status.allocatable);
+        let is_less = |name: &ResourceName, promised| {
+            has.get(name.as_str()).is_some_and(|has| has < promised) && !is_set_by_overlay(given, own, name)
+        };
         if !promised.iter().any(|(name, quantity)| is_less(name, quantity)) || self.observed.len() >= MAX_OBSERVED {
             return true;
         }
@@ -174,7 +240,7 @@ impl Market {
             }
         }
         if let Some(stall) = self.stalls.get_mut(&pool) {
-            stall.adjusted = stall.catalog.as_ref().map(|catalog| adjusted(&pool, catalog, &self.observed));
+            stall.adjust(&pool, &self.observed);
             self.version += 1;
         }
         true
@@ -252,14 +318,29 @@ pub(super) fn choices<'r, 'c: 'r>(
     })
 }
 
-/// A catalog in which types have no more than the least that their nodes had.
-fn adjusted(pool: &str, catalog: &Arc<Catalog>, observed: &BTreeMap<(String, String), ResourceList>) -> Arc<Catalog> {
+impl Stall {
+    fn adjust(&mut self, pool: &str, observed: &BTreeMap<(String, String), ResourceList>) {
+        let both = self.catalog.as_ref().zip(self.overlaid.as_ref());
+        self.adjusted = both.map(|(given, overlaid)| adjusted(pool, given, overlaid, observed));
+    }
+}
+
+/// A catalog in which types have no more than the least that their nodes had, save of what overlays say.
+fn adjusted(
+    pool: &str,
+    given: &Catalog,
+    catalog: &Arc<Catalog>,
+    observed: &BTreeMap<(String, String), ResourceList>,
+) -> Arc<Catalog> {
     let mut types = catalog.types().to_vec();
     let mut is_changed = false;
     for own in &mut types {
         let Some(least) = observed.get(&(pool.to_owned(), own.name.clone())) else { continue };
         for (name, promised) in own.allocatable().iter() {
             let Some(has) = least.get(name.as_str()).filter(|has| *has < promised) else { continue };
+            if given.get(&own.name).is_some_and(|given| is_set_by_overlay(given, own, name)) {
+                continue;
+            }
             let kept = own.overhead.system_reserved.get(name.as_str()).unwrap_or(crate::Quantity::ZERO);
             let more = kept.saturating_add(promised.saturating_sub(has));
             own.overhead.system_reserved.insert(name.clone(), more);

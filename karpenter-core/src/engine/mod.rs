@@ -21,6 +21,7 @@ mod market;
 mod metrics;
 mod options;
 mod outbox;
+mod overlays;
 mod provision;
 mod provisioner;
 mod recall;
@@ -51,7 +52,7 @@ use upkeep::Upkeep;
 
 use crate::{
     Snapshot, Timestamp,
-    api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
+    api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, Pod},
     schedule::Shelf,
 };
 
@@ -170,11 +171,13 @@ impl Engine {
             self.lose(purpose, now);
         }
         self.ask_for_catalogs(now);
+        self.overlay_catalogs();
         for work in self.agenda.take(now) {
             match work {
                 Work::Claim(name) => self.reconcile_claim(&name, now),
                 Work::Node(name) => self.reconcile_node(&name, now),
                 Work::Pool(name) => self.reconcile_pool(&name, now),
+                Work::Overlay(name) => self.reconcile_overlay(&name, now),
             }
         }
         // Before anything is planned: a command that is given up leaves its nodes where they are.
@@ -207,6 +210,7 @@ impl Engine {
     fn react(&mut self, change: Change, now: Timestamp) {
         match change {
             Change::Pool { name, before } => self.react_to_pool(name, before.as_deref()),
+            Change::Overlay { name, before } => self.react_to_overlay(name, before.as_deref(), now),
             Change::Claim { name, before } => self.react_to_claim(name, before.as_deref(), now),
             Change::Node { before, name } => self.react_to_node(&name, before.as_deref(), now),
             Change::Attachment { node } => {
@@ -234,8 +238,26 @@ impl Engine {
             for claim in claims {
                 self.agenda.add(Work::Claim(claim));
             }
+            if !self.store.overlays.is_empty() {
+                self.market.forget_overlays();
+            }
         }
         self.agenda.add(Work::Pool(name));
+    }
+
+    /// Pods without a place may have one now.
+    fn react_to_overlay(&mut self, name: String, before: Option<&NodeOverlay>, now: Timestamp) {
+        let overlay = self.store.overlays.get(&name);
+        if before.map(|overlay| &overlay.spec) != overlay.map(|overlay| &overlay.spec) {
+            self.market.forget_overlays();
+            if self.provisioner.left_over.take().is_some() {
+                self.provisioner.hurry(now);
+            }
+        }
+        if overlay.is_none() {
+            self.outbox.forget(&Target::Overlay(name.clone()));
+        }
+        self.agenda.add(Work::Overlay(name));
     }
 
     fn react_to_claim(&mut self, name: String, before: Option<&NodeClaim>, now: Timestamp) {
@@ -360,6 +382,16 @@ impl Engine {
             return;
         }
         self.outbox.write(Action::UpdatePool(Box::new(pool)), target, &version, now);
+    }
+
+    fn write_overlay(&mut self, overlay: NodeOverlay, now: Timestamp) {
+        let target = Target::Overlay(overlay.name().to_owned());
+        let version = overlay.metadata.resource_version.clone();
+        if let Some(until) = self.outbox.settles(&target, &version, now) {
+            self.wait_for(target, until);
+            return;
+        }
+        self.outbox.write(Action::UpdateOverlay(Box::new(overlay)), target, &version, now);
     }
 
     /// Deletes a claim, unless it is busy or on its way out, and tells people why.

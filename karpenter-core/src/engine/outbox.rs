@@ -16,6 +16,7 @@ const LOST_AFTER: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Pool(String),
+    Overlay(String),
     Claim(String),
     Node(String),
 }

@@ -40,9 +40,7 @@ impl Engine {
             (Purpose::Get(id), ActionResult::Found(result)) => self.finish_get(&id, &result, now),
             (Purpose::List, ActionResult::Listed(result)) => self.finish_list(result.ok(), now),
             (Purpose::Catalog { pool }, ActionResult::Catalog(result)) => {
-                if self.market.answer(&pool, result, self.options.catalog_period, now) {
-                    self.learn_all();
-                }
+                self.market.answer(&pool, result, self.options.catalog_period, now);
                 self.agenda.add(Work::Pool(pool));
             }
             (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, drift_answer(result)),
@@ -56,6 +54,7 @@ impl Engine {
     fn is_told(&self, target: &Target) -> bool {
         let meta = match target {
             Target::Pool(name) => self.store.pools.get(name).map(|pool| &pool.metadata),
+            Target::Overlay(name) => self.store.overlays.get(name).map(|overlay| &overlay.metadata),
             Target::Claim(name) => self.store.claims.get(name).map(|claim| &claim.metadata),
             Target::Node(name) => self.store.nodes.get(name).map(|node| &node.metadata),
         };
@@ -99,6 +98,7 @@ impl Engine {
     fn look_again(&mut self, target: Target, then: Timestamp) {
         match target {
             Target::Pool(name) => self.agenda.at(Work::Pool(name), then),
+            Target::Overlay(name) => self.agenda.at(Work::Overlay(name), then),
             Target::Claim(name) => self.agenda.at(Work::Claim(name), then),
             Target::Node(name) => {
                 if let Some(claim) = self.store.nodes.get(&name).and_then(|node| self.store.claim_of(node)) {
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    fn learn_all(&mut self) {
+    pub(super) fn learn_all(&mut self) {
         let is_ready = |node: &crate::api::Node| node.metadata.labels.contains_key(crate::labels::INITIALIZED);
         for node in self.store.nodes.values().filter(|node| is_ready(node)) {
             self.market.learn(node);

@@ -8,7 +8,7 @@ use std::{
 use super::{Object, ObjectRef};
 use crate::{
     api::{
-        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     cluster::is_provisionable,
@@ -19,6 +19,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     pub(super) pools: BTreeMap<String, Arc<NodePool>>,
+    pub(super) overlays: BTreeMap<String, Arc<NodeOverlay>>,
     pub(super) claims: BTreeMap<String, Arc<NodeClaim>>,
     pub(super) nodes: BTreeMap<String, Arc<Node>>,
     pub(super) pods: BTreeMap<ObjectKey, Arc<Pod>>,
@@ -58,6 +59,10 @@ pub(super) enum Change {
         name: String,
         before: Option<Arc<NodePool>>,
     },
+    Overlay {
+        name: String,
+        before: Option<Arc<NodeOverlay>>,
+    },
     Claim {
         name: String,
         before: Option<Arc<NodeClaim>>,
@@ -91,6 +96,7 @@ impl Store {
 
     fn references(&self) -> impl Iterator<Item = ObjectRef> {
         let all = self.pools.keys().cloned().map(ObjectRef::NodePool);
+        let all = all.chain(self.overlays.keys().cloned().map(ObjectRef::NodeOverlay));
         let all = all.chain(self.claims.keys().cloned().map(ObjectRef::NodeClaim));
         let all = all.chain(self.nodes.keys().cloned().map(ObjectRef::Node));
         let all = all.chain(self.pods.keys().cloned().map(ObjectRef::Pod));
@@ -116,6 +122,11 @@ impl Store {
                 let name = pool.name().to_owned();
                 let before = self.pools.insert(name.clone(), pool);
                 return Change::Pool { name, before };
+            }
+            Object::NodeOverlay(overlay) => {
+                let name = overlay.name().to_owned();
+                let before = self.overlays.insert(name.clone(), overlay);
+                return Change::Overlay { name, before };
             }
             Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(claim)),
             Object::Node(node) => return self.put_node(node.metadata.name.clone(), Some(node)),
@@ -146,6 +157,10 @@ impl Store {
             ObjectRef::NodePool(name) => {
                 let before = self.pools.remove(&name);
                 return Change::Pool { name, before };
+            }
+            ObjectRef::NodeOverlay(name) => {
+                let before = self.overlays.remove(&name);
+                return Change::Overlay { name, before };
             }
             ObjectRef::NodeClaim(name) => return self.put_claim(name, None),
             ObjectRef::Node(name) => return self.put_node(name, None),

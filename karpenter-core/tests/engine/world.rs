@@ -8,8 +8,11 @@ use std::{
 };
 
 use karpenter_core::{
-    Catalog, InstanceType, OfferingKey, Price, Quantity, Timestamp,
-    api::{Condition, ConditionStatus, Node, NodeClaim, NodePool, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
+    Catalog, InstanceType, OfferingKey, Price, Quantity, Requirements, Timestamp,
+    api::{
+        Condition, ConditionStatus, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, Pod, Taint, TaintEffect,
+        tolerates_all,
+    },
     cluster::pod_requests,
     engine::{Action, ActionResult, Engine, EngineOptions, Event, Object, ObjectRef, Refusal, Request},
     labels,
@@ -30,6 +33,7 @@ pub(crate) struct World {
     pub(crate) options: EngineOptions,
     pub(crate) now: Timestamp,
     pub(crate) pools: BTreeMap<String, NodePool>,
+    pub(crate) overlays: BTreeMap<String, NodeOverlay>,
     pub(crate) claims: BTreeMap<String, NodeClaim>,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
@@ -79,6 +83,7 @@ impl World {
             options,
             now: at(1_000_000),
             pools: BTreeMap::new(),
+            overlays: BTreeMap::new(),
             claims: BTreeMap::new(),
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -115,10 +120,11 @@ impl World {
     pub(crate) fn crash(&mut self) {
         self.engine = Engine::new(self.options.clone());
         let pools = self.pools.values().cloned().map(|pool| Object::NodePool(Arc::new(pool)));
+        let overlays = self.overlays.values().cloned().map(|overlay| Object::NodeOverlay(Arc::new(overlay)));
         let claims = self.claims.values().cloned().map(|claim| Object::NodeClaim(Arc::new(claim)));
         let nodes = self.nodes.values().cloned().map(|node| Object::Node(Arc::new(node)));
         let pods = self.pods.values().cloned().map(|pod| Object::Pod(Arc::new(pod)));
-        for object in pods.chain(nodes).chain(claims).chain(pools) {
+        for object in pods.chain(nodes).chain(claims).chain(pools).chain(overlays) {
             self.engine.observe(Event::Applied(object), self.now);
         }
         self.engine.observe(Event::Synced, self.now);
@@ -218,6 +224,7 @@ impl World {
                 self.put_node(node);
             }
             Action::UpdatePool(pool) => self.put_pool(*pool),
+            Action::UpdateOverlay(overlay) => self.put_overlay(*overlay),
             Action::Evict { pod, .. } if self.held.contains(&pod) => {
                 return ActionResult::Refused(Refusal::TooManyRequests("held".to_owned()));
             }
@@ -266,9 +273,19 @@ impl World {
         if let Some(machine) = known {
             return Ok(Self::launched(machine));
         }
-        let asked = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE).expect("types").clone();
-        let mut types: Vec<InstanceType> =
-            self.types.iter().filter(|t| asked.values.contains(&t.name)).cloned().collect();
+        let asked: Requirements = claim.spec.requirements.iter().collect();
+        let asked = asked.get(labels::INSTANCE_TYPE).expect("types");
+        let has_room = |t: &&InstanceType| {
+            let has = t.allocatable();
+            claim
+                .spec
+                .resources
+                .requests
+                .iter()
+                .all(|(name, wanted)| has.get(name.as_str()).is_some_and(|has| has >= wanted))
+        };
+        let meant = self.types.iter().filter(|t| asked.admits(Some(&t.name)));
+        let mut types: Vec<InstanceType> = meant.filter(has_room).cloned().collect();
         types.sort_by_key(|t| t.offerings[0].price);
         let keys: Vec<OfferingKey> = types.iter().map(|t| t.offerings[0].key(&t.name)).collect();
         let Some(chosen) = types.into_iter().find(|t| !self.exhausted.contains(&t.offerings[0].key(&t.name))) else {
@@ -403,6 +420,12 @@ impl World {
         self.engine.observe(Event::Applied(Object::NodePool(Arc::new(pool))), self.now);
     }
 
+    pub(crate) fn put_overlay(&mut self, mut overlay: NodeOverlay) {
+        overlay.metadata.resource_version = self.next_version();
+        self.overlays.insert(overlay.name().to_owned(), overlay.clone());
+        self.engine.observe(Event::Applied(Object::NodeOverlay(Arc::new(overlay))), self.now);
+    }
+
     pub(crate) fn put_claim(&mut self, mut claim: NodeClaim) {
         claim.metadata.resource_version = self.next_version();
         if claim.metadata.deletion_timestamp.is_some() && claim.metadata.finalizers.is_empty() {
@@ -463,6 +486,7 @@ fn named(action: &Action) -> String {
         Action::UpdateClaim(claim) => format!("update claim {}", claim.name()),
         Action::UpdateNode(node) => format!("update node {}", node.metadata.name),
         Action::UpdatePool(pool) => format!("update pool {}", pool.name()),
+        Action::UpdateOverlay(overlay) => format!("update overlay {}", overlay.name()),
         Action::Launch(claim) => format!("launch {}", claim.name()),
         Action::Note(note) => format!("note {} {}", note.reason, note.message),
         other => format!("{other:?}"),

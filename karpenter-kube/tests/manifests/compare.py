@@ -16,7 +16,7 @@ import yaml
 
 HERE = pathlib.Path(__file__).parent
 OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
-PLURALS = {"NodePool": "nodepools", "NodeClaim": "nodeclaims", "KWOKNodeClass": "kwoknodeclasses", "EC2NodeClass": "ec2nodeclasses"}
+PLURALS = {"NodePool": "nodepools", "NodeClaim": "nodeclaims", "NodeOverlay": "nodeoverlays", "KWOKNodeClass": "kwoknodeclasses", "EC2NodeClass": "ec2nodeclasses"}
 EARLIER = "an earlier write was refused"
 
 
@@ -35,7 +35,7 @@ def must(*arguments):
 
 
 def install(folder):
-    must("delete", "crd", "--ignore-not-found", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh", "ec2nodeclasses.karpenter.k8s.aws")
+    must("delete", "crd", "--ignore-not-found", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh", "ec2nodeclasses.karpenter.k8s.aws")
     must("create", "-f", folder)
     must("wait", "--for=condition=Established", "--timeout=60s", "-f", folder)
     print(must("get", "-f", folder, "-o", "name").strip().replace("\n", " "))

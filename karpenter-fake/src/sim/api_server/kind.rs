@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use karpenter_core::{
     api::{
-        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     engine::{Object, ObjectRef},
@@ -15,6 +15,7 @@ pub(super) type Store<T> = BTreeMap<ObjectKey, Arc<T>>;
 #[derive(Clone, Debug, Default)]
 pub struct Stores {
     pools: Store<NodePool>,
+    overlays: Store<NodeOverlay>,
     claims: Store<NodeClaim>,
     nodes: Store<Node>,
     pods: Store<Pod>,
@@ -97,6 +98,7 @@ fn name_of(key: ObjectKey) -> String {
 
 kinds! {
     NodePool, pools, false, name_of, |a, b| a.spec == b.spec;
+    NodeOverlay, overlays, false, name_of, |a, b| a.spec == b.spec;
     NodeClaim, claims, false, name_of, |a, b| a.spec == b.spec;
     Node, nodes, false, name_of, |a, b| a.spec == b.spec;
     Pod, pods, true, std::convert::identity, |a, b| a.spec == b.spec;
@@ -117,7 +119,8 @@ impl Stores {
             store.values().map(|object| T::into_object(object.clone()))
         }
         let policy =
-            all(&self.namespaces).chain(all(&self.pools)).chain(all(&self.daemonsets)).chain(all(&self.budgets));
+            all(&self.namespaces).chain(all(&self.pools)).chain(all(&self.overlays)).chain(all(&self.daemonsets));
+        let policy = policy.chain(all(&self.budgets));
         let storage = all(&self.storage_classes).chain(all(&self.volumes)).chain(all(&self.volume_claims));
         let machines =
             all(&self.claims).chain(all(&self.nodes)).chain(all(&self.csi_nodes)).chain(all(&self.attachments));

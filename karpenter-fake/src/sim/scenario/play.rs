@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     Catalog, Catalogs, Price, Snapshot, Timestamp,
-    api::{LabelSelector, NillableDuration, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget},
+    api::{
+        LabelSelector, NillableDuration, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, Pod, PodDisruptionBudget,
+    },
     engine::Object,
     labels,
     provider::ProviderId,
@@ -275,6 +277,7 @@ impl Play {
             }
             Manifest::Object(object) => match object {
                 Object::NodePool(pool) => self.put(self.merged(NodePool::clone(&pool))),
+                Object::NodeOverlay(one) => self.put(self.with_status(Arc::unwrap_or_clone(one))),
                 Object::DaemonSet(one) => self.put(Arc::unwrap_or_clone(one)),
                 Object::PodDisruptionBudget(one) => self.put(Arc::unwrap_or_clone(one)),
                 Object::Namespace(one) => self.put(Arc::unwrap_or_clone(one)),
@@ -300,6 +303,14 @@ impl Play {
             pool.status = there.status.clone();
         }
         pool
+    }
+
+    /// An overlay as `kubectl apply` leaves it.
+    fn with_status(&self, mut overlay: NodeOverlay) -> NodeOverlay {
+        if let Some(there) = self.live.world().api().get::<NodeOverlay>(&overlay.key()) {
+            overlay.status = there.status.clone();
+        }
+        overlay
     }
 
     fn put<T: ApiObject>(&mut self, mut object: T) -> Result<(), String> {

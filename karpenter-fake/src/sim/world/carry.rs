@@ -7,7 +7,7 @@ use std::{
 
 use karpenter_core::{
     CloudProvider,
-    api::{Node, NodeClaim, NodePool},
+    api::{Node, NodeClaim, NodeOverlay, NodePool},
     engine::{Action, ActionResult, Refusal, Request},
 };
 
@@ -97,6 +97,13 @@ impl World {
                 written.metadata.annotations = pool.metadata.annotations;
                 written.metadata.resource_version = pool.metadata.resource_version;
                 written.status = pool.status;
+                api.update(written).map(drop)
+            }
+            Action::UpdateOverlay(overlay) => {
+                let stored = found::<NodeOverlay>(api.get(&cluster_key(overlay.name())), &overlay)?;
+                let mut written = NodeOverlay::clone(stored);
+                written.metadata.resource_version = overlay.metadata.resource_version;
+                written.status = overlay.status;
                 api.update(written).map(drop)
             }
             Action::Evict { pod, uid } => {
