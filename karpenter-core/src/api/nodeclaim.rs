@@ -148,4 +148,14 @@ impl NodeClassRef {
     pub fn label_key(&self) -> String {
         format!("{}/{}", self.group, self.kind.to_lowercase())
     }
+
+    /// Whether a label has this key. Kinds are ASCII; of another the key is built.
+    pub(crate) fn is_label_key(&self, key: &str) -> bool {
+        let Some(kind) = key.strip_prefix(&self.group).and_then(|rest| rest.strip_prefix('/')) else { return false };
+        if self.kind.is_ascii() {
+            kind.bytes().eq(self.kind.bytes().map(|byte| byte.to_ascii_lowercase()))
+        } else {
+            kind == self.kind.to_lowercase()
+        }
+    }
 }

@@ -96,6 +96,16 @@ impl Snapshot {
         out
     }
 
+    /// Whether it shares its pods, and the objects that stay the same wherever pods go, with another.
+    pub(crate) fn shares_pods_and_objects(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pods, &other.pods) && Arc::ptr_eq(&self.objects, &other.objects)
+    }
+
+    /// Whether all its places are those of another, shared.
+    pub(crate) fn shares_places(&self, other: &Self) -> bool {
+        self.places.len() == other.places.len() && self.places.iter().zip(&other.places).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
     /// Whether it is the same cluster. What is shared is not compared.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         fn are_same<T: PartialEq>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {

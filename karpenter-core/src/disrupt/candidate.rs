@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Demand, EvictionLimits, Evictions, Guard,
+    roster::Roster,
     survey::{Survey, is_leaving},
 };
 use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason, labels};
@@ -118,9 +119,15 @@ pub struct Candidates {
 impl Candidates {
     /// Looks at all places of a snapshot, as things stand `now`.
     pub fn of(snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Self {
-        let limits = EvictionLimits::of(snapshot);
+        Self::by(&Roster::of(snapshot), snapshot, catalogs, now)
+    }
+
+    /// The same, where the traits of the pods of the snapshot are known.
+    pub(crate) fn by(roster: &Roster, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) -> Self {
+        debug_assert!(roster.is_of(snapshot), "the traits of these pods");
+        let limits = EvictionLimits::by(roster, snapshot);
         let (mut all, mut kept) = (Vec::new(), Vec::new());
-        let survey = Survey::new(snapshot, catalogs, &limits, now);
+        let survey = Survey::new(snapshot, catalogs, roster.traits(), &limits, now);
         for (index, place) in snapshot.places().iter().enumerate() {
             match survey.look_at(index, place) {
                 Ok(candidate) => all.push(candidate),

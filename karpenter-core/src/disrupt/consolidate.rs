@@ -190,7 +190,7 @@ mod tests {
     use crate::{
         Catalogs, InstanceType, Planner, Price, Quantity, Snapshot,
         api::{Node, NodeClaim, NodePool, Pod},
-        disrupt::{SpotToSpot, balance::Balance},
+        disrupt::{Roster, SpotToSpot, balance::Balance},
     };
 
     fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -242,8 +242,8 @@ mod tests {
     fn no_set_of_nodes_gains_more_than_its_nodes_may() {
         let (snapshot, catalogs) = cluster();
         let now = Timestamp::from_millis(0);
-        let scene = Scene::new(&snapshot, &catalogs, Planner::default());
-        let candidates = Candidates::of(&scene.snapshot, &catalogs, now);
+        let scene = Scene::new(&snapshot, &catalogs, Planner::default(), Roster::of(&snapshot).into());
+        let candidates = scene.candidates(now);
         let balance = Balance::of(&scene);
         let terms = Terms { scene: &scene, spot_to_spot: SpotToSpot::default(), balance: &balance };
         let threshold = Threshold { per_eviction: 0.01, share: 0.01 };

@@ -39,14 +39,23 @@ pub fn eviction_cost(pod: &Pod) -> f64 {
 
 /// What moving these pods off a node costs, the node itself included. Pods that cost less than nothing cost nothing.
 pub fn rescheduling_cost<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> f64 {
-    pods.into_iter().fold(NODE_COST, |cost, pod| cost + eviction_cost(pod).max(0.0))
+    rescheduling_cost_by(pods.into_iter().map(eviction_cost))
+}
+
+/// The same by what the eviction of each pod costs.
+pub(super) fn rescheduling_cost_by(evictions: impl Iterator<Item = f64>) -> f64 {
+    evictions.fold(NODE_COST, |cost, eviction| cost + eviction.max(0.0))
 }
 
 /// What disturbing a node costs: the evictions of all its pods, times the part of its life that is left.
 pub fn disruption_cost<'p>(pods: impl IntoIterator<Item = &'p Pod>, claim: &NodeClaim, now: Timestamp) -> f64 {
+    disruption_cost_by(pods.into_iter().map(eviction_cost), claim, now)
+}
+
+/// The same by what the eviction of each pod costs.
+pub(super) fn disruption_cost_by(evictions: impl Iterator<Item = f64>, claim: &NodeClaim, now: Timestamp) -> f64 {
     // A sum of floats starts at -0, which would be printed.
-    let evictions = pods.into_iter().fold(0.0, |cost, pod| cost + eviction_cost(pod));
-    evictions * lifetime_remaining(claim, now)
+    evictions.fold(0.0, |sum, eviction| sum + eviction) * lifetime_remaining(claim, now)
 }
 
 /// The part of its life that a claim has left, from 0 to 1; 1 if it never expires.

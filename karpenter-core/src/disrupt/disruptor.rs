@@ -4,10 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     iter::FusedIterator,
+    sync::Arc,
 };
 
 use super::{
-    Candidate, Candidates, Command, Method, NodeOutlook, SpotToSpot,
+    Candidate, Candidates, Command, Method, NodeOutlook, Roster, SpotToSpot,
     allowance::{Allowance, limit},
     balance::Balance,
     consolidate::{Consolidation, Threshold},
@@ -73,17 +74,24 @@ pub struct Disruptor {
     options: DisruptorOptions,
     /// What is kept from one search to the next, if there is likely to be one.
     shelf: Option<Shelf>,
+    /// The traits of the pods of the cluster, where they are known.
+    roster: Option<Arc<Roster>>,
 }
 
 impl Disruptor {
     /// A disruptor with these options.
     pub const fn new(options: DisruptorOptions) -> Self {
-        Self { options, shelf: None }
+        Self { options, shelf: None, roster: None }
     }
 
     /// The same disruptor, which shares what planners keep from one plan to the next.
     pub(crate) fn keeping(self, kept: &Shelf) -> Self {
         Self { shelf: Some(kept.clone()), ..self }
+    }
+
+    /// The same disruptor, which knows the traits of the pods of the cluster.
+    pub(crate) fn knowing(self, roster: &Arc<Roster>) -> Self {
+        Self { roster: Some(roster.clone()), ..self }
     }
 
     /// Begins to look for commands, as things stand `now`.
@@ -97,6 +105,7 @@ impl Disruptor {
             spot_to_spot: self.options.spot_to_spot,
             effort: self.options.effort,
             now,
+            candidates: None,
             start: None,
             values: None,
             found: 0,
@@ -110,7 +119,9 @@ impl Disruptor {
 
     pub(super) fn scene<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs) -> Scene<'s> {
         let planner = Planner::new(self.options.planner.clone()).keeping(&self.shelf.clone().unwrap_or_default());
-        Scene::new(snapshot, catalogs, planner)
+        let known = self.roster.clone().filter(|roster| roster.is_of(snapshot));
+        let roster = known.unwrap_or_else(|| Arc::new(Roster::of(snapshot)));
+        Scene::new(snapshot, catalogs, planner, roster)
     }
 
     pub(super) const fn threshold(&self) -> Threshold {
@@ -123,6 +134,7 @@ impl Disruptor {
 pub(crate) struct Standing {
     pub(crate) snapshot: Snapshot,
     pub(crate) catalogs: Catalogs,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) at: Timestamp,
 }
 
@@ -137,7 +149,7 @@ impl Standing {
     /// The places that may go, by index, and whether each may for each reason; and how many nodes of each pool may.
     fn may_go(&self) -> impl PartialEq + use<> {
         let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
-        let candidates = Candidates::of(&self.snapshot, &self.catalogs, self.at);
+        let candidates = Candidates::by(&self.roster, &self.snapshot, &self.catalogs, self.at);
         let may_go = candidates.all().iter().map(|node| (node.place, reasons.map(|reason| node.allows(reason))));
         let limit = |pool| reasons.map(|reason| limit(&self.snapshot, pool, reason, self.at).allowed());
         (may_go.collect::<Vec<_>>(), self.snapshot.pools().iter().map(limit).collect::<Vec<_>>())
@@ -152,6 +164,8 @@ pub struct Commands<'s> {
     spot_to_spot: SpotToSpot,
     effort: f64,
     now: Timestamp,
+    /// Which nodes might go when it was searched last.
+    candidates: Option<Candidates>,
     /// The cluster at the start without the nodes that may go; nothing before the first search.
     start: Option<Snapshot>,
     /// What each pod is worth at the start, in dollars an hour, by its index; nothing before somebody asked.
@@ -167,6 +181,11 @@ impl Commands<'_> {
         &self.scene.snapshot
     }
 
+    /// Which nodes of a cluster may go, where the last search has looked at just these nodes.
+    pub(crate) fn candidates_of(self, snapshot: &Snapshot) -> Option<Candidates> {
+        self.candidates.filter(|_| self.scene.snapshot.shares_places(snapshot))
+    }
+
     /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
     /// it is not there.
     pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
@@ -175,7 +194,7 @@ impl Commands<'_> {
         let terms = Terms { scene, spot_to_spot: *spot_to_spot, balance: &balance };
         let places = scene.snapshot.places();
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
-        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, *now);
+        let candidates = scene.candidates(*now);
         let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now, terms };
         Some(view.outlook(*threshold, is_drifted(&places[index])))
     }
@@ -191,15 +210,15 @@ impl Iterator for Commands<'_> {
         let Self { scene, threshold, now, start, values: known, .. } = self;
         let (threshold, now) = (*threshold, *now);
         let (spot_to_spot, effort) = (self.spot_to_spot, self.effort);
-        let candidates = Candidates::of(&scene.snapshot, scene.catalogs, now);
-        let start = start.get_or_insert_with(|| emptied(scene, &candidates));
-        let command = empty(scene, &candidates, now)
-            .or_else(|| static_drifted(scene, &candidates, now))
-            .or_else(|| drifted(scene, &candidates, now));
+        let candidates = &*self.candidates.insert(scene.candidates(now));
+        let start = start.get_or_insert_with(|| emptied(scene, candidates));
+        let command = empty(scene, candidates, now)
+            .or_else(|| static_drifted(scene, candidates, now))
+            .or_else(|| drifted(scene, candidates, now));
         let command = command.or_else(|| {
             let balance = Balance::of(scene);
             let terms = Terms { scene, spot_to_spot, balance: &balance };
-            let (candidates, no_values) = (&candidates, BTreeMap::new());
+            let no_values = BTreeMap::new();
             let mut consolidation =
                 Consolidation { scene, candidates, threshold, effort, terms, values: &no_values, now };
             if !consolidation.may_gain() {
@@ -291,10 +310,10 @@ mod tests {
             pool.spec.disruption = serde_json::from_value(json!({ "budgets": budgets })).expect("as the API has it");
             pool
         };
-        let at = |text: &str, budgets| Standing {
-            snapshot: Snapshot::builder().pool(read(budgets)).build().expect("a cluster"),
-            catalogs: Catalogs::new(),
-            at: text.parse().expect("a time"),
+        let at = |text: &str, budgets| {
+            let snapshot = Snapshot::builder().pool(read(budgets)).build().expect("a cluster");
+            let roster = Arc::new(Roster::of(&snapshot));
+            Standing { snapshot, catalogs: Catalogs::new(), roster, at: text.parse().expect("a time") }
         };
         let by_day = || json!([{"nodes": "10"}, {"nodes": "0", "schedule": "0 8 * * *", "duration": "8h"}]);
         let morning = at("2026-01-01T09:00:00Z", by_day());

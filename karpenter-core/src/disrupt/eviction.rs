@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use indexmap::IndexMap;
-
-use super::is_evictable;
+use super::roster::{Roster, Traits, namespace_of};
 use crate::{
-    FxBuild, Snapshot,
-    api::{IntOrPercent, ObjectKey, Pod, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
+    Snapshot,
+    api::{IntOrPercent, ObjectKey, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
 };
 
 /// What a pod disruption budget allows now.
@@ -156,13 +154,19 @@ pub(super) struct Refused {
 impl EvictionLimits {
     /// Works out what the budgets of a snapshot allow.
     pub fn of(snapshot: &Snapshot) -> Self {
+        Self::by(&Roster::of(snapshot), snapshot)
+    }
+
+    /// The same, where the traits of the pods of the snapshot are known.
+    pub(super) fn by(roster: &Roster, snapshot: &Snapshot) -> Self {
         let budgets = snapshot.budgets();
-        let selected = Selected::new(snapshot);
         let mut counts = vec![(0_u32, 0_u32); budgets.len()];
-        for (pod, of_pod) in snapshot.pods().iter().zip(&selected.of_pod).filter(|(pod, _)| pod.is_active()) {
-            for &budget in &selected.sets[*of_pod] {
-                counts[budget].0 += 1;
-                counts[budget].1 += u32::from(is_healthy(pod));
+        if !budgets.iter().all(PodDisruptionBudget::is_counted) {
+            for pod in roster.traits().iter().filter(|pod| pod.is_active) {
+                for &budget in roster.selecting(*pod) {
+                    counts[budget].0 += 1;
+                    counts[budget].1 += u32::from(pod.is_healthy);
+                }
             }
         }
         let limit = |(budget, (expected, healthy)): (&PodDisruptionBudget, (u32, u32))| {
@@ -173,22 +177,21 @@ impl EvictionLimits {
             }
         };
         let mut out = Self { limits: budgets.iter().zip(counts).map(limit).collect(), ..Self::default() };
-        for (index, (pod, of_pod)) in snapshot.pods().iter().zip(&selected.of_pod).enumerate() {
-            let toll = out.taken_by(pod, &selected.sets[*of_pod]);
-            if matches!(toll, Taken::Refused) {
-                let budgets = selected.sets[*of_pod].iter().map(|&b| out.limits[b].budget.clone()).collect();
-                out.refused.insert(index, Refused { pod: pod.key(), budgets });
+        out.tolls = roster.traits().iter().map(|pod| out.taken_by(*pod, roster.selecting(*pod))).collect();
+        for (index, pod) in roster.traits().iter().enumerate() {
+            if matches!(out.tolls[index], Taken::Refused) {
+                let budgets = roster.selecting(*pod).iter().map(|&b| out.limits[b].budget.clone()).collect();
+                out.refused.insert(index, Refused { pod: snapshot.pods()[index].key(), budgets });
             }
-            out.tolls.push(toll);
         }
         out
     }
 
-    fn taken_by(&self, pod: &Pod, budgets: &[usize]) -> Taken {
+    fn taken_by(&self, pod: Traits, budgets: &[usize]) -> Taken {
         match budgets {
-            _ if !is_evictable(pod) || pod.status.phase == "Pending" => Taken::Free,
+            _ if !pod.is_guarded => Taken::Free,
             [] => Taken::Free,
-            &[budget] if pod.is_unready() && self.limits[budget].lets_unready_go() => Taken::Free,
+            &[budget] if pod.is_unready && self.limits[budget].lets_unready_go() => Taken::Free,
             &[budget] => Taken::One(budget),
             _ => Taken::Refused,
         }
@@ -220,83 +223,6 @@ impl EvictionLimits {
     }
 }
 
-/// The namespace and the labels of a pod.
-type Likeness<'s> = (&'s str, &'s BTreeMap<String, String>);
-
-/// Which budgets select each pod, worked out once for pods that share a namespace and labels.
-struct Selected {
-    /// The sets of budgets that there are, by index.
-    sets: Vec<Vec<usize>>,
-    /// The set of each pod.
-    of_pod: Vec<usize>,
-}
-
-impl Selected {
-    fn new(snapshot: &Snapshot) -> Self {
-        let index = Index::new(snapshot.budgets());
-        let mut sets: IndexMap<Likeness<'_>, Vec<usize>, FxBuild> = IndexMap::default();
-        let mut of_pod = Vec::with_capacity(snapshot.pods().len());
-        // Pods of one workload mostly come one after the other, and comparing takes less time than hashing.
-        let mut last: Option<(Likeness<'_>, usize)> = None;
-        for pod in snapshot.pods() {
-            let likeness = (pod.namespace(), &pod.metadata.labels);
-            if let Some((_, set)) = last.filter(|(known, _)| *known == likeness) {
-                of_pod.push(set);
-                continue;
-            }
-            let set = sets.entry(likeness);
-            last = Some((likeness, set.index()));
-            of_pod.push(set.index());
-            set.or_insert_with(|| index.selecting(pod, snapshot.budgets()));
-        }
-        Self { sets: sets.into_values().collect(), of_pod }
-    }
-}
-
-/// Budgets by a label that their pods must have.
-#[derive(Default)]
-struct Index<'s> {
-    /// Those that name labels, by namespace and the first of them.
-    by_label: BTreeMap<(&'s str, &'s str, &'s str), Vec<usize>>,
-    /// The others, by namespace.
-    others: BTreeMap<&'s str, Vec<usize>>,
-}
-
-impl<'s> Index<'s> {
-    fn new(budgets: &'s [PodDisruptionBudget]) -> Self {
-        let mut out = Self::default();
-        for (i, budget) in budgets.iter().enumerate() {
-            let namespace = namespace_of(budget);
-            let label = budget.spec.selector.as_ref().and_then(|selector| selector.match_labels.iter().next());
-            match label {
-                Some((key, value)) => out.by_label.entry((namespace, key, value)).or_default().push(i),
-                None => out.others.entry(namespace).or_default().push(i),
-            }
-        }
-        out
-    }
-
-    /// The budgets that select a pod, in order.
-    fn selecting(&self, pod: &Pod, budgets: &[PodDisruptionBudget]) -> Vec<usize> {
-        let labels = &pod.metadata.labels;
-        let by_label = labels.iter().filter_map(|(k, v)| self.by_label.get(&(pod.namespace(), k, v)));
-        let near = by_label.chain(self.others.get(pod.namespace())).flatten().copied();
-        let selects = |&budget: &usize| budgets[budget].spec.selector.as_ref().is_some_and(|s| s.matches(labels));
-        let mut out: Vec<usize> = near.filter(selects).collect();
-        out.sort_unstable();
-        out
-    }
-}
-
-fn is_healthy(pod: &Pod) -> bool {
-    !pod.spec.node_name.is_empty() && pod.status.phase != "Pending" && !pod.is_unready()
-}
-
 fn key_of(budget: &PodDisruptionBudget) -> ObjectKey {
     ObjectKey::new(namespace_of(budget), &budget.metadata.name)
-}
-
-/// The namespace, `default` if none is written.
-fn namespace_of(budget: &PodDisruptionBudget) -> &str {
-    if budget.metadata.namespace.is_empty() { "default" } else { &budget.metadata.namespace }
 }

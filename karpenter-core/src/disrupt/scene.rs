@@ -1,10 +1,13 @@
 //! A cluster in which commands are tried out and carried out in thought.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::{Candidate, Command, Method};
+use super::{Candidate, Candidates, Command, Method, Roster};
 use crate::{
-    Catalog, Catalogs, InstanceType, Offering, Planner, Price, Requirements, Snapshot,
+    Catalog, Catalogs, InstanceType, Offering, Planner, Price, Requirements, Snapshot, Timestamp,
     api::ObjectKey,
     cluster::Place,
     schedule::{Plan, PlannedClaim},
@@ -15,6 +18,8 @@ pub(super) struct Scene<'s> {
     pub(super) snapshot: Snapshot,
     pub(super) catalogs: &'s Catalogs,
     pub(super) planner: Planner,
+    /// The traits of its pods.
+    roster: Arc<Roster>,
     /// How many nodes were made in thought.
     made: usize,
 }
@@ -39,9 +44,10 @@ pub(super) struct Trial {
 }
 
 impl<'s> Scene<'s> {
-    /// The cluster once its waiting pods are where the planner puts them; those without a place are left out.
-    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: Planner) -> Self {
-        let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, made: 0 };
+    /// The cluster once its waiting pods, with these traits, are where the planner puts them; those without a place are left
+    /// out.
+    pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: Planner, roster: Arc<Roster>) -> Self {
+        let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, roster, made: 0 };
         if snapshot.pending().len() > 0 {
             let plan = scene.planner.plan(snapshot, catalogs);
             scene.settle(&plan.existing, &plan.claims);
@@ -49,6 +55,11 @@ impl<'s> Scene<'s> {
         // A node that is still to come may never come.
         scene.snapshot = scene.snapshot.with_ready_places();
         scene
+    }
+
+    /// Which nodes may go, as things stand `now`.
+    pub(super) fn candidates(&self, now: Timestamp) -> Candidates {
+        Candidates::by(&self.roster, &self.snapshot, self.catalogs, now)
     }
 
     /// The cluster without some nodes.

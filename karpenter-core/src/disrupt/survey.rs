@@ -5,7 +5,10 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::{
-    Candidate, Demand, EvictionLimits, Guard, NODE_COST, Shield, Toll, disruption_cost, price_of, rescheduling_cost,
+    Candidate, Demand, EvictionLimits, Guard, NODE_COST, Shield, Toll,
+    cost::{disruption_cost_by, rescheduling_cost_by},
+    price_of,
+    roster::Traits,
 };
 use crate::{
     Catalog, Catalogs, FxBuild, Snapshot, Timestamp,
@@ -18,6 +21,8 @@ use crate::{
 pub(super) struct Survey<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) catalogs: &'s Catalogs,
+    /// By the indices of the pods.
+    traits: &'s [Traits],
     pub(super) limits: &'s EvictionLimits,
     pub(super) now: Timestamp,
     /// The indices of the pods by where they lie in memory, which is found sooner than their names are compared.
@@ -35,11 +40,12 @@ impl<'s> Survey<'s> {
     pub(super) fn new(
         snapshot: &'s Snapshot,
         catalogs: &'s Catalogs,
+        traits: &'s [Traits],
         limits: &'s EvictionLimits,
         now: Timestamp,
     ) -> Self {
         let indices = snapshot.pods().iter().map(Arc::as_ptr).zip(0..).collect();
-        Self { snapshot, catalogs, limits, now, indices }
+        Self { snapshot, catalogs, traits, limits, now, indices }
     }
 
     /// The place as a candidate, or what keeps it from going for any reason.
@@ -69,8 +75,7 @@ impl<'s> Survey<'s> {
     /// The pods that are bound to a place, by index, and those that its room was promised to.
     fn pods_of(&self, place: &Place) -> (Vec<usize>, Vec<ObjectKey>) {
         let all = place.residents.iter().filter_map(|pod| self.indices.get(&Arc::as_ptr(pod)).copied());
-        let (bound, promised): (Vec<usize>, Vec<usize>) =
-            all.partition(|&pod| !self.snapshot.pods()[pod].spec.node_name.is_empty());
+        let (bound, promised): (Vec<usize>, Vec<usize>) = all.partition(|&pod| self.traits[pod].is_bound);
         (bound, promised.into_iter().map(|pod| self.snapshot.pods()[pod].key()).collect())
     }
 
@@ -84,9 +89,10 @@ impl<'s> Survey<'s> {
 
     fn candidate(&self, index: usize, place: &Place, origin: &Origin<'_>, pods: &[usize]) -> Candidate {
         let label = |key: &str| place.labels.get(key).cloned();
-        let all = || pods.iter().map(|&pod| self.snapshot.pods()[pod].as_ref());
-        let pods_to_move = || pods.iter().copied().filter(|&pod| self.snapshot.pods()[pod].is_reschedulable());
-        let rescheduling_cost = rescheduling_cost(pods_to_move().map(|pod| self.snapshot.pods()[pod].as_ref()));
+        let eviction_cost = |pod: usize| self.traits[pod].eviction_cost;
+        let pods_to_move = || pods.iter().copied().filter(|&pod| self.traits[pod].is_reschedulable);
+        let rescheduling_cost = rescheduling_cost_by(pods_to_move().map(eviction_cost));
+        let disruption_cost = disruption_cost_by(pods.iter().copied().map(eviction_cost), origin.claim, self.now);
         Candidate {
             place: index,
             name: place.name.clone(),
@@ -99,7 +105,7 @@ impl<'s> Survey<'s> {
             demand: Demand::of_pods(self.limits, pods.iter().copied()),
             price_per_hour: price_of(place, origin.catalog),
             rescheduling_cost,
-            disruption_cost: disruption_cost(all(), origin.claim, self.now),
+            disruption_cost,
             is_empty: rescheduling_cost <= NODE_COST,
             has_termination_grace_period: origin.claim.spec.termination_grace_period.is_some(),
             guards: Vec::new(),
@@ -108,7 +114,8 @@ impl<'s> Survey<'s> {
 
     fn guards_of_pod(&self, index: usize) -> impl Iterator<Item = Guard> + use<> {
         let pod = &self.snapshot.pods()[index];
-        let shield = Shield::of_pod(pod, self.now).map(|shield| Guard::PodDoNotDisrupt { pod: pod.key(), shield });
+        let shield = Some(pod).filter(|_| self.traits[index].has_shield).and_then(|pod| Shield::of_pod(pod, self.now));
+        let shield = shield.map(|shield| Guard::PodDoNotDisrupt { pod: pod.key(), shield });
         let budget = match self.limits.toll(index) {
             Toll::One(limit) if limit.allowed == 0 => Some(Guard::PodBudget { pod: pod.key(), limit: limit.clone() }),
             Toll::Refused(budgets) => Some(Guard::SeveralPodBudgets { pod: pod.key(), budgets: budgets.to_vec() }),

@@ -185,7 +185,7 @@ impl Disruptor {
         now: Timestamp,
     ) -> Result<(), Invalid> {
         let scene = self.scene(newer, catalogs);
-        let candidates = Candidates::of(&scene.snapshot, catalogs, now);
+        let candidates = scene.candidates(now);
         let review = Review { scene: &scene, candidates: &candidates, command, now };
         let nodes = review.nodes()?;
         match command.method {
@@ -214,7 +214,7 @@ impl Disruptor {
             return self.validate(command, newer, catalogs, now).map(|()| command.clone());
         }
         let scene = self.scene(newer, catalogs);
-        let candidates = Candidates::of(&scene.snapshot, catalogs, now);
+        let candidates = scene.candidates(now);
         let review = Review { scene: &scene, candidates: &candidates, command, now };
         let mut tally = Tally::new(&review);
         let (mut still, mut first) = (Vec::new(), None);

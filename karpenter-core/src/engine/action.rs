@@ -80,7 +80,7 @@ pub enum Action {
     /// Ask what can be bought for this pool.
     Catalog(Box<NodePool>),
     /// Ask whether the machine of this claim is still what its node class asks for.
-    Drift(Box<NodeClaim>),
+    Drift(Arc<NodeClaim>),
     /// Ask what happened to machines since then.
     NextEvents(EventCursor),
 }

@@ -1,11 +1,13 @@
 //! Which objects to look at, and when.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::Timestamp;
+use indexmap::IndexMap;
+
+use crate::{FxBuild, Timestamp};
 
 /// An object to look at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Work {
     Claim(String),
     Node(String),
@@ -17,7 +19,7 @@ pub(super) enum Work {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agenda {
     due: BTreeSet<Work>,
-    later: BTreeMap<Work, Timestamp>,
+    later: IndexMap<Work, Timestamp, FxBuild>,
     queue: BTreeSet<(Timestamp, Work)>,
 }
 
@@ -52,7 +54,7 @@ impl Agenda {
             out.extend(self.queue.pop_first().map(|(_, work)| work));
         }
         for work in &out {
-            if let Some(time) = self.later.remove(work) {
+            if let Some(time) = self.later.swap_remove(work) {
                 self.queue.remove(&(time, work.clone()));
             }
         }

@@ -1,18 +1,22 @@
 //! What the engine does for one claim that is not on its way out.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use super::{Action, Engine, ObjectRef, Target, Work, fresh::Fresh, outbox::Purpose};
+use super::{
+    Action, Engine, ObjectRef, Target, Work,
+    lives::{Content, DRIFTED, DriftAnswer, Sound},
+    outbox::Purpose,
+};
 use crate::{
-    Catalog, Timestamp,
-    api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
+    Timestamp,
+    api::{Condition, ConditionStatus, Node, NodeClaim},
     disrupt::{Drift, ProviderDrift},
     labels,
     lifecycle::{
         self, Ailment, CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCHED, LaunchReaction, REGISTERED,
         condition, set_condition,
     },
-    provider::{CreateError, Launched, ProviderId},
+    provider::{CreateError, Launched},
 };
 
 /// The time of the last pod event of a claim is written at most this often, so that a node on which a job runs pod after pod is
@@ -25,176 +29,13 @@ const REPAIR_RETRY: Duration = Duration::from_mins(5);
 
 /// How soon it is looked again whether a machine may be bought, in a shortage.
 const PACE_CHECK: Duration = Duration::from_secs(1);
-/// The condition of claims that are not what their pools ask for any more.
-const DRIFTED: &str = "Drifted";
 /// Why claims go whose offerings have no capacity.
 const SOLD_OUT: &str = "InsufficientCapacityError";
-
-/// What is remembered of claims. At most one entry for each claim, and one for each node.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lives {
-    by_claim: BTreeMap<String, Life>,
-    /// When a pod last came to a node or left it.
-    pod_events: BTreeMap<String, Timestamp>,
-}
-
-/// What is remembered of one claim.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Life {
-    /// Its uid; a claim of the same name with another one starts anew.
-    uid: String,
-    pub(super) is_launching: bool,
-    /// When a machine was asked for last.
-    asked_at: Option<Timestamp>,
-    failed_attempts: u32,
-    next_attempt: Option<Timestamp>,
-    /// What was bought, until the claim says so.
-    machine: Option<Box<Launched>>,
-    next_drift: Option<Timestamp>,
-    drift: DriftAnswer,
-    is_asking_drift: bool,
-    /// What it was last seen to need nothing with.
-    content: Option<Content>,
-    /// What it was last found not to have drifted with.
-    sound: Option<Sound>,
-    /// The node from which it was learned what such nodes have.
-    learned: Option<Arc<Node>>,
-    /// Why it is to be deleted, if it was busy when that was decided.
-    pub(super) doom: Option<&'static str>,
-    /// The claim with the last pod event of its node, until that is written.
-    pub(super) fresh: Option<Fresh>,
-}
-
-/// What a claim needs nothing with until some time.
-#[derive(Clone, Debug)]
-struct Content {
-    claim: Arc<NodeClaim>,
-    node: Arc<Node>,
-    pool: Option<Arc<NodePool>>,
-    catalog: Option<Arc<Catalog>>,
-    last_pod_event: Option<Timestamp>,
-    until: Option<Timestamp>,
-}
-
-impl Content {
-    /// Whether it still is so.
-    fn holds(&self, seen: &Self, now: Timestamp) -> bool {
-        Arc::ptr_eq(&self.claim, &seen.claim)
-            && Arc::ptr_eq(&self.node, &seen.node)
-            && are_alike(self.pool.as_deref(), seen.pool.as_deref())
-            && self.catalog.as_ref().map(Arc::as_ptr) == seen.catalog.as_ref().map(Arc::as_ptr)
-            && self.last_pod_event == seen.last_pod_event
-            && self.until.is_none_or(|until| now < until)
-    }
-}
-
-/// Whether claims of a pool need the same whichever of these it is: its status changes all the time.
-fn are_alike(pool: Option<&NodePool>, other: Option<&NodePool>) -> bool {
-    match (pool, other) {
-        (Some(a), Some(b)) => {
-            std::ptr::eq(a, b) || a.metadata.annotations == b.metadata.annotations && a.spec == b.spec
-        }
-        (a, b) => a.is_none() && b.is_none(),
-    }
-}
-
-/// What a claim has not drifted with. It is of an age at which it does not drift for time alone.
-#[derive(Clone, Debug)]
-struct Sound {
-    claim: Arc<NodeClaim>,
-    pool: Arc<NodePool>,
-    catalog: Option<Arc<Catalog>>,
-    answer: DriftAnswer,
-}
-
-impl Sound {
-    /// Whether nothing has changed that drift is told by.
-    fn is_same(&self, other: &Self) -> bool {
-        let facts = |claim: &NodeClaim| {
-            (claim.status.is_true(LAUNCHED), condition(&claim.status.conditions, DRIFTED).is_some())
-        };
-        let (claim, other_claim) = (&*self.claim, &*other.claim);
-        let is_alike = || {
-            claim.metadata.labels == other_claim.metadata.labels
-                && claim.metadata.annotations == other_claim.metadata.annotations
-                && claim.status.provider_id == other_claim.status.provider_id
-                && facts(claim) == facts(other_claim)
-        };
-        (Arc::ptr_eq(&self.claim, &other.claim) || is_alike())
-            && are_alike(Some(&self.pool), Some(&other.pool))
-            && self.catalog.as_ref().map(Arc::as_ptr) == other.catalog.as_ref().map(Arc::as_ptr)
-            && self.answer == other.answer
-    }
-}
 
 /// What of the status of a claim tells of its node.
 struct Noted {
     conditions: Vec<Condition>,
     last_pod_event_time: Option<Timestamp>,
-}
-
-/// What the provider said last about drift.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum DriftAnswer {
-    /// Nothing yet, or that it does not know.
-    #[default]
-    None,
-    /// That the machine is what it should be.
-    Sound,
-    /// Why it is not.
-    Drifted(String),
-}
-
-impl Lives {
-    pub(super) fn of(&mut self, claim: &NodeClaim) -> &mut Life {
-        let life = self.by_claim.entry(claim.name().to_owned()).or_default();
-        if life.uid != claim.metadata.uid {
-            *life = Life { uid: claim.metadata.uid.clone(), ..Life::default() };
-        }
-        life
-    }
-
-    pub(super) fn get(&self, claim: &str, uid: &str) -> Option<&Life> {
-        self.by_claim.get(claim).filter(|life| life.uid == uid)
-    }
-
-    pub(super) fn get_mut(&mut self, claim: &str, uid: &str) -> Option<&mut Life> {
-        self.by_claim.get_mut(claim).filter(|life| life.uid == uid)
-    }
-
-    /// The claims that a machine was bought for and that do not say so yet.
-    pub(super) fn claims_of(&self, id: &ProviderId) -> Vec<String> {
-        let is_of = |life: &Life| life.machine().is_some_and(|machine| machine.instance.id == *id);
-        self.by_claim.iter().filter(|(_, life)| is_of(life)).map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Whether a machine is being bought.
-    pub(super) fn is_any_launching(&self) -> bool {
-        self.by_claim.values().any(|life| life.is_launching)
-    }
-
-    pub(super) fn forget(&mut self, claim: &str) {
-        self.by_claim.remove(claim);
-    }
-
-    pub(super) fn note_pod_event(&mut self, node: &str, now: Timestamp) {
-        self.pod_events.insert(node.to_owned(), now);
-    }
-
-    pub(super) fn forget_node(&mut self, node: &str) {
-        self.pod_events.remove(node);
-    }
-
-    pub(super) fn last_pod_event(&self, node: &str) -> Option<Timestamp> {
-        self.pod_events.get(node).copied()
-    }
-}
-
-impl Life {
-    /// The machine that was bought for the claim, before the claim says so.
-    pub(super) fn machine(&self) -> Option<&Launched> {
-        self.machine.as_deref()
-    }
 }
 
 impl Engine {
@@ -553,14 +394,14 @@ impl Engine {
     }
 
     /// Asks from time to time whether the machine of a claim is what its node class asks for.
-    fn ask_drift(&mut self, claim: &NodeClaim, now: Timestamp) {
+    fn ask_drift(&mut self, claim: &Arc<NodeClaim>, now: Timestamp) {
         let period = self.options.drift_period;
         let life = self.lives.of(claim);
         if life.next_drift.is_none_or(|next| next <= now) && !life.is_asking_drift {
             life.is_asking_drift = true;
             life.next_drift = Some(now + period);
             let purpose = Purpose::Drift { claim: claim.name().to_owned() };
-            self.outbox.send(Action::Drift(Box::new(claim.clone())), Some(purpose), now);
+            self.outbox.send(Action::Drift(claim.clone()), Some(purpose), now);
         }
     }
 
@@ -597,7 +438,7 @@ impl Engine {
 
     /// Takes in what the provider says about drift. That it does not know leaves the last answer.
     pub(super) fn finish_drift(&mut self, name: &str, answer: DriftAnswer) {
-        let Some(life) = self.lives.by_claim.get_mut(name) else { return };
+        let Some(life) = self.lives.named(name) else { return };
         life.is_asking_drift = false;
         if answer != DriftAnswer::None && life.drift != answer {
             life.drift = answer;

@@ -2,14 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use super::{Engine, ObjectRef, Target, outbox::SETTLE, recall::Replaces};
 use crate::{
-    Catalogs, Snapshot, Timestamp,
+    Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
-    disrupt::{Candidates, Command, Disruptor, Guard, Method, Standing},
+    disrupt::{Candidates, Command, Disruptor, Guard, Method, Roster, Standing},
     lifecycle::{self, DISRUPTION_REASON, INITIALIZED, is_marked_disrupted, set_condition},
 };
 
@@ -50,6 +51,8 @@ pub(super) struct Disruption {
     barren: Option<((u64, u64), Timestamp)>,
     /// The same as the search saw it.
     standing: Option<Standing>,
+    /// The traits of the pods when it was searched last.
+    roster: Option<Arc<Roster>>,
     /// What was told last of each node that may not go, and when next to tell.
     blocked: (BTreeMap<String, String>, Option<Timestamp>),
 }
@@ -81,6 +84,15 @@ impl Disruption {
     /// Whether a claim is a replacement of a command under way.
     pub(super) fn awaits(&self, claim: &str) -> bool {
         self.active.iter().any(|active| active.replacements.iter().any(|name| name == claim))
+    }
+
+    /// The traits of the pods of a snapshot, those of pods that are as they were taken over.
+    fn roster_of(&mut self, snapshot: &Snapshot) -> Arc<Roster> {
+        let roster = match &self.roster {
+            Some(earlier) => Roster::after(earlier, snapshot),
+            None => Roster::of(snapshot),
+        };
+        self.roster.insert(Arc::new(roster)).clone()
     }
 
     pub(super) fn wake(&self) -> Option<Timestamp> {
@@ -141,20 +153,24 @@ impl Engine {
         }
         let Some(snapshot) = self.snapshot(now) else { return false };
         let catalogs = self.market.catalogs(&self.store.pools, now);
-        let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf);
+        let roster = self.disruption.roster_of(&snapshot);
+        let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf).knowing(&roster);
         if let Some((command, _)) = probation {
             match disruptor.revalidate(&command, &snapshot, &catalogs, now) {
                 Ok(command) => return self.begin(&command, &snapshot, now),
                 Err(_) => self.counters.not_valid(&command),
             }
         }
-        let standing = Standing { snapshot: snapshot.clone(), catalogs: catalogs.clone(), at: now };
+        let standing =
+            Standing { snapshot: snapshot.clone(), catalogs: catalogs.clone(), roster: roster.clone(), at: now };
         let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
-        let found = if is_same { None } else { disruptor.start(&snapshot, &catalogs, now).next() };
-        let Some(found) = found else {
+        let mut commands = (!is_same).then(|| disruptor.start(&snapshot, &catalogs, now));
+        let Some(found) = commands.as_mut().and_then(Iterator::next) else {
+            let looked_at = commands.and_then(|commands| commands.candidates_of(&snapshot));
+            let candidates = || looked_at.unwrap_or_else(|| Candidates::by(&roster, &snapshot, &catalogs, now));
+            self.tell_blocked(candidates, now);
             self.disruption.barren = Some((versions, now));
             self.disruption.standing = Some(standing);
-            self.tell_blocked(&snapshot, &catalogs, now);
             return false;
         };
         if matches!(found.method, Method::Drift | Method::StaticDrift) {
@@ -165,7 +181,7 @@ impl Engine {
     }
 
     /// Tells people why nodes may not go, where they were not told so before.
-    fn tell_blocked(&mut self, snapshot: &Snapshot, catalogs: &Catalogs, now: Timestamp) {
+    fn tell_blocked(&mut self, candidates: impl FnOnce() -> Candidates, now: Timestamp) {
         let (told, next) = &self.disruption.blocked;
         if next.is_some_and(|next| now < next) {
             return;
@@ -173,7 +189,7 @@ impl Engine {
         let has_claim = |name: &str| self.store.nodes.get(name).is_some_and(|node| self.store.claim_of(node).is_some());
         let is_leaving = |guards: &[Guard]| guards.iter().any(|g| matches!(g, Guard::Leaving | Guard::Disrupted));
         let mut kept: BTreeMap<String, String> = BTreeMap::new();
-        for node in Candidates::of(snapshot, catalogs, now).kept() {
+        for node in candidates().kept() {
             if !has_claim(&node.name) || is_leaving(&node.guards) {
                 continue;
             }

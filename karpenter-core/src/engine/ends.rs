@@ -456,7 +456,7 @@ impl Engine {
         if let Some(claim) = claim {
             self.agenda.add(Work::Claim(claim));
         }
-        let nodes: Vec<String> = self.store.nodes_on(id.as_str()).cloned().collect();
+        let nodes: Vec<String> = self.store.nodes_on(id.as_str()).map(|node| node.metadata.name.clone()).collect();
         for node in nodes {
             self.agenda.add(Work::Node(node));
         }

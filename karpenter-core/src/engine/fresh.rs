@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::claims::Lives;
+use super::lives::Lives;
 use crate::{Timestamp, api::NodeClaim, lifecycle::CONSOLIDATABLE};
 
 /// A claim with a pod event that it does not say yet.

@@ -17,6 +17,7 @@ mod disruption;
 mod ends;
 mod event;
 mod fresh;
+mod lives;
 mod market;
 mod metrics;
 mod options;
@@ -40,9 +41,9 @@ pub use metrics::{Counters, Durations, Metric, MetricLabels, resource_label};
 pub use options::EngineOptions;
 
 use agenda::{Agenda, Work};
-use claims::Lives;
 use disruption::Disruption;
 use ends::Ends;
+use lives::Lives;
 use market::Market;
 use outbox::{Outbox, Target};
 use provisioner::Provisioner;

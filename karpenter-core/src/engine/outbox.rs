@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use indexmap::IndexMap;
+
 use super::{Action, ActionId, Request};
-use crate::{Timestamp, api::ObjectKey, provider::ProviderId};
+use crate::{FxBuild, Timestamp, api::ObjectKey, provider::ProviderId};
 
 /// An object that was written is left alone until it is told how it is now. If that takes longer than this, it is looked at
 /// again: watches lag behind by a second or two, and a write that changed nothing is told by nobody.
@@ -13,7 +15,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(10);
 const LOST_AFTER: Duration = Duration::from_mins(10);
 
 /// An object that the engine writes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Pool(String),
     Overlay(String),
@@ -43,7 +45,7 @@ pub(super) struct Outbox {
     ready: Vec<Request>,
     /// At most one for each object and each chore, and those evictions that are under way.
     flying: BTreeMap<ActionId, (Purpose, Timestamp)>,
-    busy: BTreeMap<Target, Busy>,
+    busy: IndexMap<Target, Busy, FxBuild>,
 }
 
 /// An object that was written, or of which a write was refused.
@@ -120,7 +122,7 @@ impl Outbox {
 
     /// Forgets what is known of an object that is gone.
     pub(super) fn forget(&mut self, target: &Target) {
-        self.busy.remove(target);
+        self.busy.swap_remove(target);
     }
 
     /// The actions that are taken for lost.

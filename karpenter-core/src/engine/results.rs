@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     ActionId, ActionResult, Engine, Refusal, Target, Work,
-    claims::DriftAnswer,
+    lives::DriftAnswer,
     outbox::{Purpose, SETTLE},
 };
 use crate::{

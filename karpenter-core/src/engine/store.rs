@@ -5,8 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use indexmap::IndexMap;
+
 use super::{Object, ObjectRef};
 use crate::{
+    FxBuild,
     api::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
@@ -31,11 +34,11 @@ pub(super) struct Store {
     pub(super) storage_classes: BTreeMap<String, Arc<StorageClass>>,
     pub(super) csi_nodes: BTreeMap<String, Arc<CsiNode>>,
     pub(super) attachments: BTreeMap<String, Arc<VolumeAttachment>>,
-    /// The names of nodes by the provider id of their machine.
-    nodes_by_id: BTreeMap<String, BTreeSet<String>>,
-    claims_by_id: BTreeMap<String, String>,
-    pods_by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
-    attachments_by_node: BTreeMap<String, BTreeSet<String>>,
+    /// The nodes by the provider id of their machine.
+    nodes_by_id: Index<BTreeMap<String, Arc<Node>>>,
+    claims_by_id: Index<Arc<NodeClaim>>,
+    pods_by_node: Index<BTreeMap<ObjectKey, Arc<Pod>>>,
+    attachments_by_node: Index<BTreeMap<String, Arc<VolumeAttachment>>>,
     /// The names of the claims that have no machine yet.
     pub(super) unlaunched: BTreeSet<String>,
     /// The names of the claims and of the nodes that are being deleted.
@@ -52,6 +55,9 @@ pub(super) struct Store {
     /// The names of the nodes that such changes were about, until they are counted.
     pub(super) uncounted: BTreeSet<String>,
 }
+
+/// Objects by what they have in common, which is asked for one at a time.
+type Index<T> = IndexMap<String, T, FxBuild>;
 
 /// What an object is like and was like.
 pub(super) enum Change {
@@ -128,7 +134,7 @@ impl Store {
                 let before = self.overlays.insert(name.clone(), overlay);
                 return Change::Overlay { name, before };
             }
-            Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(claim)),
+            Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(&claim)),
             Object::Node(node) => return self.put_node(node.metadata.name.clone(), Some(node)),
             Object::Pod(pod) => return self.put_pod(pod.key(), Some(pod)),
             Object::DaemonSet(set) => drop(self.daemonsets.insert(key_of(&set.metadata), set)),
@@ -177,20 +183,20 @@ impl Store {
         Change::Other
     }
 
-    fn put_claim(&mut self, name: String, claim: Option<Arc<NodeClaim>>) -> Change {
+    fn put_claim(&mut self, name: String, after: Option<&Arc<NodeClaim>>) -> Change {
+        let before = replace(&mut self.claims, name.clone(), after.cloned());
         let id = |claim: &Arc<NodeClaim>| Some(claim.status.provider_id.clone()).filter(|id| !id.is_empty());
-        let new_id = claim.as_ref().and_then(id);
-        let before = replace(&mut self.claims, name.clone(), claim);
-        let old_id = before.as_ref().and_then(id);
-        let is_known = |id: &String| self.claims_by_id.get(id) == Some(&name);
-        if let Some(old) = old_id.filter(|old| new_id.as_ref() != Some(old) && is_known(old)) {
-            self.claims_by_id.remove(&old);
+        let (old_id, new_id) = (before.as_ref().and_then(id), after.and_then(id));
+        let is_known = |store: &Self, id: &str| store.claim_of_machine(id).is_some_and(|known| known.name() == name);
+        if let Some(old) = old_id.filter(|old| new_id.as_ref() != Some(old) && is_known(self, old)) {
+            self.claims_by_id.swap_remove(&old);
         }
-        if let Some(new_id) = new_id.filter(|id| self.claims_by_id.get(id) != Some(&name)) {
-            self.uncounted.extend(self.nodes_by_id.get(&new_id).into_iter().flatten().cloned());
-            self.claims_by_id.insert(new_id, name.clone());
+        if let Some((new_id, claim)) = new_id.zip(after) {
+            if !is_known(self, &new_id) {
+                self.uncounted.extend(self.nodes_by_id.get(&new_id).into_iter().flat_map(BTreeMap::keys).cloned());
+            }
+            self.claims_by_id.insert(new_id, claim.clone());
         }
-        let after = self.claims.get(&name);
         let is_leaving = after.is_some_and(|claim| claim.metadata.deletion_timestamp.is_some());
         mark(&mut self.leaving_claims, &name, is_leaving);
         mark(&mut self.unlaunched, &name, after.is_some_and(|claim| claim.status.provider_id.is_empty()));
@@ -198,17 +204,16 @@ impl Store {
             self.census += 1;
             for claim in [before.as_ref(), after].into_iter().flatten() {
                 let nodes = self.nodes_by_id.get(&claim.status.provider_id);
-                self.uncounted.extend(nodes.into_iter().flatten().cloned());
+                self.uncounted.extend(nodes.into_iter().flat_map(BTreeMap::keys).cloned());
             }
         }
         Change::Claim { name, before }
     }
 
     fn put_node(&mut self, name: String, node: Option<Arc<Node>>) -> Change {
-        let id = |node: &Arc<Node>| Some(node.spec.provider_id.clone()).filter(|id| !id.is_empty());
-        let new_id = node.as_ref().and_then(id);
-        let before = replace(&mut self.nodes, name.clone(), node);
-        relink(&mut self.nodes_by_id, before.as_ref().and_then(id), new_id, &name);
+        let before = replace(&mut self.nodes, name.clone(), node.clone());
+        let id = |node: &Node| node.spec.provider_id.clone();
+        relink(&mut self.nodes_by_id, before.as_deref().map(id), node.map(|node| (id(&node), node)), &name);
         let after = self.nodes.get(&name);
         let is_leaving = after.is_some_and(|node| node.metadata.deletion_timestamp.is_some());
         mark(&mut self.leaving_nodes, &name, is_leaving);
@@ -220,27 +225,25 @@ impl Store {
     }
 
     fn put_pod(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) -> Change {
-        let node = |pod: &Arc<Pod>| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
-        let new_node = pod.as_ref().and_then(node);
-        let before = replace(&mut self.pods, key.clone(), pod);
-        relink(&mut self.pods_by_node, before.as_ref().and_then(node), new_node, &key);
+        let before = replace(&mut self.pods, key.clone(), pod.clone());
+        let node = |pod: &Pod| pod.spec.node_name.clone();
+        relink(&mut self.pods_by_node, before.as_deref().map(node), pod.map(|pod| (node(&pod), pod)), &key);
         Change::Pod { key, before }
     }
 
-    /// Which volume is attached to which node does not change; attachments come and go.
     fn put_attachment(&mut self, name: String, attachment: Option<Arc<VolumeAttachment>>) -> Change {
-        let node = |attachment: &Arc<VolumeAttachment>| attachment.spec.node_name.clone();
-        let new_node = attachment.as_ref().map(node);
-        let old_node = self.attachments.get(&name).map(node);
-        relink(&mut self.attachments_by_node, old_node.clone(), new_node.clone(), &name);
+        let node = |attachment: &VolumeAttachment| attachment.spec.node_name.clone();
+        let old = self.attachments.get(&name).map(|attachment| node(attachment));
+        let new = attachment.clone().map(|attachment| (node(&attachment), attachment));
+        let told = new.as_ref().map(|(node, _)| node).or(old.as_ref()).cloned();
+        relink(&mut self.attachments_by_node, old, new, &name);
         replace(&mut self.attachments, name, attachment);
-        Change::Attachment { node: new_node.or(old_node).unwrap_or_default() }
+        Change::Attachment { node: told.unwrap_or_default() }
     }
 
     /// The names of the volumes that are attached to a node.
     pub(super) fn volumes_at(&self, node: &str) -> impl Iterator<Item = &str> {
-        let names = self.attachments_by_node.get(node).into_iter().flatten();
-        let all = names.filter_map(|name| self.attachments.get(name));
+        let all = self.attachments_by_node.get(node).into_iter().flat_map(BTreeMap::values);
         all.map(|attachment| attachment.spec.source.persistent_volume_name.as_str())
     }
 
@@ -253,17 +256,17 @@ impl Store {
 
     /// The claim of the machine that a node runs on.
     pub(super) fn claim_of(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
-        self.claims.get(self.claims_by_id.get(&node.spec.provider_id)?)
+        self.claims_by_id.get(&node.spec.provider_id)
     }
 
     /// The claim of a machine.
     pub(super) fn claim_of_machine(&self, id: &str) -> Option<&Arc<NodeClaim>> {
-        self.claims.get(self.claims_by_id.get(id)?)
+        self.claims_by_id.get(id)
     }
 
     /// The nodes that run on the machine of a claim.
     pub(super) fn nodes_of(&self, claim: &NodeClaim) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes_on(&claim.status.provider_id).filter_map(|name| self.nodes.get(name))
+        self.nodes_on(&claim.status.provider_id)
     }
 
     /// The nodes that are being deleted, and those of claims that are being deleted or are among these. Some are named twice.
@@ -272,18 +275,18 @@ impl Store {
         further: &'s BTreeSet<String>,
     ) -> impl Iterator<Item = &'s Arc<Node>> {
         let claims = self.leaving_claims.iter().chain(further).filter_map(|name| self.claims.get(name));
-        let of_claims = claims.flat_map(|claim| self.nodes_on(&claim.status.provider_id));
-        self.leaving_nodes.iter().chain(of_claims).filter_map(|name| self.nodes.get(name))
+        let of_claims = claims.flat_map(|claim| self.nodes_of(claim));
+        self.leaving_nodes.iter().filter_map(|name| self.nodes.get(name)).chain(of_claims)
     }
 
-    /// The names of the nodes that run on a machine.
-    pub(super) fn nodes_on(&self, id: &str) -> impl Iterator<Item = &String> {
-        self.nodes_by_id.get(id).into_iter().flatten()
+    /// The nodes that run on a machine.
+    pub(super) fn nodes_on(&self, id: &str) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes_by_id.get(id).into_iter().flat_map(BTreeMap::values)
     }
 
     /// The pods that are bound to a node.
     pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+        self.pods_by_node.get(node).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Whether this pod waits for a node that the engine has to make.
@@ -331,25 +334,22 @@ fn mark(set: &mut BTreeSet<String>, name: &String, is_in: bool) {
     }
 }
 
-/// Moves a value from one key of an index to another.
-fn relink<V: Ord + Clone>(
-    index: &mut BTreeMap<String, BTreeSet<V>>,
+/// Moves an object from what it had in common with others to what it has now, which is nothing if that is empty.
+fn relink<K: Ord + Clone, V>(
+    index: &mut Index<BTreeMap<K, V>>,
     from: Option<String>,
-    to: Option<String>,
-    value: &V,
+    to: Option<(String, V)>,
+    name: &K,
 ) {
-    if from == to {
-        return;
-    }
-    if let Some(from) = from
+    if let Some(from) = from.filter(|from| to.as_ref().is_none_or(|(to, _)| to != from))
         && let Some(all) = index.get_mut(&from)
     {
-        all.remove(value);
+        all.remove(name);
         if all.is_empty() {
-            index.remove(&from);
+            index.swap_remove(&from);
         }
     }
-    if let Some(to) = to {
-        index.entry(to).or_default().insert(value.clone());
+    if let Some((to, value)) = to.filter(|(to, _)| !to.is_empty()) {
+        index.entry(to).or_default().insert(name.clone(), value);
     }
 }

@@ -6,11 +6,9 @@ use std::{
     time::Duration,
 };
 
-use indexmap::IndexSet;
-
 use super::{Action, Engine, ObjectRef, Work, outbox::Purpose};
 use crate::{
-    FxBuild, Quantity, ResourceList, ResourceName, Timestamp,
+    Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
     lifecycle::{Census, condition, demoted, may_be_demoted, set_condition},
@@ -187,11 +185,10 @@ impl Engine {
         self.demote(&machines, now);
         let store = &self.store;
         let node_of = |claim: &NodeClaim| store.nodes_of(claim).next().map(AsRef::<Node>::as_ref);
-        let claims = store.claims.values().map(|claim| (claim.as_ref(), node_of(claim)));
-        let lost = self.upkeep.census.compare(&machines, claims, now);
-        let there: IndexSet<ProviderId, FxBuild> = machines.into_iter().map(|machine| machine.id).collect();
+        let lost = self.upkeep.census.compare(&machines, store.claims.values().map(AsRef::as_ref), node_of, now);
+        // Of all machines few are on their way out.
         self.ends.retain(|id| {
-            there.contains(id)
+            machines.iter().any(|machine| machine.id == *id)
                 || store.claim_of_machine(id.as_str()).is_some()
                 || store.nodes_on(id.as_str()).next().is_some()
         });
@@ -375,7 +372,7 @@ impl Engine {
         let leaving = self.disruption.leaving();
         let mut changed = std::mem::take(&mut self.store.uncounted);
         for claim in leaving.symmetric_difference(&self.upkeep.leaving).filter_map(|name| self.store.claims.get(name)) {
-            changed.extend(self.store.nodes_on(&claim.status.provider_id).cloned());
+            changed.extend(self.store.nodes_of(claim).map(|node| node.metadata.name.clone()));
         }
         let stays = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none() && !leaving.contains(claim.name());
         let counts = |node: &&Arc<Node>| {

@@ -42,15 +42,16 @@ impl Census {
     pub fn compare<'c>(
         &mut self,
         machines: &[Instance],
-        claims: impl IntoIterator<Item = (&'c NodeClaim, Option<&'c Node>)>,
+        claims: impl IntoIterator<Item = &'c NodeClaim>,
+        node_of: impl Fn(&'c NodeClaim) -> Option<&'c Node>,
         now: Timestamp,
     ) -> Lost {
         let there: IndexSet<&str, FxBuild> = machines.iter().map(|m| m.id.as_str()).collect();
         let (mut lost, mut uids): (_, IndexSet<&str, FxBuild>) = (Lost::default(), IndexSet::default());
-        for (claim, node) in claims {
+        for claim in claims {
             uids.insert(claim.metadata.uid.as_str());
-            let is_missed = launched_before(claim, now) && !there.contains(claim.status.provider_id.as_str());
-            if is_missed && !node.is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
+            let is_missed = !there.contains(claim.status.provider_id.as_str()) && launched_before(claim, now);
+            if is_missed && !node_of(claim).is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
                 lost.claims.push(claim.name().to_owned());
             }
         }
@@ -88,11 +89,11 @@ mod tests {
         let orphan = Instance::new(ProviderId::new("orphan"), "nobody", BTreeMap::new());
         let own = Instance::new(ProviderId::new("own"), "u", BTreeMap::new());
         let mut census = Census::default();
-        let lost = census.compare(&[orphan.clone(), own.clone()], [(&claim, None)], at(30));
+        let lost = census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(30));
         assert_eq!(lost, Lost::default());
-        let lost = census.compare(&[orphan.clone(), own.clone()], [(&claim, None)], at(150));
+        let lost = census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(150));
         assert_eq!((lost.claims.len(), lost.machines), (1, vec![ProviderId::new("orphan")]));
-        census.compare(&[own], [(&claim, None)], at(160));
-        assert_eq!(census.compare(&[orphan], [(&claim, None)], at(400)).machines, []);
+        census.compare(&[own], [&claim], |_| None, at(160));
+        assert_eq!(census.compare(&[orphan], [&claim], |_| None, at(400)).machines, []);
     }
 }

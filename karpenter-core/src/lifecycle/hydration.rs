@@ -22,12 +22,11 @@ pub fn hydrate_node(claim: &NodeClaim, node: &Node) -> Option<Node> {
 
 fn hydrated(claim: &NodeClaim, labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     let class = &claim.spec.node_class_ref;
-    let key = class.label_key();
-    if class.kind.is_empty() || class.name.is_empty() || labels.contains_key(&key) {
+    if class.kind.is_empty() || class.name.is_empty() || labels.keys().any(|key| class.is_label_key(key)) {
         return None;
     }
     let mut out = labels.clone();
-    out.insert(key, class.name.clone());
+    out.insert(class.label_key(), class.name.clone());
     Some(out)
 }
 

@@ -38,9 +38,7 @@ impl ApiServer {
 
     /// The budgets that select a pod, in the order of their names.
     pub(crate) fn budgets_of(&self, pod: &Pod) -> Vec<Arc<PodDisruptionBudget>> {
-        let from = ObjectKey::new(pod.namespace(), "");
-        let near = PodDisruptionBudget::store(&self.stores).range(from..);
-        let near = near.take_while(|(key, _)| key.namespace == pod.namespace()).map(|(_, budget)| budget);
+        let near = PodDisruptionBudget::store(&self.stores).of_namespace(pod.namespace());
         near.filter(|budget| selects(budget, pod)).cloned().collect()
     }
 

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use karpenter_core::{
     api::{
@@ -8,8 +8,7 @@ use karpenter_core::{
     engine::{Object, ObjectRef},
 };
 
-/// Objects of one kind, by namespace and name; the namespace is empty for kinds that have none.
-pub(super) type Store<T> = BTreeMap<ObjectKey, Arc<T>>;
+use super::store::Store;
 
 /// All objects.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,7 @@
 
 mod eviction;
 mod kind;
+mod store;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -82,7 +83,7 @@ impl ApiServer {
         if key.name.is_empty() {
             return Err(Refusal::Invalid("metadata.name: must not be empty".to_owned()));
         }
-        if T::store(&self.stores).contains_key(&key) {
+        if T::store(&self.stores).get(&key).is_some() {
             return Err(Refusal::AlreadyExists);
         }
         self.made += 1;

@@ -157,9 +157,15 @@ impl Budgets {
 
 /// Whether no budget sees a difference between a pod as it was and as it is.
 fn counts_the_same(old: &Pod, pod: &Pod) -> bool {
-    old.metadata.labels == pod.metadata.labels
-        && old.is_finished() == pod.is_finished()
-        && Counted::of(old) == Counted::of(pod)
+    old.is_finished() == pod.is_finished()
+        && Counted::is_healthy(old) == Counted::is_healthy(pod)
+        && controller_of(old) == controller_of(pod)
+        && old.metadata.labels == pod.metadata.labels
+}
+
+/// The uid of the controller of a pod; empty if it has none.
+fn controller_of(pod: &Pod) -> &str {
+    pod.metadata.controller().map_or("", |owner| &owner.uid)
 }
 
 /// What all pods have that a budget selects: their namespace, and the first label that it names, if it names one.
@@ -174,9 +180,11 @@ fn mark(namespace: &str, label: Option<(&String, &String)>) -> String {
 
 impl Counted {
     fn of(pod: &Pod) -> Self {
-        let owner = pod.metadata.controller();
-        let owner = owner.map(|owner| owner.uid.clone()).unwrap_or_default();
-        Self { is_healthy: is_ready(pod) && !pod.is_terminating(), owner }
+        Self { is_healthy: Self::is_healthy(pod), owner: controller_of(pod).to_owned() }
+    }
+
+    fn is_healthy(pod: &Pod) -> bool {
+        is_ready(pod) && !pod.is_terminating()
     }
 }
 
