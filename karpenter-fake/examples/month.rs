@@ -11,8 +11,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
-use std::{collections::BTreeSet, env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
+use std::{env, error::Error, f64::consts::TAU, mem, thread, time::Duration};
 
+use indexmap::IndexSet;
 use karpenter_core::{
     Timestamp,
     api::{
@@ -28,6 +29,7 @@ use karpenter_fake::{
     generated_catalog,
     sim::{Breach, Exchange, Live, Rng, Workload},
 };
+use rustc_hash::FxBuildHasher;
 use serde_json::json;
 
 const DAYS: u32 = 30;
@@ -55,10 +57,13 @@ const DISRUPTION_PERIOD: Duration = Duration::from_hours(2);
 const DAY: (&str, &str) = ("0 4 * * *", "20h");
 /// How much is tried for one command, as a share of the usual.
 const EFFORT: f64 = 0.03;
-/// How often it is asked whether each node still is what it should be, and which machines there are: less often than by default.
-/// Nothing drifts here.
-const DRIFT_PERIOD: Duration = Duration::from_hours(1);
-const LIST_PERIOD: Duration = Duration::from_mins(10);
+/// How often it is asked whether each machine still is what its node class asks for, which changes when somebody makes a new
+/// image. What the pool itself asks for is looked at when it changes.
+const DRIFT_PERIOD: Duration = Duration::from_hours(6);
+/// How often all machines are listed. One without a claim goes once two lists have shown it.
+const LIST_PERIOD: Duration = Duration::from_mins(30);
+/// How often it is asked what happened to machines, of which they say two minutes before they go.
+const EVENTS_PERIOD: Duration = Duration::from_secs(30);
 
 /// Thousands of objects are copied and changed each minute.
 #[global_allocator]
@@ -96,7 +101,7 @@ struct Month {
 #[derive(Default)]
 struct Tally {
     /// The uids of the pods that are there, those of daemonsets left out.
-    pods: BTreeSet<ObjectKey>,
+    pods: IndexSet<ObjectKey, FxBuildHasher>,
     arrivals: u64,
     departures: u64,
     interruptions: u64,
@@ -109,6 +114,7 @@ impl Month {
         options.disruption_period = Some(DISRUPTION_PERIOD);
         options.disruptor.effort = EFFORT;
         (options.drift_period, options.list_period) = (DRIFT_PERIOD, LIST_PERIOD);
+        options.events_period = Some(EVENTS_PERIOD);
         let mut live = Live::new(SEED, generated_catalog(), options);
         let api = live.world_mut().api_mut();
         api.create(pool())?;
@@ -197,7 +203,7 @@ impl Tally {
                 self.arrivals += u64::from(self.pods.insert(pod.key()));
             }
             Event::Deleted(karpenter_core::engine::ObjectRef::Pod(key)) => {
-                self.departures += u64::from(self.pods.remove(key));
+                self.departures += u64::from(self.pods.swap_remove(key));
             }
             _ => {}
         }
