@@ -1,4 +1,4 @@
-//! A month of a cluster of 490 to 535 nodes and 10,000 pods, second by second: 150,000 pods come and 150,000 go, one node in a
+//! A month of a cluster of 490 to 600 nodes and 10,000 pods, second by second: 150,000 pods come and 150,000 go, one node in a
 //! hundred is interrupted each day, the engine decides as it would anywhere, with consolidation, and every step is checked.
 //!
 //! These pods are what services and jobs ask for. Those that come again because their node went are counted too, and told
@@ -50,11 +50,8 @@ const JOB_PODS: u32 = 20;
 const INTERRUPTED_PPM: u32 = 10_000 / PERIODS_A_DAY;
 /// How long before it goes an interrupted machine says so.
 const NOTICE: Duration = Duration::from_mins(2);
-/// How often it is looked for nodes that should go. A node that stays empty for longer is where the kube-scheduler puts the next
-/// pods, one here and one there, and is not empty any more.
-const DISRUPTION_PERIOD: Duration = Duration::from_mins(90);
-/// What moving a pod must save, in dollars an hour: less than by default, as pods have to move by night alone, when few use them.
-const MIN_SAVINGS_PER_EVICTION: f64 = 0.003;
+/// How often it is looked for nodes that should go.
+const DISRUPTION_PERIOD: Duration = Duration::from_hours(2);
 /// When the day begins and how long it is: then nodes go if they are empty, but no pod has to move to save money. Services are
 /// smallest at its beginning, and what their nodes are too many of went in the night.
 const DAY: (&str, &str) = ("0 4 * * *", "20h");
@@ -63,7 +60,7 @@ const EFFORT: f64 = 0.03;
 /// How often it is asked whether each machine still is what its node class asks for, which changes when somebody makes a new
 /// image. What the pool itself asks for is looked at when it changes.
 const DRIFT_PERIOD: Duration = Duration::from_hours(6);
-/// How often all machines are listed. One that nobody knows of costs no more than this.
+/// How often all machines are listed. One without a claim goes once two lists have shown it.
 const LIST_PERIOD: Duration = Duration::from_mins(30);
 /// How often it is asked what happened to machines, of which they say two minutes before they go.
 const EVENTS_PERIOD: Duration = Duration::from_secs(30);
@@ -115,7 +112,7 @@ impl Month {
     fn new() -> Result<Self, Box<dyn Error>> {
         let mut options = EngineOptions::default();
         options.disruption_period = Some(DISRUPTION_PERIOD);
-        (options.disruptor.effort, options.disruptor.min_savings_per_eviction) = (EFFORT, MIN_SAVINGS_PER_EVICTION);
+        options.disruptor.effort = EFFORT;
         (options.drift_period, options.list_period) = (DRIFT_PERIOD, LIST_PERIOD);
         options.events_period = Some(EVENTS_PERIOD);
         let mut live = Live::new(SEED, generated_catalog(), options);

@@ -188,3 +188,40 @@ impl<'s> Index<'s> {
 pub(super) fn namespace_of(budget: &PodDisruptionBudget) -> &str {
     if budget.metadata.namespace.is_empty() { "default" } else { &budget.metadata.namespace }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, phase: &str) -> Arc<Pod> {
+        let meta = json!({"name": name, "namespace": "default", "labels": {"app": &name[..1]}});
+        let pod = json!({"metadata": meta, "spec": {"nodeName": "n"}, "status": {"phase": phase}});
+        Arc::new(serde_json::from_value(pod).expect("a pod"))
+    }
+
+    fn cluster(pods: &[&Arc<Pod>], app: &str) -> Snapshot {
+        let selector = json!({"matchLabels": {"app": app}});
+        let budget = json!({"metadata": {"name": "b"}, "spec": {"maxUnavailable": 1, "selector": selector}});
+        let budget = serde_json::from_value(budget).expect("a budget");
+        let pods: Vec<Arc<Pod>> = pods.iter().map(|pod| (*pod).clone()).collect();
+        Snapshot::builder().pods(pods).budget(budget).build().expect("a cluster")
+    }
+
+    fn traits(roster: &Roster) -> Vec<(String, Vec<usize>)> {
+        let of = |pod: &Traits| (format!("{:?}", Traits { selected_by: 0, ..*pod }), roster.selecting(*pod).to_vec());
+        roster.traits().iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_is_taken_over_is_what_would_be_found_anew() {
+        let (a, b, c, d) = (pod("a", "Running"), pod("b", "Running"), pod("c", "Running"), pod("d", "Running"));
+        let ended = pod("c", "Succeeded");
+        let before = Roster::of(&cluster(&[&a, &c, &d], "c"));
+        for (pods, app) in [(vec![&a, &b, &ended], "c"), (vec![&c, &d], "c"), (vec![], "c"), (vec![&a, &c], "a")] {
+            let now = cluster(&pods, app);
+            assert_eq!(traits(&Roster::after(&before, &now)), traits(&Roster::of(&now)), "{app}");
+        }
+    }
+}
