@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::{Price, Quantity};
 
-    fn overlay(name: &str, spec: Value) -> NodeOverlay {
+    fn overlay(name: &str, spec: &Value) -> NodeOverlay {
         let object = json!({"metadata": {"name": name}, "spec": spec});
         serde_json::from_value(object).expect("an overlay")
     }
@@ -264,7 +264,7 @@ mod tests {
     fn without_overlays_catalogs_are_shared() {
         let (catalogs, pools) = market();
         let none = catalogs.overlaid(&pools, []);
-        let elsewhere = overlay("o", json!({"requirements": on(labels::ZONE, "nowhere"), "price": "1"}));
+        let elsewhere = overlay("o", &json!({"requirements": on(labels::ZONE, "nowhere"), "price": "1"}));
         let unmet = catalogs.overlaid(&pools, [&elsewhere]);
         for out in [none, unmet] {
             for pool in ["a", "b"] {
@@ -284,7 +284,7 @@ mod tests {
             (json!([{"key": "team", "operator": "DoesNotExist"}]), [1.0, 1.0, 1.0, 1.0], [4.0, 2.0, 2.0, 1.0]),
             (on("karpenter.kwok.sh/kwoknodeclass", "other"), [4.0, 2.0, 2.0, 1.0], [4.0, 2.0, 2.0, 1.0]),
         ] {
-            let out = applied(&[overlay("o", json!({"requirements": requirements, "price": "1"}))]);
+            let out = applied(&[overlay("o", &json!({"requirements": requirements, "price": "1"}))]);
             assert_eq!((prices(&out, "a"), prices(&out, "b")), (a.to_vec(), b.to_vec()), "{requirements}");
         }
     }
@@ -295,7 +295,7 @@ mod tests {
             "capacity": {"example.com/fuse": "1"}, "weight": 10});
         let light = json!({"requirements": [], "priceAdjustment": "+1",
             "capacity": {"example.com/fuse": "2", "hugepages-2Mi": "1Gi"}});
-        let (heavy, light) = (overlay("heavy", heavy), overlay("light", light));
+        let (heavy, light) = (overlay("heavy", &heavy), overlay("light", &light));
         let out = applied(&[light.clone(), heavy.clone()]);
         assert_eq!(prices(&out, "a"), [2.0, 1.0, 3.0, 2.0]);
         let units = |name, resource| capacity(&out, "a", name, resource).map(Quantity::units_floor);
@@ -314,7 +314,7 @@ mod tests {
         let fuses = json!({"requirements": on(labels::NODE_POOL, "b"), "capacity": {"example.com/fuse": "2"}});
         let other = json!({"requirements": on(labels::NODE_POOL, "b"), "capacity": {"example.com/lamp": "2"}});
         let names = ["z-all", "y-spot", "x-fuses", "w-other"];
-        let overlays: Vec<_> = names.into_iter().zip([all, spot, fuses, other]).map(|(n, s)| overlay(n, s)).collect();
+        let overlays: Vec<_> = names.into_iter().zip([all, spot, fuses, other]).map(|(n, s)| overlay(n, &s)).collect();
         let out = applied(&overlays);
         let faults: Vec<String> = out.faults.iter().map(|(name, fault)| format!("{name}: {fault}")).collect();
         assert_eq!(
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_is_not_valid_is_named_and_changes_nothing() {
-        let out = applied(&[overlay("o", json!({"price": "dear", "capacity": {"example.com/fuse": "1"}}))]);
+        let out = applied(&[overlay("o", &json!({"price": "dear", "capacity": {"example.com/fuse": "1"}}))]);
         assert_eq!(out.faults["o"].to_string(), "spec.price: \"dear\" is not a number such as 0.05");
         assert_eq!(capacity(&out, "a", "large", "example.com/fuse"), None);
     }
@@ -339,7 +339,7 @@ mod tests {
     fn what_cannot_be_bought_still_cannot() {
         let (catalogs, pools) = market();
         let key = catalogs.get("a").expect("there").types()[0].offerings[0].key("large");
-        let dear = overlay("o", json!({"price": "9"}));
+        let dear = overlay("o", &json!({"price": "9"}));
         let out = catalogs.without(&[key]).overlaid(&pools, [&dear]);
         let catalog = out.catalogs.get("a").expect("there");
         assert!(!catalog.is_available("large", 0) && catalog.is_available("large", 1));
