@@ -2,6 +2,11 @@
 
 #![cfg(feature = "sdk")]
 
+#[path = "../cluster/mod.rs"]
+#[allow(dead_code, reason = "the other tests that share it use more of it")]
+mod cluster;
+mod lives;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
@@ -14,7 +19,7 @@ use std::{
 use aws_config::{Region, SdkConfig};
 use aws_sdk_ec2::config::Credentials;
 use karpenter_aws::{
-    AwsApi,
+    AwsApi, Clock,
     ec2::{Filter, Tags},
     nodeclass::{AmiFamily, AmiSelectorTerm, Ec2NodeClass, SecurityGroupSelectorTerm, SubnetSelectorTerm},
     provider::{ClusterAccess, Ec2Provider, ProviderOptions},
@@ -79,8 +84,18 @@ impl Moto {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// Marks what there is in the account so that a class finds it, and makes a role.
     async fn provider(&self) -> Ec2Provider {
+        self.provider_of(Arc::new(TokioClock), self.class().await)
+    }
+
+    fn provider_of(&self, clock: Arc<dyn Clock>, class: Ec2NodeClass) -> Ec2Provider {
+        let provider = Ec2Provider::new(Arc::new(self.api.clone()), clock, options());
+        provider.apply_class(class);
+        provider
+    }
+
+    /// Marks what there is in the account so that a class finds it, and makes a role.
+    async fn class(&self) -> Ec2NodeClass {
         let subnets = self.api.describe_subnets(&[]).await.expect("answers");
         let groups = self.api.describe_security_groups(&[]).await.expect("answers");
         let ids = subnets.iter().map(|s| s.id.clone()).chain(groups.iter().map(|g| g.id.clone()));
@@ -98,9 +113,7 @@ impl Moto {
             ["x86_64", "arm64"].into_iter().filter_map(of).map(AmiSelectorTerm::of_id).collect();
         class.spec.subnet_selector_terms = vec![SubnetSelectorTerm { tags: tags.clone(), ..Default::default() }];
         class.spec.security_group_selector_terms = vec![SecurityGroupSelectorTerm { tags, ..Default::default() }];
-        let provider = Ec2Provider::new(Arc::new(self.api.clone()), Arc::new(TokioClock), options());
-        provider.apply_class(class);
-        provider
+        class
     }
 }
 

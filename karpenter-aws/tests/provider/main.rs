@@ -1,6 +1,7 @@
 //! The provider on AWS in memory.
 
 mod classes;
+#[path = "../cluster/mod.rs"]
 mod cluster;
 mod conforms;
 mod health;

@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
 use karpenter_aws::{
-    ec2::reservation::CapacityReservation,
+    ec2::{
+        instance::{Ec2Instance, InstanceState},
+        reservation::CapacityReservation,
+    },
     mem::{DISCOVERY, MemoryAws},
     nodeclass::{
         AmiSelectorTerm, CapacityReservationSelectorTerm, Ec2NodeClass, SecurityGroupSelectorTerm, SubnetSelectorTerm,
@@ -13,6 +16,8 @@ use karpenter_core::{
     labels,
     provider::Launched,
 };
+
+use crate::cluster::{Cluster, Machines};
 
 pub(crate) struct World {
     pub(crate) aws: MemoryAws,
@@ -108,5 +113,39 @@ impl World {
 
     pub(crate) fn machines(&self) -> usize {
         self.aws.with(|state| state.instances.values().filter(|machine| !machine.state.is_ending()).count())
+    }
+}
+
+impl Machines for MemoryAws {
+    async fn there(&self) -> Vec<Ec2Instance> {
+        self.with(|state| state.instances.values().filter(|machine| !machine.state.is_ending()).cloned().collect())
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        Self::of(World::new())
+    }
+
+    pub(crate) fn of(World { aws, provider }: World) -> Self {
+        let clock = aws.clock().clone();
+        Self::with(aws, clock, provider, pool())
+    }
+
+    /// The machines that are not on their way out.
+    pub(crate) fn machines(&self) -> Vec<String> {
+        self.aws.with(|state| {
+            let there = state.instances.values().filter(|machine| !machine.state.is_ending());
+            there.map(|machine| machine.id.clone()).collect()
+        })
+    }
+
+    /// The machine is gone, without anybody having asked for it.
+    pub(crate) fn kill(&self, id: &str) {
+        self.aws.with(|state| {
+            if let Some(machine) = state.instances.get_mut(id) {
+                machine.state = InstanceState::Terminated;
+            }
+        });
     }
 }

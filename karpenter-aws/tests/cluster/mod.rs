@@ -1,10 +1,15 @@
 //! A cluster of a few lines around the engine and the provider: machines join after half a minute, and pods are bound
-//! where they fit.
+//! where they fit. The AWS may be one in memory or a server.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use karpenter_aws::{Clock, ec2::instance::InstanceState, mem::MemoryAws, provider::Ec2Provider};
+use karpenter_aws::{
+    Clock,
+    ec2::instance::Ec2Instance,
+    mem::{ManualClock, MemoryAws},
+    provider::Ec2Provider,
+};
 use karpenter_core::{
     CloudProvider, ResourceList, Snapshot, Timestamp,
     api::{
@@ -17,17 +22,24 @@ use karpenter_core::{
     provider::ProviderId,
 };
 
-use crate::world::{World, pool};
-
 /// More rounds of question and answer than this at one moment are a loop.
 const MAX_ROUNDS: usize = 100;
 /// So long after it was bought a machine is a node.
 const JOINS_AFTER: Duration = Duration::from_secs(30);
 
-pub(crate) struct Cluster {
-    pub(crate) aws: MemoryAws,
+/// An AWS that tells which machines there are.
+pub(crate) trait Machines {
+    /// Those that are not on their way out.
+    async fn there(&self) -> Vec<Ec2Instance>;
+}
+
+pub(crate) struct Cluster<A = MemoryAws> {
+    pub(crate) aws: A,
+    clock: ManualClock,
     pub(crate) provider: Ec2Provider,
     engine: Engine,
+    /// When each machine was first there.
+    since: BTreeMap<String, Timestamp>,
     pub(crate) claims: BTreeMap<String, NodeClaim>,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: BTreeMap<ObjectKey, Pod>,
@@ -37,16 +49,22 @@ pub(crate) struct Cluster {
     version: u64,
 }
 
-impl Cluster {
-    pub(crate) fn new() -> Self {
-        Self::of(World::new())
-    }
-
-    pub(crate) fn of(World { aws, provider }: World) -> Self {
-        let engine = Engine::new(EngineOptions::default());
-        let (claims, nodes, pods) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Self { aws, provider, engine, claims, nodes, pods, notes: Vec::new(), version: 0 };
-        cluster.put_pool(pool());
+impl<A: Machines> Cluster<A> {
+    /// A cluster with a pool and nothing else. The provider has the same clock.
+    pub(crate) fn with(aws: A, clock: ManualClock, provider: Ec2Provider, pool: NodePool) -> Self {
+        let mut cluster = Self {
+            aws,
+            clock,
+            provider,
+            engine: Engine::new(EngineOptions::default()),
+            since: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            notes: Vec::new(),
+            version: 0,
+        };
+        cluster.put_pool(pool);
         cluster.observe(Event::Synced);
         cluster
     }
@@ -58,7 +76,7 @@ impl Cluster {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.aws.clock().now()
+        self.clock.now()
     }
 
     fn observe(&mut self, event: Event) {
@@ -68,14 +86,14 @@ impl Cluster {
 
     pub(crate) async fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            self.aws.clock().advance(Duration::from_secs(1));
+            self.clock.advance(Duration::from_secs(1));
             self.settle().await;
         }
     }
 
     /// What happens at this moment, until nothing more does.
     async fn settle(&mut self) {
-        self.join_nodes();
+        self.join_nodes().await;
         for _ in 0..MAX_ROUNDS {
             self.collect_pods();
             self.bind();
@@ -152,15 +170,17 @@ impl Cluster {
     }
 
     /// Machines that are up become nodes, and nodes whose machine is gone are not ready.
-    fn join_nodes(&mut self) {
+    async fn join_nodes(&mut self) {
         let now = self.now();
-        let up: Vec<(String, ProviderId)> = self.aws.with(|state| {
-            let is_up = |machine: &&karpenter_aws::ec2::instance::Ec2Instance| {
-                !machine.state.is_ending() && machine.launched.is_some_and(|at| at + JOINS_AFTER <= now)
-            };
-            let all = state.instances.values().filter(is_up);
-            all.map(|m| (m.id.clone(), ProviderId::new(format!("aws:///{}/{}", m.zone, m.id)))).collect()
-        });
+        let there = self.aws.there().await;
+        self.since.retain(|id, _| there.iter().any(|machine| machine.id == *id));
+        let mut up: Vec<(String, ProviderId)> = Vec::new();
+        for machine in there {
+            if *self.since.entry(machine.id.clone()).or_insert(now) + JOINS_AFTER <= now {
+                let id = ProviderId::new(format!("aws:///{}/{}", machine.zone, machine.id));
+                up.push((machine.id, id));
+            }
+        }
         for (name, id) in &up {
             let claim = self.claims.values().find(|claim| claim.status.provider_id == id.as_str()).cloned();
             if let Some(claim) = claim.filter(|_| !self.nodes.contains_key(name)) {
@@ -280,23 +300,6 @@ impl Cluster {
 
     pub(crate) fn unbound(&self) -> usize {
         self.pods.values().filter(|pod| pod.spec.node_name.is_empty()).count()
-    }
-
-    /// The machines that are not on their way out.
-    pub(crate) fn machines(&self) -> Vec<String> {
-        self.aws.with(|state| {
-            let there = state.instances.values().filter(|machine| !machine.state.is_ending());
-            there.map(|machine| machine.id.clone()).collect()
-        })
-    }
-
-    /// The machine is gone, without anybody having asked for it.
-    pub(crate) fn kill(&self, id: &str) {
-        self.aws.with(|state| {
-            if let Some(machine) = state.instances.get_mut(id) {
-                machine.state = InstanceState::Terminated;
-            }
-        });
     }
 }
 
