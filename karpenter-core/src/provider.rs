@@ -29,7 +29,8 @@ pub trait CloudProvider: Send + Sync {
     /// The instance types that nodes of `pool` may have, those that cannot be bought now included.
     ///
     /// # Errors
-    /// [`ProviderError`] if the catalog cannot be known now. An empty catalog means that there are no types.
+    /// [`ProviderError`] if the catalog cannot be known now, or with [`ProviderErrorKind::NodeClassNotReady`] if the node class of
+    /// the pool cannot be used. An empty catalog means that there are no types.
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError>;
 
     /// Buys a machine for `claim`.
@@ -317,6 +318,9 @@ pub enum ProviderErrorKind {
     Unauthorized,
     /// The cloud did not answer, or not in time.
     Unavailable,
+    /// Of a catalog: the node class of the pool cannot be used now. No claim of the pool is created until it can, and the
+    /// message becomes that of the condition `NodeClassReady`.
+    NodeClassNotReady,
     /// Anything else.
     Other,
 }

@@ -12,7 +12,7 @@ use std::{
 
 use karpenter_core::{
     engine::{ActionResult, Counters, Durations, Engine, Metric, MetricLabels, Object},
-    provider::{CloudProvider, CreateError, Histogram as Values, Measured, Measurement},
+    provider::{CloudProvider, CreateError, Histogram as Values, Measured, Measurement, ProviderErrorKind},
 };
 use prometheus_client::{
     collector::Collector,
@@ -288,7 +288,10 @@ fn failure(result: &ActionResult) -> Option<String> {
         | ActionResult::Events(Err(error)) => error,
         _ => return None,
     };
-    Some(format!("{:?}", error.kind))
+    Some(match error.kind {
+        ProviderErrorKind::NodeClassNotReady => "NodeClassNotReadyError".to_owned(),
+        kind => format!("{kind:?}"),
+    })
 }
 
 /// Whether a controller lives, and whether it knows all objects.

@@ -84,12 +84,16 @@ impl Market {
 impl Inner {
     /// The catalog of a class; empty if there is no such class.
     pub(crate) async fn catalog_of(&self, class: &str) -> Result<Arc<Catalog>, ProviderError> {
+        let not_ready = |why| ProviderError::new(NAME, "catalog", ProviderErrorKind::NodeClassNotReady, why);
         let resolved = match self.resolve(class).await {
             Ok(resolved) => resolved,
-            Err(ClassError::Missing { .. }) => return Ok(Arc::new(empty())),
+            Err(ClassError::Missing { message }) => return Err(not_ready(message)),
             Err(ClassError::Provider(error)) => return Err(error),
         };
-        self.catalog(&resolved).await
+        match resolved.problem() {
+            Some(problem) => Err(not_ready(problem)),
+            None => self.catalog(&resolved).await,
+        }
     }
 
     /// What can be bought for a class.

@@ -250,13 +250,19 @@ impl Engine {
 
     pub(super) fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
         self.taint(outgoing, now);
-        let Some(claim) = self.store.claims.get(&outgoing.claim) else { return };
+        self.give_reason(outgoing, method, now);
+        let message = format!("Disrupting node {}: {:?}", outgoing.node, method.reason());
+        self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), false, "DisruptionLaunching", message, now);
+    }
+
+    /// Has the claim say why it goes, unless it does.
+    fn give_reason(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
+        let claim = self.store.claims.get(&outgoing.claim).filter(|claim| claim.metadata.uid == outgoing.uid);
+        let Some(claim) = claim.filter(|claim| !claim.status.is_true(DISRUPTION_REASON)) else { return };
         let mut out: NodeClaim = (**claim).clone();
         let reason = format!("{:?}", method.reason());
         set_condition(&mut out.status.conditions, DISRUPTION_REASON, ConditionStatus::True, &reason, "", now);
         self.write_claim(out, now);
-        let message = format!("Disrupting node {}: {reason}", outgoing.node);
-        self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), false, "DisruptionLaunching", message, now);
     }
 
     /// Keeps pods away from a node, unless it is so already.
@@ -276,8 +282,10 @@ impl Engine {
                 self.disruption.turns += 1;
                 self.roll_back(&active, why, now);
             } else if !self.is_replaced(&active) {
+                // Either may have been busy.
                 for outgoing in &active.candidates {
                     self.taint(outgoing, now);
+                    self.give_reason(outgoing, active.method, now);
                 }
                 self.disruption.active.push_back(active);
             } else if !self.take_away(&active, now) {

@@ -13,7 +13,7 @@ use crate::{
     catalog::{OfferingKey, Overlaid, OverlayFault},
     labels,
     lifecycle::launch_backoff,
-    provider::{Launched, ProviderError},
+    provider::{Launched, ProviderError, ProviderErrorKind},
 };
 
 /// No claim of a node class that was not ready is made for this long; it is looked at again by trying.
@@ -54,6 +54,8 @@ struct Stall {
     /// Whether the provider has answered, be it with an error.
     is_answered: bool,
     is_asked: bool,
+    /// Why the node class cannot be used, if the provider says so.
+    class_fault: Option<String>,
     /// When to ask; at once if it was never asked.
     next: Option<Timestamp>,
     failed_attempts: u32,
@@ -88,11 +90,18 @@ impl Market {
         let Some(stall) = self.stalls.get_mut(pool) else { return };
         self.is_stale |= !stall.is_answered;
         (stall.is_asked, stall.is_answered) = (false, true);
-        let Ok(catalog) = answer else {
-            stall.failed_attempts = stall.failed_attempts.saturating_add(1);
-            stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
-            return;
+        let catalog = match answer {
+            Ok(catalog) => catalog,
+            Err(error) => {
+                stall.failed_attempts = stall.failed_attempts.saturating_add(1);
+                stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
+                if error.kind == ProviderErrorKind::NodeClassNotReady {
+                    self.version += u64::from(stall.class_fault.replace(error.message).is_none());
+                }
+                return;
+            }
         };
+        self.version += u64::from(stall.class_fault.take().is_some());
         (stall.failed_attempts, stall.next) = (0, Some(now + period));
         let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
         if !is_known {
@@ -208,10 +217,14 @@ impl Market {
         self.version += 1;
     }
 
-    /// Until when nobody tries a node class that was not ready, and why.
-    pub(super) fn blocked(&self, class: &str, now: Timestamp) -> Option<(Timestamp, &str)> {
-        let (until, why) = self.blocked.get(class)?;
-        (now < *until).then_some((*until, why))
+    /// Why the node class of a pool cannot be used, and until when nobody tries, if a launch told.
+    pub(super) fn class_fault(&self, pool: &NodePool, now: Timestamp) -> Option<(&str, Option<Timestamp>)> {
+        let of_catalog = self.stalls.get(pool.name()).and_then(|stall| stall.class_fault.as_deref());
+        let of_launch = || {
+            let (until, why) = self.blocked.get(&pool.spec.template.spec.node_class_ref.name)?;
+            (now < *until).then_some((why.as_str(), Some(*until)))
+        };
+        of_catalog.map(|why| (why, None)).or_else(of_launch)
     }
 
     /// Takes in what a node that is ready really has. Of a type whose nodes have less than the catalog says, the planner expects
@@ -264,7 +277,7 @@ impl Market {
         let avoided: Vec<OfferingKey> = self.avoided.keys().cloned().collect();
         let classes: BTreeSet<&String> = self.blocked.keys().collect();
         let mut out = Catalogs::new();
-        for (name, stall) in &self.stalls {
+        for (name, stall) in self.stalls.iter().filter(|(_, stall)| stall.class_fault.is_none()) {
             let class = pools.get(name).map(|pool| &pool.spec.template.spec.node_class_ref.name);
             if let Some(catalog) = stall.adjusted.as_ref().filter(|_| !class.is_some_and(|c| classes.contains(c))) {
                 out.insert(name.clone(), catalog.clone());

@@ -319,9 +319,12 @@ impl Engine {
 
     /// Why the node class of a pool cannot be used, after which it is looked at again.
     fn blocked_class_of(&mut self, pool: &NodePool, now: Timestamp) -> Option<String> {
-        let (until, why) = self.market.blocked(&pool.spec.template.spec.node_class_ref.name, now)?;
-        self.agenda.at(Work::Pool(pool.name().to_owned()), until);
-        Some(why.to_owned())
+        let (why, until) = self.market.class_fault(pool, now)?;
+        let why = why.to_owned();
+        if let Some(until) = until {
+            self.agenda.at(Work::Pool(pool.name().to_owned()), until);
+        }
+        Some(why)
     }
 
     /// Brings the hashes of claims to the version of today, and says whether there was one to bring.

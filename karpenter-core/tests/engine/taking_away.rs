@@ -5,7 +5,7 @@ use karpenter_core::{
     api::{NillableDuration, ObjectKey},
     engine::{EngineOptions, Metric, MetricLabels},
     labels,
-    lifecycle::{mark_disrupted, set_condition},
+    lifecycle::{DISRUPTION_REASON, mark_disrupted, set_condition},
     provider::CreateError,
 };
 
@@ -68,6 +68,15 @@ fn a_node_that_others_write_when_it_is_chosen_to_go_is_marked_all_the_same() {
     world.run_until(60, |world| world.contested_node_writes == 0);
     world.run(2);
     assert!(is_marked(&world), "{:#?}", world.log);
+}
+
+#[test]
+fn a_claim_that_others_write_when_it_is_chosen_to_go_says_why_all_the_same() {
+    let mut world = half_empty();
+    world.contested_reasons = 1;
+    world.run_until(60, |world| world.contested_reasons == 0);
+    world.run(2);
+    assert!(world.claims.values().any(|claim| claim.status.is_true(DISRUPTION_REASON)), "{:#?}", world.log);
 }
 
 #[test]

@@ -16,7 +16,11 @@ use karpenter_core::{
     cluster::pod_requests,
     engine::{Action, ActionResult, Engine, EngineOptions, Event, Object, ObjectRef, Refusal, Request},
     labels,
-    provider::{CreateError, Deletion, Instance, Launched, ProviderEvent, ProviderEvents, ProviderId},
+    lifecycle::DISRUPTION_REASON,
+    provider::{
+        CreateError, Deletion, Instance, Launched, ProviderError, ProviderErrorKind, ProviderEvent, ProviderEvents,
+        ProviderId,
+    },
 };
 
 /// More rounds of question and answer than this at one moment are a loop.
@@ -42,12 +46,16 @@ pub(crate) struct World {
     pub(crate) exhausted: BTreeSet<OfferingKey>,
     /// Answers to the next launches, instead of machines.
     pub(crate) launch_errors: Vec<CreateError>,
+    /// Why the node class cannot be used, if it cannot.
+    pub(crate) class_fault: Option<String>,
     pub(crate) join_after: Duration,
     pub(crate) never_joins: bool,
     /// Pods that a disruption budget holds.
     pub(crate) held: BTreeSet<ObjectKey>,
     /// So many writes of nodes come second: somebody else has written the node, and the engine hears of that first.
     pub(crate) contested_node_writes: usize,
+    /// So many writes of claims that say why they go come second.
+    pub(crate) contested_reasons: usize,
     /// Claims cannot be deleted: the API server does not answer.
     pub(crate) cannot_delete_claims: bool,
     /// Names of pods that the kube-scheduler never binds.
@@ -91,10 +99,12 @@ impl World {
             types: small_and_large(),
             exhausted: BTreeSet::new(),
             launch_errors: Vec::new(),
+            class_fault: None,
             join_after: Duration::from_secs(30),
             never_joins: false,
             held: BTreeSet::new(),
             contested_node_writes: 0,
+            contested_reasons: 0,
             cannot_delete_claims: false,
             unbindable: BTreeSet::new(),
             provider_events: Vec::new(),
@@ -189,6 +199,12 @@ impl World {
                 claim.metadata.creation_timestamp = Some(self.now);
                 self.put_claim(claim);
             }
+            Action::UpdateClaim(claim) if self.contested_reasons > 0 && claim.status.is_true(DISRUPTION_REASON) => {
+                self.contested_reasons -= 1;
+                let theirs = self.claims[claim.name()].clone();
+                self.put_claim(theirs);
+                return ActionResult::Refused(Refusal::Conflict);
+            }
             Action::UpdateClaim(claim) => return self.update_claim(*claim),
             Action::DeleteClaim { .. } if self.cannot_delete_claims => {
                 return ActionResult::Refused(Refusal::Unavailable("no answer".to_owned()));
@@ -242,6 +258,10 @@ impl World {
                 return ActionResult::Listed(Ok(self.machines.values().map(|m| m.instance.clone()).collect()));
             }
             Action::Catalog(_) => {
+                if let Some(why) = &self.class_fault {
+                    let kind = ProviderErrorKind::NodeClassNotReady;
+                    return ActionResult::Catalog(Err(ProviderError::new("test", "catalog", kind, why)));
+                }
                 return ActionResult::Catalog(Ok(Arc::new(Catalog::new(self.types.clone()).expect("valid"))));
             }
             Action::Drift(_) => return ActionResult::Drift(Ok(None)),

@@ -354,9 +354,16 @@ impl Invariants {
         self.breaches.extend(breaches);
     }
 
-    /// A pod is deleted past its budgets, for which the end of its node's time must be near.
-    pub(crate) fn deletion(&mut self, key: &ObjectKey, api: &ApiServer, now: Timestamp, grace_period: Duration) {
-        let Some(pod) = api.get::<Pod>(key).filter(|pod| pod.is_active()) else { return };
+    /// A pod of this name and uid is deleted past its budgets, for which the end of its node's time must be near.
+    pub(crate) fn deletion(
+        &mut self,
+        (key, uid): (&ObjectKey, &str),
+        api: &ApiServer,
+        now: Timestamp,
+        grace_period: Duration,
+    ) {
+        let meant = api.get::<Pod>(key).filter(|pod| pod.is_active() && pod.metadata.uid == uid);
+        let Some(pod) = meant else { return };
         let node = pod.spec.node_name.clone();
         let is_due = |claim: &NodeClaim| {
             let deadline = deadline_of(claim);

@@ -44,13 +44,14 @@ fn live(seed: u64, mut rules: Rules) -> Result<Account, String> {
     let calm = setting.live.now();
     trouble::end(&mut setting);
     rules.run(&mut setting, calm + CALM);
-    rules.nobody_waits(&setting);
+    rules.nobody_waits(&mut setting);
     let keys: Vec<ObjectKey> = setting.workloads.iter().map(|workload| workload.key.clone()).collect();
     for key in &keys {
         setting.live.world_mut().delete_workload(key);
     }
     setting.end_replicas();
-    rules.run(&mut setting, calm + CALM + EBB);
+    let ebb = setting.live.now();
+    rules.run(&mut setting, ebb + EBB);
     rules.nothing_is_left(&setting);
     let account = setting.live.account();
     rules.verdict().map(|()| account)

@@ -22,6 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_mins(5);
 const MAX_FAULTS: usize = 5;
 /// A pod finds its place in so long, though a call is lost now and then.
 const PATIENCE: Duration = Duration::from_mins(8);
+/// A pod that waits in vain is looked at again after so long.
+const AGAIN: Duration = Duration::from_mins(2);
 /// An engine that asks for more than this in an hour is not gentle. The largest clusters here have some fifty nodes.
 const MAX_ASKS_PER_HOUR: usize = 20_000;
 
@@ -206,32 +208,21 @@ impl Rules {
         }
     }
 
-    /// No pod waits for which the planner finds a place in the cluster as it is, unless a node for it is on its way.
-    pub(crate) fn nobody_waits(&mut self, setting: &Setting) {
-        let world = setting.live.world();
-        let now = setting.live.now();
-        let waiting = |pod: &&std::sync::Arc<Pod>| {
-            let is_old = pod.metadata.creation_timestamp.is_some_and(|made| made + PATIENCE < now);
-            is_old && pod.spec.node_name.is_empty() && pod.is_active() && !pod.is_daemon()
-        };
-        let waiting: Vec<ObjectKey> = world.api().list::<Pod>().filter(waiting).map(|pod| pod.key()).collect();
-        if waiting.is_empty() {
+    /// No pod waits in vain for long: a place may have come up just now.
+    pub(crate) fn nobody_waits(&mut self, setting: &mut Setting) {
+        let first = in_vain(setting);
+        if first.is_empty() {
             return;
         }
-        let snapshot = world.snapshot().expect("the objects are a cluster");
-        let pools: Vec<NodePool> = world.api().list::<NodePool>().map(|pool| NodePool::clone(pool)).collect();
-        // Machines that have less than is said of them may be of no use.
-        let is_honest = |own: &&karpenter_core::InstanceType| !setting.liars.contains(&own.name);
-        let types = current(setting).types().iter().filter(is_honest).cloned().collect();
-        let catalogs = Catalogs::shared(types, &pools).expect("a part of a catalog");
-        let plan = Planner::new(PlannerOptions::default()).plan(&snapshot, &catalogs);
-        let on_their_way = snapshot.places().iter().filter(|place| !place.is_initialized);
-        let coming: BTreeSet<&ObjectKey> =
-            on_their_way.filter_map(|place| plan.existing().get(&place.name)).flatten().collect();
-        let is_in_vain = |pod: &&ObjectKey| !plan.unplaced().contains_key(*pod) && !coming.contains(*pod);
-        let placed: Vec<&ObjectKey> = waiting.iter().filter(is_in_vain).collect();
-        if let Some(first) = placed.first() {
-            self.fault(format!("{now}: {} pods wait though they have a place, such as {first}", placed.len()));
+        self.run(setting, setting.live.now() + AGAIN);
+        let still = in_vain(setting);
+        let both: Vec<&ObjectKey> = first.intersection(&still).collect();
+        if let Some(pod) = both.first() {
+            self.fault(format!(
+                "{}: {} pods wait though they have a place, such as {pod}",
+                setting.live.now(),
+                both.len()
+            ));
         }
     }
 
@@ -250,6 +241,32 @@ impl Rules {
 /// What the cloud sells now, at the prices of now.
 fn current(setting: &Setting) -> std::sync::Arc<karpenter_core::Catalog> {
     setting.live.world().cloud().offers()
+}
+
+/// The old pods that wait though the planner finds a place for them in the cluster as it is, save those for which a node is on
+/// its way.
+fn in_vain(setting: &Setting) -> BTreeSet<ObjectKey> {
+    let (world, now) = (setting.live.world(), setting.live.now());
+    let waiting = |pod: &&std::sync::Arc<Pod>| {
+        let is_old = pod.metadata.creation_timestamp.is_some_and(|made| made + PATIENCE < now);
+        is_old && pod.spec.node_name.is_empty() && pod.is_active() && !pod.is_daemon()
+    };
+    let waiting: Vec<ObjectKey> = world.api().list::<Pod>().filter(waiting).map(|pod| pod.key()).collect();
+    if waiting.is_empty() {
+        return BTreeSet::new();
+    }
+    let snapshot = world.snapshot().expect("the objects are a cluster");
+    let pools: Vec<NodePool> = world.api().list::<NodePool>().map(|pool| NodePool::clone(pool)).collect();
+    // Machines that have less than is said of them may be of no use.
+    let is_honest = |own: &&karpenter_core::InstanceType| !setting.liars.contains(&own.name);
+    let types = current(setting).types().iter().filter(is_honest).cloned().collect();
+    let catalogs = Catalogs::shared(types, &pools).expect("a part of a catalog");
+    let plan = Planner::new(PlannerOptions::default()).plan(&snapshot, &catalogs);
+    let on_their_way = snapshot.places().iter().filter(|place| !place.is_initialized);
+    let coming: BTreeSet<&ObjectKey> =
+        on_their_way.filter_map(|place| plan.existing().get(&place.name)).flatten().collect();
+    let is_in_vain = |pod: &ObjectKey| !plan.unplaced().contains_key(pod) && !coming.contains(pod);
+    waiting.into_iter().filter(is_in_vain).collect()
 }
 
 /// The price of the dearest offering that a claim allows.

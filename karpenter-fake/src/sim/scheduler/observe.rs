@@ -20,7 +20,7 @@ impl Scheduler {
             (_, Some(Object::Pod(pod))) => self.observe_pod(pod, now),
             (Some(Object::Pod(pod)), None) => self.forget_pod(&pod.key(), now),
             (_, Some(Object::Node(node))) => self.observe_node(node, now),
-            (Some(Object::Node(node)), None) => self.forget_node(&node.metadata.name),
+            (Some(Object::Node(node)), None) => self.forget_node(&node.metadata.name, now),
             (_, Some(Object::Namespace(namespace))) => self.observe_namespace(namespace, now),
             (
                 _,
@@ -164,13 +164,14 @@ impl Scheduler {
         }
     }
 
-    /// What runs on a node that is gone takes no part in anything.
-    fn forget_node(&mut self, name: &str) {
+    /// What runs on a node that is gone takes no part in anything, and its zone may be none any more in which pods are missed.
+    fn forget_node(&mut self, name: &str, now: Timestamp) {
         let Some(slot) = self.nodes.slot(name) else { return };
         for pod in self.on_node.remove(&slot).unwrap_or_default() {
             self.unplace(&pod);
         }
         self.nodes.remove(name);
+        self.stir_rules(now);
     }
 
     fn observe_namespace(&mut self, namespace: &Namespace, now: Timestamp) {

@@ -125,27 +125,46 @@ fn the_more_important_pod_comes_first() {
     assert!(bound["urgent"].is_ok() && bound["idle"].is_err());
 }
 
+/// At most one more pod of the app in a zone than in the others.
+const SPREAD: &str = r#""topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"app":"web"}}}]"#;
+
+/// A pod of the app with rules.
+fn ruled(name: &str, rules: &str) -> Pod {
+    let json = format!(
+        r#"{{"metadata":{{"name":"{name}","labels":{{"app":"web"}}}},"spec":{{"containers":[{{"name":"m","resources":{{"requests":{{"cpu":"1"}}}}}}],{rules}}}}}"#
+    );
+    serde_json::from_str(&json).expect("a pod")
+}
+
+#[test]
+fn a_zone_that_is_gone_holds_nobody_back() {
+    let mut bench = Bench::new(1);
+    bench.api.create(node("large", "a", "8")).expect("new");
+    bench.api.create(node("full", "b", "0")).expect("new");
+    for name in ["one", "two"] {
+        bench.api.create(ruled(name, SPREAD)).expect("new");
+    }
+    let bound = bench.run();
+    assert_eq!(bound.values().filter(|node| node.is_err()).count(), 1, "{bound:?}");
+    bench.api.delete::<Node>(&ObjectKey::new("", "full"), "").expect("there");
+    let bound = bench.at(5).run();
+    assert_eq!(bound.values().collect::<Vec<_>>(), [&Ok("large".to_owned())]);
+}
+
 #[test]
 fn pods_are_spread_and_kept_apart() {
     let mut bench = Bench::new(5);
     for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
         bench.api.create(node(name, zone, "8")).expect("new");
     }
-    let read = |name: &str, rules: &str| -> Pod {
-        let json = format!(
-            r#"{{"metadata":{{"name":"{name}","labels":{{"app":"web"}}}},"spec":{{"containers":[{{"name":"m","resources":{{"requests":{{"cpu":"1"}}}}}}],{rules}}}}}"#
-        );
-        serde_json::from_str(&json).expect("a pod")
-    };
-    let spread = r#""topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"app":"web"}}}]"#;
     for i in 0..4 {
-        bench.api.create(read(&format!("even-{i}"), spread)).expect("new");
+        bench.api.create(ruled(&format!("even-{i}"), SPREAD)).expect("new");
     }
     let bound = bench.run();
     assert_eq!(counts(&bound).get("b1"), Some(&2), "{bound:?}");
 
     let apart = r#""affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"web"}}}]}}"#;
-    bench.api.create(read("lonely", apart)).expect("new");
+    bench.api.create(ruled("lonely", apart)).expect("new");
     bench.api.create(node("c1", "c", "8")).expect("new");
     assert_eq!(bench.run()["lonely"], Ok("c1".to_owned()));
     bench.add(Pod::named("web").label("app", "web").node_selector("topology.kubernetes.io/zone", "c"));

@@ -115,7 +115,7 @@ impl World {
                 outcome
             }
             Action::DeletePod { pod, uid, grace_period } => {
-                self.invariants.deletion(&pod, api, self.now, grace_period);
+                self.invariants.deletion((&pod, &uid), api, self.now, grace_period);
                 api.delete_pod(&pod, &uid, Some(grace_period))
             }
             Action::Note(_) => Ok(()),
