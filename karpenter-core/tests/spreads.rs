@@ -84,16 +84,40 @@ fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
     assert_eq!(values_of(&plan, labels::ZONE, "new")["new-0"], ["b"]);
 }
 
+fn node(name: &str, zone: &str, is_going: bool) -> Node {
+    let mut node: Node = read(json!({
+        "metadata": {"name": name, "labels": {labels::ZONE: zone, labels::NODE_POOL: "general"}},
+        "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "9"}},
+    }));
+    node.metadata.deletion_timestamp = is_going.then(karpenter_core::Timestamp::default);
+    node
+}
+
+/// A running pod.
+fn on(node: &str, mut pod: Pod) -> Pod {
+    node.clone_into(&mut pod.spec.node_name);
+    pod
+}
+
+#[test]
+fn a_node_that_goes_is_a_domain_for_as_long_as_something_holds_it() {
+    let is_placed = |held: Option<&str>| {
+        let mut running = vec![on("stays", pods("running", 1, &json!({})).remove(0))];
+        running.extend(held.map(|name| {
+            let mut pod = on("goes", Workload::from(Pod::named(name)).into_pods().expect("valid").remove(0));
+            pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+            pod
+        }));
+        let next = pods("next", 1, &json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]}));
+        let nodes = vec![node("stays", "b", false), node("goes", "a", true)];
+        solve(vec![NodePool::named("general")], &["b"], nodes, [running, next].concat()).unplaced().is_empty()
+    };
+    assert!(is_placed(None));
+    assert!(!is_placed(Some("other")), "zone a has no pod, and nothing can be bought there");
+}
+
 #[test]
 fn pods_that_are_held_on_a_node_that_goes_count_where_they_are() {
-    let node = |name: &str, zone: &str, is_going: bool| -> Node {
-        let mut node: Node = read(json!({
-            "metadata": {"name": name, "labels": {labels::ZONE: zone, labels::NODE_POOL: "general"}},
-            "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "9"}},
-        }));
-        node.metadata.deletion_timestamp = is_going.then(karpenter_core::Timestamp::default);
-        node
-    };
     let fits_in_the_room = |one_is_held: bool| {
         let mut running = pods("running", 2, &json!({}));
         running[0].spec.node_name = "stays".to_owned();

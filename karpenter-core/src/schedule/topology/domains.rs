@@ -220,7 +220,8 @@ fn cells(
 
 /// How many pods count in each domain that exists or that some pool could make.
 ///
-/// Of a node that goes only the pods count that something holds there: for the kube-scheduler they stay where they are.
+/// Of a node that goes only the pods count that something holds there: for the kube-scheduler they stay where they are. For as
+/// long as something holds any pod the node is there.
 fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
     let key = &spread.term.key;
     let mut out = Counts::new();
@@ -230,7 +231,7 @@ fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread:
             && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
             let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
-            if place.is_deleting && counted == 0 {
+            if place.is_deleting && !place.residents.iter().any(|pod| pod.is_reschedulable()) {
                 continue;
             }
             *out.entry(Arc::from(domain.as_str())).or_default() += counted;
