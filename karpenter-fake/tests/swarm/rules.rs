@@ -6,13 +6,13 @@ use std::{
 };
 
 use karpenter_core::{
-    Catalogs, Planner, PlannerOptions, Price, Timestamp,
-    api::{Node, NodeClaim, NodePool, ObjectKey, Operator, Pod},
+    Catalogs, Planner, PlannerOptions, Price, Snapshot, SnapshotBuilder, Timestamp,
+    api::{DaemonSet, Node, NodeClaim, NodePool, ObjectKey, Operator, Pod, PodDisruptionBudget},
     engine::{Action, ActionId, ActionResult, Event, Object, ObjectRef},
     labels,
     provider::ProviderId,
 };
-use karpenter_fake::sim::Exchange;
+use karpenter_fake::sim::{ApiObject, ApiServer, Exchange};
 
 use crate::{setting::Setting, words};
 
@@ -255,7 +255,7 @@ fn in_vain(setting: &Setting) -> BTreeSet<ObjectKey> {
     if waiting.is_empty() {
         return BTreeSet::new();
     }
-    let snapshot = world.snapshot().expect("the objects are a cluster");
+    let snapshot = as_it_is(world.api());
     let pools: Vec<NodePool> = world.api().list::<NodePool>().map(|pool| NodePool::clone(pool)).collect();
     // Machines that have less than is said of them may be of no use.
     let is_honest = |own: &&karpenter_core::InstanceType| !setting.liars.contains(&own.name);
@@ -267,6 +267,34 @@ fn in_vain(setting: &Setting) -> BTreeSet<ObjectKey> {
         on_their_way.filter_map(|place| plan.existing().get(&place.name)).flatten().collect();
     let is_in_vain = |pod: &ObjectKey| !plan.unplaced().contains_key(pod) && !coming.contains(pod);
     waiting.into_iter().filter(is_in_vain).collect()
+}
+
+/// The cluster as the kube-scheduler sees it: a node that is on its way out is there, and so is its zone, until it is gone.
+fn as_it_is(api: &ApiServer) -> Snapshot {
+    fn all<T: ApiObject>(api: &ApiServer) -> impl Iterator<Item = T> {
+        api.list::<T>().map(|object| T::clone(object))
+    }
+    let nodes = all::<Node>(api).map(|mut node| {
+        node.metadata.deletion_timestamp = None;
+        node
+    });
+    let claims = all::<NodeClaim>(api).map(|mut claim| {
+        claim.metadata.deletion_timestamp = None;
+        claim
+    });
+    let mut builder = Snapshot::builder()
+        .pools(all(api))
+        .nodes(nodes)
+        .claims(claims)
+        .namespaces(all(api))
+        .volume_claims(all(api))
+        .volumes(all(api))
+        .storage_classes(all(api))
+        .csi_nodes(all(api))
+        .pods(all::<Pod>(api).collect::<Vec<_>>());
+    builder = all::<DaemonSet>(api).fold(builder, SnapshotBuilder::daemonset);
+    builder = all::<PodDisruptionBudget>(api).fold(builder, SnapshotBuilder::budget);
+    builder.build().expect("the objects are a cluster")
 }
 
 /// The price of the dearest offering that a claim allows.
