@@ -24,6 +24,7 @@ mod shifts;
 mod tags;
 mod template_data;
 mod templates;
+mod turns;
 mod unavailable;
 mod upkeep;
 
@@ -49,6 +50,7 @@ pub use options::{ClusterAccess, ProviderOptions};
 pub use shifts::ShiftNews;
 pub use unavailable::{Scope, UNAVAILABLE_FOR, Unavailable};
 
+use self::turns::Turns;
 use crate::{
     api::{ApiError, AwsApi},
     batch::{Batcher, Window},
@@ -83,6 +85,19 @@ struct Inner {
     fleets: Batcher<String, launch::Order, buy::Bought>,
     looks: Batcher<(), String, Result<Option<Ec2Instance>, ApiError>>,
     deletions: Batcher<(), String, Result<InstanceState, ApiError>>,
+    asking: Asking,
+}
+
+/// What is not asked twice at a time.
+#[derive(Default)]
+struct Asking {
+    /// What the selectors of node classes find.
+    classes: Turns<String, Result<Arc<Resolved>, class::ClassError>>,
+    types: Turns<(), Result<Arc<market::Types>, ApiError>>,
+    prices: Turns<(), Result<(), ProviderError>>,
+    machines: Turns<(), Result<(), ProviderError>>,
+    /// Whether launch templates are there.
+    templates: Turns<String, Result<(), ApiError>>,
 }
 
 #[derive(Default)]
@@ -136,7 +151,7 @@ impl Ec2Provider {
             context.lock().note_batch("terminate_instances", &batch);
             Box::pin(hold::terminate(context.api.clone(), batch.items))
         });
-        Self(Arc::new(Inner { api, clock, options, state, fleets, looks, deletions }))
+        Self(Arc::new(Inner { api, clock, options, state, fleets, looks, deletions, asking: Asking::default() }))
     }
 
     /// Takes in a node class, as it is now.

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use super::{MemoryAws, State};
+use super::{MemoryAws, State, clock::others_first};
 use crate::{
     api::{ApiError, AwsApi},
     ec2::{
@@ -54,6 +54,7 @@ impl State {
 #[async_trait]
 impl AwsApi for MemoryAws {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetReply, ApiError> {
+        others_first().await;
         if request.is_dry_run {
             return self
                 .call(DRY_FLEET, |state| state.has_template("CreateFleet", &request.configs[0].template))
@@ -64,6 +65,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn run_dry(&self, template: &str, _: &FleetOverride, _: &Tags) -> Result<(), ApiError> {
+        others_first().await;
         self.call("RunInstances", |state| state.has_template("RunInstances", template))
     }
 
@@ -73,6 +75,7 @@ impl AwsApi for MemoryAws {
         data: &LaunchTemplateData,
         tags: &Tags,
     ) -> Result<LaunchTemplate, ApiError> {
+        others_first().await;
         self.call("CreateLaunchTemplate", |state| {
             if state.templates.contains_key(name) {
                 let code = "InvalidLaunchTemplateName.AlreadyExistsException";
@@ -89,6 +92,7 @@ impl AwsApi for MemoryAws {
         names: &[String],
         filters: &[Filter],
     ) -> Result<Vec<LaunchTemplate>, ApiError> {
+        others_first().await;
         self.call("DescribeLaunchTemplates", |state| {
             if let Some(name) = names.iter().find(|name| !state.templates.contains_key(*name)) {
                 let message =
@@ -102,6 +106,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn delete_launch_template(&self, name: &str) -> Result<(), ApiError> {
+        others_first().await;
         self.call("DeleteLaunchTemplate", |state| match state.templates.remove(name) {
             Some(_) => Ok(()),
             None => refused("DeleteLaunchTemplate", "InvalidLaunchTemplateName.NotFoundException", "no such template"),
@@ -109,6 +114,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_instances(&self, query: &InstanceQuery) -> Result<Vec<Ec2Instance>, ApiError> {
+        others_first().await;
         self.call("DescribeInstances", |state| {
             state.known("DescribeInstances", &query.ids)?;
             for instance in state.instances.values_mut() {
@@ -135,6 +141,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, ApiError> {
+        others_first().await;
         self.call("TerminateInstances", |state| {
             state.known("TerminateInstances", ids)?;
             let mut out = Vec::new();
@@ -157,6 +164,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_instance_health(&self, filters: &[Filter]) -> Result<Vec<InstanceHealth>, ApiError> {
+        others_first().await;
         let impaired = |since: Option<_>| since.map(|_| "impaired".to_owned());
         self.call("DescribeInstanceStatus", |state| {
             let is_meant = |health: &&InstanceHealth| {
@@ -172,6 +180,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn create_tags(&self, ids: &[String], tags: &Tags) -> Result<(), ApiError> {
+        others_first().await;
         self.call("CreateTags", |state| {
             state.known("CreateTags", ids)?;
             for instance in state.instances.values_mut().filter(|i| ids.contains(&i.id)) {
@@ -182,6 +191,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_subnets(&self, filters: &[Filter]) -> Result<Vec<Subnet>, ApiError> {
+        others_first().await;
         self.call("DescribeSubnets", |state| {
             let is_meant = |s: &&Subnet| meets(filters, &s.tags, |name| (name == "subnet-id").then(|| s.id.clone()));
             Ok(state.subnets.iter().filter(is_meant).cloned().collect())
@@ -189,6 +199,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_security_groups(&self, filters: &[Filter]) -> Result<Vec<SecurityGroup>, ApiError> {
+        others_first().await;
         self.call("DescribeSecurityGroups", |state| {
             let is_meant = |group: &&SecurityGroup| {
                 meets(filters, &group.tags, |name| match name {
@@ -202,6 +213,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, ApiError> {
+        others_first().await;
         self.call("DescribeImages", |state| {
             let is_meant = |(owner, image): &&(String, Image)| {
                 let attribute = |name: &str| match name {
@@ -217,10 +229,12 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_instance_types(&self, _filters: &[Filter]) -> Result<Vec<InstanceTypeInfo>, ApiError> {
+        others_first().await;
         self.call("DescribeInstanceTypes", |state| Ok(state.instance_types.clone()))
     }
 
     async fn describe_zone_offerings(&self) -> Result<Vec<(String, String)>, ApiError> {
+        others_first().await;
         self.call("DescribeInstanceTypeOfferings", |state| {
             let zones = || state.subnets.iter().map(|subnet| subnet.zone.clone());
             let types = state.instance_types.iter().map(|info| &info.instance_type);
@@ -237,6 +251,7 @@ impl AwsApi for MemoryAws {
         ids: &[String],
         filters: &[Filter],
     ) -> Result<Vec<CapacityReservation>, ApiError> {
+        others_first().await;
         self.call("DescribeCapacityReservations", |state| {
             if let Some(id) = ids.iter().find(|id| !state.reservations.iter().any(|r| r.id == **id)) {
                 let code = "InvalidCapacityReservationId.NotFound";
@@ -256,6 +271,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_placement_groups(&self, filters: &[Filter]) -> Result<Vec<PlacementGroup>, ApiError> {
+        others_first().await;
         self.call("DescribePlacementGroups", |state| {
             let is_meant = |group: &&PlacementGroup| {
                 meets(filters, &Tags::new(), |name| match name {
@@ -270,10 +286,12 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_spot_prices(&self) -> Result<Vec<SpotPriceRecord>, ApiError> {
+        others_first().await;
         self.call("DescribeSpotPriceHistory", |state| Ok(state.spot_prices.clone()))
     }
 
     async fn get_products(&self, filters: &[ProductFilter]) -> Result<Vec<String>, ApiError> {
+        others_first().await;
         let is_metal_asked = filters.iter().any(|f| f.field == "productFamily" && f.value.contains("bare metal"));
         self.call("GetProducts", |state| {
             let product = |(name, dollars): (&String, &f64)| {
@@ -291,6 +309,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn get_parameter(&self, name: &str) -> Result<String, ApiError> {
+        others_first().await;
         self.call("GetParameter", |state| match state.parameters.get(name) {
             Some(value) => Ok(value.clone()),
             None => refused("GetParameter", "ParameterNotFound", name),
@@ -298,6 +317,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn describe_cluster(&self, name: &str) -> Result<ClusterInfo, ApiError> {
+        others_first().await;
         self.call("DescribeCluster", |state| {
             if state.cluster.name == name {
                 Ok(state.cluster.clone())
@@ -308,10 +328,12 @@ impl AwsApi for MemoryAws {
     }
 
     async fn get_instance_profile(&self, name: &str) -> Result<InstanceProfile, ApiError> {
+        others_first().await;
         self.call("GetInstanceProfile", |state| state.profile("GetInstanceProfile", name).cloned())
     }
 
     async fn create_instance_profile(&self, name: &str, path: &str, tags: &Tags) -> Result<(), ApiError> {
+        others_first().await;
         let created = Some(self.now());
         self.call("CreateInstanceProfile", |state| {
             if state.profiles.iter().any(|profile| profile.name == name) {
@@ -324,6 +346,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn add_role_to_instance_profile(&self, name: &str, role: &str) -> Result<(), ApiError> {
+        others_first().await;
         self.call("AddRoleToInstanceProfile", |state| {
             if !state.roles.iter().any(|known| known == role) {
                 let message = format!("The role with name {role} cannot be found.");
@@ -339,6 +362,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn remove_role_from_instance_profile(&self, name: &str, role: &str) -> Result<(), ApiError> {
+        others_first().await;
         self.call("RemoveRoleFromInstanceProfile", |state| {
             state.profile("RemoveRoleFromInstanceProfile", name)?.roles.retain(|known| known != role);
             Ok(())
@@ -346,6 +370,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn delete_instance_profile(&self, name: &str) -> Result<(), ApiError> {
+        others_first().await;
         self.call("DeleteInstanceProfile", |state| {
             if !state.profile("DeleteInstanceProfile", name)?.roles.is_empty() {
                 return refused("DeleteInstanceProfile", "DeleteConflict", "must remove roles first");
@@ -356,12 +381,14 @@ impl AwsApi for MemoryAws {
     }
 
     async fn list_instance_profiles(&self, path_prefix: &str) -> Result<Vec<InstanceProfile>, ApiError> {
+        others_first().await;
         self.call("ListInstanceProfiles", |state| {
             Ok(state.profiles.iter().filter(|profile| profile.path.starts_with(path_prefix)).cloned().collect())
         })
     }
 
     async fn get_queue_url(&self, name: &str) -> Result<String, ApiError> {
+        others_first().await;
         self.call("GetQueueUrl", |state| {
             let found = state.queues.keys().find(|url| url.rsplit('/').next() == Some(name));
             found.cloned().ok_or_else(|| ApiError::refused("GetQueueUrl", "QueueDoesNotExist", name))
@@ -369,6 +396,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn receive_messages(&self, queue_url: &str) -> Result<Vec<QueueMessage>, ApiError> {
+        others_first().await;
         self.call("ReceiveMessage", |state| {
             let Some(queue) = state.queues.get_mut(queue_url) else {
                 return refused("ReceiveMessage", "QueueDoesNotExist", queue_url);
@@ -382,6 +410,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn delete_message(&self, queue_url: &str, receipt: &str) -> Result<(), ApiError> {
+        others_first().await;
         self.call("DeleteMessage", |state| {
             if let Some(queue) = state.queues.get_mut(queue_url) {
                 queue.retain(|message| message.receipt != receipt);
@@ -391,6 +420,7 @@ impl AwsApi for MemoryAws {
     }
 
     async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError> {
+        others_first().await;
         self.call("GetManagedResource", |state| {
             if state.cluster.arn == arn {
                 Ok(state.shifts.clone())

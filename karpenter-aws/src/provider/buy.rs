@@ -465,20 +465,14 @@ impl Inner {
         data: &crate::ec2::template::LaunchTemplateData,
         tags: &crate::ec2::Tags,
     ) -> Result<(), CreateError> {
-        let now = self.clock.now();
-        if self.lock().templates.is_there(name, now) {
-            return Ok(());
-        }
-        if let Err(error) = templates::ensure(&*self.api, name, data, tags).await {
+        self.has_template(name, data, tags).await.map_err(|error| {
             let failure = LaunchFailure::of(error.code(), error.message());
             let mut out = failure.to_error(&error);
             if out.kind == ProviderErrorKind::Other {
                 out.kind = error.kind();
             }
-            return Err(out.into());
-        }
-        self.lock().templates.add(name, now);
-        Ok(())
+            out.into()
+        })
     }
 
     fn tags(&self, purchase: &Purchase<'_>) -> crate::ec2::Tags {

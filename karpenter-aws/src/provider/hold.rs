@@ -142,6 +142,10 @@ impl Inner {
 
     /// Sees to it that the machines are known that were there before this process.
     pub(crate) async fn learn_machines(&self) -> Result<(), ProviderError> {
+        self.asking.machines.take((), self.learn_machines_now()).await
+    }
+
+    async fn learn_machines_now(&self) -> Result<(), ProviderError> {
         if self.lock().owners.is_complete {
             return Ok(());
         }

@@ -175,6 +175,10 @@ impl Inner {
 
     /// The same, with the error of AWS.
     pub(crate) async fn types_or_error(&self) -> Result<Arc<Types>, ApiError> {
+        self.asking.types.take((), self.types_now()).await
+    }
+
+    async fn types_now(&self) -> Result<Arc<Types>, ApiError> {
         let now = self.clock.now();
         let known = self.lock().market.types.clone();
         if let Some(types) = known.as_ref().filter(|types| now < types.until) {
@@ -210,6 +214,10 @@ impl Inner {
     /// Asks for prices if those that are known are old. A price list that is out of reach leaves the prices that are
     /// known, such as those of a file; it is asked again after a minute.
     async fn refresh_prices(&self) -> Result<(), ProviderError> {
+        self.asking.prices.take((), self.refresh_prices_now()).await
+    }
+
+    async fn refresh_prices_now(&self) -> Result<(), ProviderError> {
         let now = self.clock.now();
         if self.lock().market.prices_until.is_some_and(|until| now < until) {
             return Ok(());

@@ -126,7 +126,7 @@ impl Inner {
         let tags = tags::of_pool(&self.options.cluster_name, class.name(), "", &class.spec.tags);
         let data = LaunchTemplateData { tags: tags.clone(), ..data };
         let template = templates::name(&data, &tags);
-        let made = self.template_for_probe(&template, &data, &tags).await;
+        let made = self.has_template(&template, &data, &tags).await;
         if let Some(problem) = verdict(made, "CreateLaunchTemplateAuthCheckFailed")? {
             return Ok(Err(problem));
         }
@@ -138,16 +138,6 @@ impl Inner {
             priority: Price::ZERO,
         });
         Ok(Ok(Some(Probe { template, choices: choices.collect(), tags })))
-    }
-
-    async fn template_for_probe(&self, name: &str, data: &LaunchTemplateData, tags: &Tags) -> Result<(), ApiError> {
-        let now = self.clock.now();
-        if self.lock().templates.is_there(name, now) {
-            return Ok(());
-        }
-        templates::ensure(&*self.api, name, data, tags).await?;
-        self.lock().templates.add(name, now);
-        Ok(())
     }
 
     /// A type that the class has an image for: a usual one if it can be.

@@ -62,13 +62,27 @@ pub(crate) fn name(data: &LaunchTemplateData, tags: &Tags) -> String {
     format!("{PREFIX}{}", fnv([data.as_str(), tags.as_str()]))
 }
 
-/// Sees to it that a template is there.
-pub(crate) async fn ensure(
-    api: &dyn AwsApi,
-    name: &str,
-    data: &LaunchTemplateData,
-    tags: &Tags,
-) -> Result<(), ApiError> {
+impl super::Inner {
+    /// Sees to it that a template is there.
+    pub(crate) async fn has_template(
+        &self,
+        name: &str,
+        data: &LaunchTemplateData,
+        tags: &Tags,
+    ) -> Result<(), ApiError> {
+        let ask = async {
+            let now = self.clock.now();
+            if !self.lock().templates.is_there(name, now) {
+                ensure(&*self.api, name, data, tags).await?;
+                self.lock().templates.add(name, now);
+            }
+            Ok(())
+        };
+        self.asking.templates.take(name.to_owned(), ask).await
+    }
+}
+
+async fn ensure(api: &dyn AwsApi, name: &str, data: &LaunchTemplateData, tags: &Tags) -> Result<(), ApiError> {
     match api.describe_launch_templates(&[name.to_owned()], &[]).await {
         Ok(found) if !found.is_empty() => return Ok(()),
         Ok(_) => {}

@@ -133,6 +133,9 @@ async fn a_thousand_claims_that_are_alike_share_as_few_fleets_as_there_can_be() 
     assert_eq!(world.machines(), 1000);
     let (fleets, six_to_a_fleet) = (world.aws.count("CreateFleet"), 1000_usize.div_ceil(6));
     assert!(fleets <= six_to_a_fleet + 10, "{fleets} fleets");
+    let once_for_each = |call: &&&str| matches!(**call, "CreateFleet" | "CreateTags");
+    let others = world.aws.with(|state| state.calls.iter().filter(|call| !once_for_each(call)).count());
+    assert!(others < 50, "{others} other calls");
 }
 
 #[tokio::test]
