@@ -261,7 +261,6 @@ impl CloudProvider for Ec2Provider {
         error::NAME
     }
 
-    /// Empty if the class of the pool is not there or on its way out.
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
         self.0.catalog_of(&pool.spec.template.spec.node_class_ref.name).await
     }

@@ -82,7 +82,7 @@ impl Market {
 }
 
 impl Inner {
-    /// The catalog of a class; empty if there is no such class.
+    /// The catalog of a class that can be used.
     pub(crate) async fn catalog_of(&self, class: &str) -> Result<Arc<Catalog>, ProviderError> {
         let not_ready = |why| ProviderError::new(NAME, "catalog", ProviderErrorKind::NodeClassNotReady, why);
         let resolved = match self.resolve(class).await {
