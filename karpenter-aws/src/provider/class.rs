@@ -123,7 +123,7 @@ impl super::Ec2Provider {
 impl Inner {
     /// What the selectors of a class find. If AWS does not say, what they found last, as long as they are the same.
     pub(crate) async fn resolve(&self, name: &str) -> Result<Arc<Resolved>, ClassError> {
-        self.asking.classes.take(name.to_owned(), self.resolve_now(name)).await
+        self.asking.classes.take(name.to_owned(), Box::pin(self.resolve_now(name))).await
     }
 
     async fn resolve_now(&self, name: &str) -> Result<Arc<Resolved>, ClassError> {
