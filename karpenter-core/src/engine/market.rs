@@ -18,6 +18,8 @@ use crate::{
 
 /// No claim of a node class that was not ready is made for this long; it is looked at again by trying.
 const BLOCK_CLASS_FOR: Duration = Duration::from_secs(30);
+/// At least so often it is asked whether a node class can be used by now that the provider says is not ready.
+const ASK_OF_CLASS_EVERY: Duration = Duration::from_secs(10);
 /// The most instance types of all pools of which it is remembered what their nodes really have; far more than are in use.
 const MAX_OBSERVED: usize = 10_000;
 
@@ -94,10 +96,12 @@ impl Market {
             Ok(catalog) => catalog,
             Err(error) => {
                 stall.failed_attempts = stall.failed_attempts.saturating_add(1);
-                stall.next = Some(now + launch_backoff(stall.failed_attempts).min(period));
+                let mut wait = launch_backoff(stall.failed_attempts).min(period);
                 if error.kind == ProviderErrorKind::NodeClassNotReady {
+                    wait = wait.min(ASK_OF_CLASS_EVERY);
                     self.version += u64::from(stall.class_fault.replace(error.message).is_none());
                 }
+                stall.next = Some(now + wait);
                 return;
             }
         };

@@ -220,7 +220,9 @@ fn no_claim_is_made_of_a_class_that_the_provider_says_is_not_ready() {
     assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::False, "it has no subnets".to_owned()));
     assert_eq!(ready(&world, "Ready").0, ConditionStatus::False);
     world.class_fault = None;
-    world.run(90);
+    world.run(25);
+    assert_eq!(world.count(" launch "), 1, "{:#?}", world.log);
+    world.run(50);
     assert_eq!(world.unbound(), 0, "{:#?}", world.log);
     assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::True, String::new()));
     assert_eq!(ready(&world, "Ready").0, ConditionStatus::True);
