@@ -14,6 +14,7 @@ pub use clock::ManualClock;
 use karpenter_core::Timestamp;
 pub use world::DISCOVERY;
 
+use self::clock::others_first;
 use crate::{
     api::ApiError,
     clock::Clock as _,
@@ -175,11 +176,12 @@ impl MemoryAws {
     }
 
     /// Makes a call: notes it, and does what its fault says if it has one.
-    fn call<T>(
+    async fn call<T>(
         &self,
         operation: &'static str,
         act: impl FnOnce(&mut State) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
+        others_first().await;
         let mut state = self.lock();
         state.calls.push(operation);
         let at = state.faults.iter().position(|fault| fault.operation == operation && fault.times > 0);

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use super::{MemoryAws, State, clock::others_first};
+use super::{MemoryAws, State};
 use crate::{
     api::{ApiError, AwsApi},
     ec2::{
@@ -54,19 +54,18 @@ impl State {
 #[async_trait]
 impl AwsApi for MemoryAws {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetReply, ApiError> {
-        others_first().await;
         if request.is_dry_run {
             return self
                 .call(DRY_FLEET, |state| state.has_template("CreateFleet", &request.configs[0].template))
+                .await
                 .map(|()| FleetReply::default());
         }
         let now = self.now();
-        self.call("CreateFleet", |state| state.create_fleet(request, now))
+        self.call("CreateFleet", |state| state.create_fleet(request, now)).await
     }
 
     async fn run_dry(&self, template: &str, _: &FleetOverride, _: &Tags) -> Result<(), ApiError> {
-        others_first().await;
-        self.call("RunInstances", |state| state.has_template("RunInstances", template))
+        self.call("RunInstances", |state| state.has_template("RunInstances", template)).await
     }
 
     async fn create_launch_template(
@@ -75,7 +74,6 @@ impl AwsApi for MemoryAws {
         data: &LaunchTemplateData,
         tags: &Tags,
     ) -> Result<LaunchTemplate, ApiError> {
-        others_first().await;
         self.call("CreateLaunchTemplate", |state| {
             if state.templates.contains_key(name) {
                 let code = "InvalidLaunchTemplateName.AlreadyExistsException";
@@ -85,6 +83,7 @@ impl AwsApi for MemoryAws {
             state.templates.insert(name.to_owned(), (template.clone(), data.clone()));
             Ok(template)
         })
+        .await
     }
 
     async fn describe_launch_templates(
@@ -92,7 +91,6 @@ impl AwsApi for MemoryAws {
         names: &[String],
         filters: &[Filter],
     ) -> Result<Vec<LaunchTemplate>, ApiError> {
-        others_first().await;
         self.call("DescribeLaunchTemplates", |state| {
             if let Some(name) = names.iter().find(|name| !state.templates.contains_key(*name)) {
                 let message =
@@ -103,18 +101,18 @@ impl AwsApi for MemoryAws {
             let is_named = |t: &&LaunchTemplate| names.is_empty() || names.contains(&t.name);
             Ok(all.filter(is_named).filter(|t| meets(filters, &t.tags, |_| None)).cloned().collect())
         })
+        .await
     }
 
     async fn delete_launch_template(&self, name: &str) -> Result<(), ApiError> {
-        others_first().await;
         self.call("DeleteLaunchTemplate", |state| match state.templates.remove(name) {
             Some(_) => Ok(()),
             None => refused("DeleteLaunchTemplate", "InvalidLaunchTemplateName.NotFoundException", "no such template"),
         })
+        .await
     }
 
     async fn describe_instances(&self, query: &InstanceQuery) -> Result<Vec<Ec2Instance>, ApiError> {
-        others_first().await;
         self.call("DescribeInstances", |state| {
             state.known("DescribeInstances", &query.ids)?;
             for instance in state.instances.values_mut() {
@@ -138,10 +136,10 @@ impl AwsApi for MemoryAws {
             }
             Ok(found)
         })
+        .await
     }
 
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, ApiError> {
-        others_first().await;
         self.call("TerminateInstances", |state| {
             state.known("TerminateInstances", ids)?;
             let mut out = Vec::new();
@@ -161,10 +159,10 @@ impl AwsApi for MemoryAws {
             }
             Ok(out)
         })
+        .await
     }
 
     async fn describe_instance_health(&self, filters: &[Filter]) -> Result<Vec<InstanceHealth>, ApiError> {
-        others_first().await;
         let impaired = |since: Option<_>| since.map(|_| "impaired".to_owned());
         self.call("DescribeInstanceStatus", |state| {
             let is_meant = |health: &&InstanceHealth| {
@@ -177,10 +175,10 @@ impl AwsApi for MemoryAws {
             };
             Ok(state.health.iter().filter(is_meant).cloned().collect())
         })
+        .await
     }
 
     async fn create_tags(&self, ids: &[String], tags: &Tags) -> Result<(), ApiError> {
-        others_first().await;
         self.call("CreateTags", |state| {
             state.known("CreateTags", ids)?;
             for instance in state.instances.values_mut().filter(|i| ids.contains(&i.id)) {
@@ -188,18 +186,18 @@ impl AwsApi for MemoryAws {
             }
             Ok(())
         })
+        .await
     }
 
     async fn describe_subnets(&self, filters: &[Filter]) -> Result<Vec<Subnet>, ApiError> {
-        others_first().await;
         self.call("DescribeSubnets", |state| {
             let is_meant = |s: &&Subnet| meets(filters, &s.tags, |name| (name == "subnet-id").then(|| s.id.clone()));
             Ok(state.subnets.iter().filter(is_meant).cloned().collect())
         })
+        .await
     }
 
     async fn describe_security_groups(&self, filters: &[Filter]) -> Result<Vec<SecurityGroup>, ApiError> {
-        others_first().await;
         self.call("DescribeSecurityGroups", |state| {
             let is_meant = |group: &&SecurityGroup| {
                 meets(filters, &group.tags, |name| match name {
@@ -210,10 +208,10 @@ impl AwsApi for MemoryAws {
             };
             Ok(state.security_groups.iter().filter(is_meant).cloned().collect())
         })
+        .await
     }
 
     async fn describe_images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, ApiError> {
-        others_first().await;
         self.call("DescribeImages", |state| {
             let is_meant = |(owner, image): &&(String, Image)| {
                 let attribute = |name: &str| match name {
@@ -226,15 +224,14 @@ impl AwsApi for MemoryAws {
             };
             Ok(state.images.iter().filter(is_meant).map(|(_, image)| image.clone()).collect())
         })
+        .await
     }
 
     async fn describe_instance_types(&self, _filters: &[Filter]) -> Result<Vec<InstanceTypeInfo>, ApiError> {
-        others_first().await;
-        self.call("DescribeInstanceTypes", |state| Ok(state.instance_types.clone()))
+        self.call("DescribeInstanceTypes", |state| Ok(state.instance_types.clone())).await
     }
 
     async fn describe_zone_offerings(&self) -> Result<Vec<(String, String)>, ApiError> {
-        others_first().await;
         self.call("DescribeInstanceTypeOfferings", |state| {
             let zones = || state.subnets.iter().map(|subnet| subnet.zone.clone());
             let types = state.instance_types.iter().map(|info| &info.instance_type);
@@ -244,6 +241,7 @@ impl AwsApi for MemoryAws {
             everywhere.dedup();
             Ok(state.zone_offerings.clone().unwrap_or(everywhere))
         })
+        .await
     }
 
     async fn describe_capacity_reservations(
@@ -251,7 +249,6 @@ impl AwsApi for MemoryAws {
         ids: &[String],
         filters: &[Filter],
     ) -> Result<Vec<CapacityReservation>, ApiError> {
-        others_first().await;
         self.call("DescribeCapacityReservations", |state| {
             if let Some(id) = ids.iter().find(|id| !state.reservations.iter().any(|r| r.id == **id)) {
                 let code = "InvalidCapacityReservationId.NotFound";
@@ -268,10 +265,10 @@ impl AwsApi for MemoryAws {
             };
             Ok(state.reservations.iter().filter(is_meant).cloned().collect())
         })
+        .await
     }
 
     async fn describe_placement_groups(&self, filters: &[Filter]) -> Result<Vec<PlacementGroup>, ApiError> {
-        others_first().await;
         self.call("DescribePlacementGroups", |state| {
             let is_meant = |group: &&PlacementGroup| {
                 meets(filters, &Tags::new(), |name| match name {
@@ -283,15 +280,14 @@ impl AwsApi for MemoryAws {
             };
             Ok(state.placement_groups.iter().filter(is_meant).cloned().collect())
         })
+        .await
     }
 
     async fn describe_spot_prices(&self) -> Result<Vec<SpotPriceRecord>, ApiError> {
-        others_first().await;
-        self.call("DescribeSpotPriceHistory", |state| Ok(state.spot_prices.clone()))
+        self.call("DescribeSpotPriceHistory", |state| Ok(state.spot_prices.clone())).await
     }
 
     async fn get_products(&self, filters: &[ProductFilter]) -> Result<Vec<String>, ApiError> {
-        others_first().await;
         let is_metal_asked = filters.iter().any(|f| f.field == "productFamily" && f.value.contains("bare metal"));
         self.call("GetProducts", |state| {
             let product = |(name, dollars): (&String, &f64)| {
@@ -306,18 +302,18 @@ impl AwsApi for MemoryAws {
             let prices = state.on_demand_prices.iter();
             Ok(prices.filter(|(name, _)| name.contains("metal") == is_metal_asked).map(product).collect())
         })
+        .await
     }
 
     async fn get_parameter(&self, name: &str) -> Result<String, ApiError> {
-        others_first().await;
         self.call("GetParameter", |state| match state.parameters.get(name) {
             Some(value) => Ok(value.clone()),
             None => refused("GetParameter", "ParameterNotFound", name),
         })
+        .await
     }
 
     async fn describe_cluster(&self, name: &str) -> Result<ClusterInfo, ApiError> {
-        others_first().await;
         self.call("DescribeCluster", |state| {
             if state.cluster.name == name {
                 Ok(state.cluster.clone())
@@ -325,15 +321,14 @@ impl AwsApi for MemoryAws {
                 refused("DescribeCluster", "ResourceNotFoundException", format!("No cluster found for name: {name}."))
             }
         })
+        .await
     }
 
     async fn get_instance_profile(&self, name: &str) -> Result<InstanceProfile, ApiError> {
-        others_first().await;
-        self.call("GetInstanceProfile", |state| state.profile("GetInstanceProfile", name).cloned())
+        self.call("GetInstanceProfile", |state| state.profile("GetInstanceProfile", name).cloned()).await
     }
 
     async fn create_instance_profile(&self, name: &str, path: &str, tags: &Tags) -> Result<(), ApiError> {
-        others_first().await;
         let created = Some(self.now());
         self.call("CreateInstanceProfile", |state| {
             if state.profiles.iter().any(|profile| profile.name == name) {
@@ -343,10 +338,10 @@ impl AwsApi for MemoryAws {
             state.profiles.push(InstanceProfile { name, path, roles: Vec::new(), created, tags });
             Ok(())
         })
+        .await
     }
 
     async fn add_role_to_instance_profile(&self, name: &str, role: &str) -> Result<(), ApiError> {
-        others_first().await;
         self.call("AddRoleToInstanceProfile", |state| {
             if !state.roles.iter().any(|known| known == role) {
                 let message = format!("The role with name {role} cannot be found.");
@@ -359,18 +354,18 @@ impl AwsApi for MemoryAws {
             profile.roles.push(role.to_owned());
             Ok(())
         })
+        .await
     }
 
     async fn remove_role_from_instance_profile(&self, name: &str, role: &str) -> Result<(), ApiError> {
-        others_first().await;
         self.call("RemoveRoleFromInstanceProfile", |state| {
             state.profile("RemoveRoleFromInstanceProfile", name)?.roles.retain(|known| known != role);
             Ok(())
         })
+        .await
     }
 
     async fn delete_instance_profile(&self, name: &str) -> Result<(), ApiError> {
-        others_first().await;
         self.call("DeleteInstanceProfile", |state| {
             if !state.profile("DeleteInstanceProfile", name)?.roles.is_empty() {
                 return refused("DeleteInstanceProfile", "DeleteConflict", "must remove roles first");
@@ -378,25 +373,25 @@ impl AwsApi for MemoryAws {
             state.profiles.retain(|profile| profile.name != name);
             Ok(())
         })
+        .await
     }
 
     async fn list_instance_profiles(&self, path_prefix: &str) -> Result<Vec<InstanceProfile>, ApiError> {
-        others_first().await;
         self.call("ListInstanceProfiles", |state| {
             Ok(state.profiles.iter().filter(|profile| profile.path.starts_with(path_prefix)).cloned().collect())
         })
+        .await
     }
 
     async fn get_queue_url(&self, name: &str) -> Result<String, ApiError> {
-        others_first().await;
         self.call("GetQueueUrl", |state| {
             let found = state.queues.keys().find(|url| url.rsplit('/').next() == Some(name));
             found.cloned().ok_or_else(|| ApiError::refused("GetQueueUrl", "QueueDoesNotExist", name))
         })
+        .await
     }
 
     async fn receive_messages(&self, queue_url: &str) -> Result<Vec<QueueMessage>, ApiError> {
-        others_first().await;
         self.call("ReceiveMessage", |state| {
             let Some(queue) = state.queues.get_mut(queue_url) else {
                 return refused("ReceiveMessage", "QueueDoesNotExist", queue_url);
@@ -407,20 +402,20 @@ impl AwsApi for MemoryAws {
             queue.rotate_left(count);
             Ok(received)
         })
+        .await
     }
 
     async fn delete_message(&self, queue_url: &str, receipt: &str) -> Result<(), ApiError> {
-        others_first().await;
         self.call("DeleteMessage", |state| {
             if let Some(queue) = state.queues.get_mut(queue_url) {
                 queue.retain(|message| message.receipt != receipt);
             }
             Ok(())
         })
+        .await
     }
 
     async fn get_managed_resource(&self, arn: &str) -> Result<Vec<ZonalShift>, ApiError> {
-        others_first().await;
         self.call("GetManagedResource", |state| {
             if state.cluster.arn == arn {
                 Ok(state.shifts.clone())
@@ -428,5 +423,6 @@ impl AwsApi for MemoryAws {
                 refused("GetManagedResource", "ResourceNotFoundException", format!("{arn} is not managed"))
             }
         })
+        .await
     }
 }

@@ -1,14 +1,10 @@
 //! The engine drives the provider, and the provider the server.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use aws_smithy_types::base64;
 use karpenter_aws::{
-    AwsApi,
+    AwsApi, Clock,
     ec2::{
         Filter,
         instance::{Ec2Instance, InstanceQuery},
@@ -16,20 +12,19 @@ use karpenter_aws::{
     interruption::InterruptionQueue,
     mem::ManualClock,
     nodeclass::Ec2NodeClass,
+    sdk::TokioClock,
 };
 use karpenter_core::{
-    CloudProvider, Timestamp,
+    CloudProvider,
     api::{NodeSelectorRequirement, Operator},
     labels,
 };
 
 use crate::{
-    Moto, TYPES, claim,
+    CLAIM_UID, Moto, TYPES, claim,
     cluster::{Cluster, Machines},
     pool,
 };
-
-const CLAIM_UID: &str = "karpenter.k8s.aws/nodeclaim-uid";
 
 impl Machines for Moto {
     async fn there(&self) -> Vec<Ec2Instance> {
@@ -44,18 +39,11 @@ impl Machines for Moto {
 async fn cluster() -> (Cluster<Moto>, Ec2NodeClass) {
     let moto = Moto::start().await;
     let class = moto.class().await;
-    let clock = ManualClock::at(wall_clock());
+    let clock = ManualClock::at(TokioClock.now());
     let provider = moto.provider_of(Arc::new(clock.clone()), class.clone());
     let types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, TYPES);
     let pool = pool(&[labels::SPOT, labels::ON_DEMAND]).require(types);
     (Cluster::with(moto, clock, provider, pool), class)
-}
-
-/// The server stamps what it makes with it.
-#[expect(clippy::disallowed_methods, reason = "the server has this clock")]
-fn wall_clock() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    Timestamp::default() + now
 }
 
 async fn ids(cluster: &Cluster<Moto>) -> BTreeSet<String> {

@@ -35,6 +35,7 @@ use karpenter_fake::Conformance;
 
 const REGION: &str = "us-west-2";
 const DISCOVERY: &str = "karpenter.sh/discovery";
+const CLAIM_UID: &str = "karpenter.k8s.aws/nodeclaim-uid";
 /// The types that the server has in its price list.
 const TYPES: [&str; 4] = ["m5.large", "m5.xlarge", "c5.large", "m6g.large"];
 
@@ -178,7 +179,7 @@ async fn machines_are_what_their_template_says() {
     let moto = Moto::start().await;
     let provider = moto.provider().await;
     let launched = provider.create(&claim("u1", &[labels::SPOT])).await.expect("bought");
-    let filters = vec![Filter::tag("karpenter.k8s.aws/nodeclaim-uid", "u1")];
+    let filters = vec![Filter::tag(CLAIM_UID, "u1")];
     let query = karpenter_aws::ec2::instance::InstanceQuery { ids: Vec::new(), filters };
     let machines = moto.api.describe_instances(&query).await.expect("answers");
     let [machine] = machines.as_slice() else { panic!("{machines:?}") };

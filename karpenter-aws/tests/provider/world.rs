@@ -112,13 +112,18 @@ impl World {
     }
 
     pub(crate) fn machines(&self) -> usize {
-        self.aws.with(|state| state.instances.values().filter(|machine| !machine.state.is_ending()).count())
+        there(&self.aws).len()
     }
+}
+
+/// The machines that are not on their way out.
+fn there(aws: &MemoryAws) -> Vec<Ec2Instance> {
+    aws.with(|state| state.instances.values().filter(|machine| !machine.state.is_ending()).cloned().collect())
 }
 
 impl Machines for MemoryAws {
     async fn there(&self) -> Vec<Ec2Instance> {
-        self.with(|state| state.instances.values().filter(|machine| !machine.state.is_ending()).cloned().collect())
+        there(self)
     }
 }
 
@@ -134,10 +139,7 @@ impl Cluster {
 
     /// The machines that are not on their way out.
     pub(crate) fn machines(&self) -> Vec<String> {
-        self.aws.with(|state| {
-            let there = state.instances.values().filter(|machine| !machine.state.is_ending());
-            there.map(|machine| machine.id.clone()).collect()
-        })
+        there(&self.aws).into_iter().map(|machine| machine.id).collect()
     }
 
     /// The machine is gone, without anybody having asked for it.

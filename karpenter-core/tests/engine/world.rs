@@ -199,12 +199,6 @@ impl World {
                 claim.metadata.creation_timestamp = Some(self.now);
                 self.put_claim(claim);
             }
-            Action::UpdateClaim(claim) if self.contested_reasons > 0 && claim.status.is_true(DISRUPTION_REASON) => {
-                self.contested_reasons -= 1;
-                let theirs = self.claims[claim.name()].clone();
-                self.put_claim(theirs);
-                return ActionResult::Refused(Refusal::Conflict);
-            }
             Action::UpdateClaim(claim) => return self.update_claim(*claim),
             Action::DeleteClaim { .. } if self.cannot_delete_claims => {
                 return ActionResult::Refused(Refusal::Unavailable("no answer".to_owned()));
@@ -257,13 +251,7 @@ impl World {
             Action::List => {
                 return ActionResult::Listed(Ok(self.machines.values().map(|m| m.instance.clone()).collect()));
             }
-            Action::Catalog(_) => {
-                if let Some(why) = &self.class_fault {
-                    let kind = ProviderErrorKind::NodeClassNotReady;
-                    return ActionResult::Catalog(Err(ProviderError::new("test", "catalog", kind, why)));
-                }
-                return ActionResult::Catalog(Ok(Arc::new(Catalog::new(self.types.clone()).expect("valid"))));
-            }
+            Action::Catalog(_) => return ActionResult::Catalog(self.catalog()),
             Action::Drift(_) => return ActionResult::Drift(Ok(None)),
             Action::NextEvents(cursor) => {
                 return ActionResult::Events(Ok(ProviderEvents::new(
@@ -276,7 +264,20 @@ impl World {
         ActionResult::Written
     }
 
+    fn catalog(&self) -> Result<Arc<Catalog>, ProviderError> {
+        match &self.class_fault {
+            Some(why) => Err(ProviderError::new("test", "catalog", ProviderErrorKind::NodeClassNotReady, why)),
+            None => Ok(Arc::new(Catalog::new(self.types.clone()).expect("valid"))),
+        }
+    }
+
     fn update_claim(&mut self, claim: NodeClaim) -> ActionResult {
+        if self.contested_reasons > 0 && claim.status.is_true(DISRUPTION_REASON) {
+            self.contested_reasons -= 1;
+            let theirs = self.claims[claim.name()].clone();
+            self.put_claim(theirs);
+            return ActionResult::Refused(Refusal::Conflict);
+        }
         let Some(known) = self.claims.get(claim.name()) else { return ActionResult::Refused(Refusal::NotFound) };
         if known.metadata.resource_version != claim.metadata.resource_version {
             return ActionResult::Refused(Refusal::Conflict);

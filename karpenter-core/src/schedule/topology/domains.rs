@@ -226,14 +226,13 @@ fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread:
     let key = &spread.term.key;
     let mut out = Counts::new();
     for (index, place) in base.snapshot.places().iter().enumerate() {
-        let is_counted = keys.iter().all(|key| place.labels.contains_key(&**key))
+        let is_staying = !place.is_deleting || place.residents.iter().any(|pod| pod.is_reschedulable());
+        let is_counted = is_staying
+            && keys.iter().all(|key| place.labels.contains_key(&**key))
             && (!spread.honors_affinity || constraint.wanted.admit_node(&place.name, &place.labels))
             && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
             let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
-            if place.is_deleting && !place.residents.iter().any(|pod| pod.is_reschedulable()) {
-                continue;
-            }
             *out.entry(Arc::from(domain.as_str())).or_default() += counted;
         }
     }
