@@ -151,7 +151,7 @@ impl<'p, 'a> Search<'p, 'a> {
             return false;
         }
         for guest in batch.candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
-            for &other in &self.problem.lots.of_shapes[guest.shape] {
+            for &other in &self.problem.lots.of_shapes[guest.shape()] {
                 if self.take_off(other) && self.make(batch.candidate, &[guest.seats(other, 1)], 1) > 0 {
                     let floor = &mut self.batches.last_mut().expect("it was just made").floor;
                     floor.iter_mut().zip(batch.floor).for_each(|(floor, least)| *floor = least.max(*floor));

@@ -34,20 +34,36 @@ pub(super) struct Candidate {
 }
 
 /// A shape of which a candidate can take units.
-#[derive(Debug)]
+///
+/// Large catalogs have some hundred thousand of these, which every search goes through again and again.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Guest {
-    pub(super) shape: usize,
-    /// The index of the alternative of its constraint that the candidate meets.
-    pub(super) alternative: usize,
+    shape: u32,
+    alternative: u32,
     pub(super) tolerance: Tolerance,
     /// The largest share of a resource of the node that one unit takes.
     pub(super) share: f64,
 }
 
 impl Guest {
+    /// That of the shape with an index, which meets the candidate by an alternative.
+    fn new(index: usize, (tolerance, alternative): (Tolerance, usize), share: f64) -> Self {
+        let narrow = |index: usize| u32::try_from(index).expect("a cluster has fewer pods and terms");
+        Self { shape: narrow(index), alternative: narrow(alternative), tolerance, share }
+    }
+
+    pub(super) const fn shape(&self) -> usize {
+        self.shape as usize
+    }
+
+    /// The index of the alternative of its constraint that the candidate meets.
+    pub(super) const fn alternative(&self) -> usize {
+        self.alternative as usize
+    }
+
     /// So many units of a lot of the shape.
     pub(super) const fn seats(&self, lot: usize, count: i64) -> Seats {
-        Seats { lot, alternative: self.alternative, count }
+        Seats { lot, alternative: self.alternative(), count }
     }
 }
 
@@ -57,9 +73,9 @@ impl Candidate {
         let mut all: Vec<Self> = (0..problem.base.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect();
         if problem.base.options.reservations == ReservationPolicy::Strict {
             let reserved = all.iter().filter(|candidate| candidate.reservation.is_some());
-            let waiting: BTreeSet<usize> = reserved.flat_map(|c| &c.guests).map(|guest| guest.shape).collect();
+            let waiting: BTreeSet<usize> = reserved.flat_map(|c| &c.guests).map(Guest::shape).collect();
             for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_none()) {
-                candidate.guests.retain(|guest| !waiting.contains(&guest.shape));
+                candidate.guests.retain(|guest| !waiting.contains(&guest.shape()));
             }
         }
         all
@@ -67,7 +83,7 @@ impl Candidate {
 
     /// The guest that is of a shape.
     pub(super) fn guest(&self, shape: usize) -> Option<&Guest> {
-        self.guests.iter().find(|guest| guest.shape == shape)
+        self.guests.iter().find(|guest| guest.shape() == shape)
     }
 
     /// Orders the guests of all candidates: first those of which a node takes only a few, the more nodes they need the
@@ -78,17 +94,16 @@ impl Candidate {
         let mut taken: IndexMap<(usize, u32), Vec<Option<f64>>, FxBuild> = IndexMap::default();
         for candidate in &*candidates {
             let taken = taken.entry(key(candidate)).or_insert_with(|| vec![None; shapes.len()]);
-            candidate.guests.iter().for_each(|guest| taken[guest.shape] = Some(guest.share));
+            candidate.guests.iter().for_each(|guest| taken[guest.shape()] = Some(guest.share));
         }
         let places: Vec<Vec<usize>> = taken.values().map(|taken| places(taken, values, shapes)).collect();
+        let mut ordered: Vec<Option<Guest>> = vec![None; shapes.len()];
         for candidate in candidates {
             let places = &places[taken.get_index_of(&key(candidate)).expect("each has been looked at")];
-            let mut ordered: Vec<Option<Guest>> = shapes.iter().map(|_| None).collect();
             for guest in candidate.guests.drain(..) {
-                let place = places[guest.shape];
-                ordered[place] = Some(guest);
+                ordered[places[guest.shape()]] = Some(guest);
             }
-            candidate.guests.extend(ordered.into_iter().flatten());
+            candidate.guests.extend(ordered.iter_mut().filter_map(Option::take));
         }
     }
 }
@@ -222,15 +237,17 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize, shares: &[Opt
     };
     let met: Vec<Option<(Tolerance, usize)>> = problem.meets[pool_index].iter().map(met).collect();
     let guest = |(index, (shape, share)): (usize, (&Shape, &Option<f64>))| {
-        let (share, (tolerance, alternative)) = ((*share)?, met[shape.constraint]?);
-        shape.bears(tolerance).then_some(Guest { shape: index, alternative, tolerance, share })
+        let (share, met) = ((*share)?, met[shape.constraint]?);
+        shape.bears(met.0).then(|| Guest::new(index, met, share))
     };
-    let guests: Vec<Guest> = problem.lots.shapes.iter().zip(shares).enumerate().filter_map(guest).collect();
+    let all = || problem.lots.shapes.iter().zip(shares).enumerate().filter_map(guest);
+    let mut guests: Vec<Guest> = Vec::with_capacity(all().count());
+    guests.extend(all());
     let mut least: Amounts = pool.variant(row).room.iter().map(|_| i64::MAX).collect();
     for guest in &guests {
         least
             .iter_mut()
-            .zip(&problem.lots.shapes[guest.shape].requests)
+            .zip(&problem.lots.shapes[guest.shape()].requests)
             .for_each(|(least, &request)| *least = request.min(*least));
     }
     let price = problem.base.node_cost(pool_index, row);

@@ -64,7 +64,7 @@ impl<'p> Search<'p, '_> {
         let of_shapes = &self.problem.lots.of_shapes;
         let mut is_taken = vec![false; of_shapes.len()];
         let guests = tier.iter().flat_map(|candidate| &candidate.guests).filter(|guest| guest.tolerance <= tolerance);
-        guests.for_each(|guest| is_taken[guest.shape] = true);
+        guests.for_each(|guest| is_taken[guest.shape()] = true);
         of_shapes.iter().zip(is_taken).filter(|(_, is_taken)| *is_taken).flat_map(|(lots, _)| lots).copied().collect()
     }
 

@@ -16,7 +16,7 @@ impl Search<'_, '_> {
     pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
         let mut filling = Filling::new(self, candidate);
         for guest in candidate.guests.iter().filter(|guest| guest.tolerance <= tolerance) {
-            let open = self.open[guest.shape].as_slice();
+            let open = self.open[guest.shape()].as_slice();
             if open.is_empty() || !filling.take_all(guest, open) {
                 continue;
             }
@@ -60,8 +60,12 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
     /// Takes all that it can of the lots of a shape. Whether there is less room then.
     fn take_all(&mut self, guest: &Guest, lots: &[usize]) -> bool {
         let problem = self.search.problem;
-        let Shape { requests, constraint, .. } = &problem.lots.shapes[guest.shape];
-        let asked = (*constraint, Some(guest.alternative));
+        let Shape { requests, constraint, .. } = &problem.lots.shapes[guest.shape()];
+        // Most shapes do not fit any more, and dividing takes long.
+        if !fits(requests, &self.room) {
+            return false;
+        }
+        let asked = (*constraint, Some(guest.alternative()));
         let (mut by_room, mut has_less_room) = (fit_count(requests, &self.room), false);
         for &index in lots {
             if by_room == 0 {
@@ -78,7 +82,7 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
             if count > 0
                 && let Some(seats) = self.allowed(guest, guest.seats(index, count))
             {
-                self.seat(seats, requests, self.search.worths[guest.shape]);
+                self.seat(seats, requests, self.search.worths[guest.shape()]);
                 self.choice.add(asked);
             } else if count == wanted {
                 continue;
@@ -93,9 +97,9 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
     fn allowed(&mut self, guest: &Guest, seats: Seats) -> Option<Seats> {
         let Candidate { pool: pool_index, row, .. } = *self.candidate;
         let problem = self.search.problem;
-        let (pool, shape) = (&problem.base.pools[pool_index], &problem.lots.shapes[guest.shape]);
+        let (pool, shape) = (&problem.base.pools[pool_index], &problem.lots.shapes[guest.shape()]);
         let seats = self.search.within_min_values(self.candidate, &self.fill.guests, seats)?;
-        let alternative = problem.alternative(pool_index, shape.constraint, guest.alternative);
+        let alternative = problem.alternative(pool_index, shape.constraint, guest.alternative());
         if alternative.is_open_ended {
             let mut all = self.settled.clone().unwrap_or_else(|| pool.requirements.clone());
             all.add_all(&alternative.narrowing);

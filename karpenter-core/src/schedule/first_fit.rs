@@ -130,7 +130,7 @@ impl<'p, 'a> Draft<'p, 'a> {
         }
         let is_open_ended = |index: usize| {
             let guest = problem.candidates[index].guest(lot.shape).expect("the candidate admits the shape");
-            problem.alternative(self.pool, lot.constraint, guest.alternative).is_open_ended
+            problem.alternative(self.pool, lot.constraint, guest.alternative()).is_open_ended
         };
         let asked = (lot.constraint, None);
         let is_spot = |&index: &usize| problem.candidates[index].is_spot(problem);
@@ -161,7 +161,7 @@ fn admits(problem: &Problem<'_>, tolerance: Tolerance) -> Vec<FixedBitSet> {
     let mut out = vec![FixedBitSet::with_capacity(problem.candidates.len()); problem.lots.shapes.len()];
     for (index, candidate) in problem.candidates.iter().enumerate() {
         for guest in candidate.guests.iter().filter(|guest| guest.tolerance <= tolerance) {
-            out[guest.shape].insert(index);
+            out[guest.shape()].insert(index);
         }
     }
     out

@@ -99,7 +99,7 @@ fn weights(problem: &Problem<'_>) -> Vec<u32> {
     for candidate in &problem.candidates {
         let weight = problem.weight(candidate);
         for guest in candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
-            for &lot in &problem.lots.of_shapes[guest.shape] {
+            for &lot in &problem.lots.of_shapes[guest.shape()] {
                 out[lot] = weight.max(out[lot]);
             }
         }
@@ -191,12 +191,12 @@ impl<'p, 'a> Ground<'p, 'a> {
         }
         for (candidate, nodes) in numbered(problem, batches) {
             for guest in &candidate.guests {
-                let constraint = problem.lots.shapes[guest.shape].constraint;
-                let is_plain = !problem.alternative(candidate.pool, constraint, guest.alternative).is_open_ended;
+                let constraint = problem.lots.shapes[guest.shape()].constraint;
+                let is_plain = !problem.alternative(candidate.pool, constraint, guest.alternative()).is_open_ended;
                 if !is_plain || guest.tolerance != Tolerance::Full {
                     continue;
                 }
-                for &lot in &problem.lots.of_shapes[guest.shape] {
+                for &lot in &problem.lots.of_shapes[guest.shape()] {
                     if counts[lot] > 0 && problem.weight(candidate) == weights[lot] {
                         self.admits[lot].insert_range(nodes.clone());
                     }

@@ -288,7 +288,7 @@ impl<'a> Problem<'a> {
         }
         let too_few = &self.too_few_values;
         for candidate in &mut self.candidates {
-            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.shape)));
+            candidate.guests.retain(|guest| !too_few.contains_key(&(candidate.pool, guest.shape())));
         }
     }
 
@@ -314,15 +314,15 @@ impl<'a> Problem<'a> {
         let (reserved, unlimited): (Vec<_>, Vec<_>) = self.candidates.iter().partition(|c| c.reservation.is_some());
         for candidate in unlimited {
             for guest in &candidate.guests {
-                let value = &mut self.values[guest.shape];
+                let value = &mut self.values[guest.shape()];
                 *value = value.min(candidate.price * guest.share);
             }
         }
         self.mean_value = self.average_value();
         let has_no_other: Vec<bool> = self.values.iter().map(|value| value.is_infinite()).collect();
         for guest in reserved.into_iter().flat_map(|candidate| &candidate.guests) {
-            if has_no_other[guest.shape] {
-                self.values[guest.shape] = self.values[guest.shape].min(VALUE_OF_RESERVED * guest.share);
+            if has_no_other[guest.shape()] {
+                self.values[guest.shape()] = self.values[guest.shape()].min(VALUE_OF_RESERVED * guest.share);
             }
         }
     }

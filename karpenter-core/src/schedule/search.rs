@@ -146,7 +146,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut cheapest = vec![f64::INFINITY; lots.shapes.len()];
         for candidate in self.problem.candidates.iter().filter(|candidate| candidate.reservation.is_none()) {
             for guest in &candidate.guests {
-                cheapest[guest.shape] = cheapest[guest.shape].min(candidate.price);
+                cheapest[guest.shape()] = cheapest[guest.shape()].min(candidate.price);
             }
         }
         for ((worth, price), shape) in self.worths.to_mut().iter_mut().zip(cheapest).zip(&lots.shapes) {

@@ -131,13 +131,13 @@ impl<'s, 'p, 'a> Node<'s, 'p, 'a> {
         let (search, problem) = (self.search, self.search.problem);
         let mut lots: Vec<(Reverse<i64>, usize, &Guest)> = Vec::new();
         for guest in guests.into_iter().flatten() {
-            lots.extend(search.open[guest.shape].iter().map(|&lot| (Reverse(search.remaining(lot)), lot, *guest)));
+            lots.extend(search.open[guest.shape()].iter().map(|&lot| (Reverse(search.remaining(lot)), lot, *guest)));
         }
         lots.sort_unstable_by_key(|&(remaining, lot, _)| (remaining, lot));
         let mut wanted = count;
         for (Reverse(remaining), lot, guest) in lots {
-            let shape = &problem.lots.shapes[guest.shape];
-            let asked = (shape.constraint, Some(guest.alternative));
+            let shape = &problem.lots.shapes[guest.shape()];
+            let asked = (shape.constraint, Some(guest.alternative()));
             let mut here = wanted.min(remaining).min(self.occupancy.most(problem.lot(lot)));
             if here > 0 {
                 here = self.choice.most(&self.used, &shape.requests, asked, here);
@@ -172,7 +172,7 @@ impl<'p> Program<'p> {
             for member in &kind.members {
                 kind_of.insert(std::ptr::from_ref(member.candidate), index);
                 for (&row, guests) in &member.guests {
-                    row_of_shape.extend(guests.iter().map(|guest| (guest.shape, row)));
+                    row_of_shape.extend(guests.iter().map(|guest| (guest.shape(), row)));
                 }
             }
         }

@@ -85,7 +85,7 @@ impl<'p> Program<'p> {
         for ((candidate, guests), &number) in tier.iter().zip(&edges.guests).zip(&of_candidates) {
             let mut by_row: BTreeMap<usize, Vec<&'p Guest>> = BTreeMap::new();
             for &guest in guests {
-                by_row.entry(row_of_shape[guest.shape]).or_default().push(guest);
+                by_row.entry(row_of_shape[guest.shape()]).or_default().push(guest);
             }
             let member = Member { candidate, guests: by_row };
             match kinds.entry(number) {
@@ -107,8 +107,8 @@ impl<'p> Kind<'p> {
         let problem = search.problem;
         let candidate = member.candidate;
         let guests = member.guests.iter().map(|(&row, guests)| {
-            let shape = &problem.lots.shapes[guests[0].shape];
-            let lots = guests.iter().flat_map(|guest| &search.open[guest.shape]);
+            let shape = &problem.lots.shapes[guests[0].shape()];
+            let lots = guests.iter().flat_map(|guest| &search.open[guest.shape()]);
             let most = |&lot: &usize| Occupancy::default().most(problem.lot(lot)).min(search.remaining(lot));
             KindGuest {
                 row,
@@ -151,10 +151,10 @@ impl<'p> Edges<'p> {
         let mut is_used = vec![false; problem.lots.shapes.len()];
         let mut guests_of = |candidate: &&'p Candidate| -> Vec<&'p Guest> {
             let is_wanted = |guest: &&Guest| {
-                let constraint = problem.lots.shapes[guest.shape].constraint;
+                let constraint = problem.lots.shapes[guest.shape()].constraint;
                 guest.tolerance <= tolerance
-                    && !search.open[guest.shape].is_empty()
-                    && !problem.alternative(candidate.pool, constraint, guest.alternative).is_open_ended
+                    && !search.open[guest.shape()].is_empty()
+                    && !problem.alternative(candidate.pool, constraint, guest.alternative()).is_open_ended
             };
             let mut out: Vec<&Guest> = candidate.guests.iter().filter(is_wanted).collect();
             // Of a reservation there may be too little, and a claim may need more types than a pattern leaves.
@@ -162,7 +162,7 @@ impl<'p> Edges<'p> {
                 out.clear();
             }
             for guest in &out {
-                is_used[guest.shape] = true;
+                is_used[guest.shape()] = true;
             }
             out
         };
@@ -177,8 +177,8 @@ impl<'p> Edges<'p> {
         by_machine.sort_unstable_by_key(|&index| machines[index]);
         for index in by_machine {
             for guest in &self.guests[index] {
-                if takers[guest.shape].last() != Some(&machines[index]) {
-                    takers[guest.shape].push(machines[index]);
+                if takers[guest.shape()].last() != Some(&machines[index]) {
+                    takers[guest.shape()].push(machines[index]);
                 }
             }
         }
@@ -197,7 +197,7 @@ impl<'p> Edges<'p> {
         for (index, guests) in self.guests.iter().enumerate() {
             let mut here = vec![0; count];
             for guest in guests {
-                here[of_shapes[guest.shape]] += unit_count(search, guest.shape);
+                here[of_shapes[guest.shape()]] += unit_count(search, guest.shape());
             }
             let is_like = |&other: &usize| machines[other] == machines[index] && are_alike(&units[other], &here);
             let like = (0..index).filter(|&other| out[other] == other).find(is_like);

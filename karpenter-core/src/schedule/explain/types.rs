@@ -245,7 +245,7 @@ fn awaited(search: &Search<'_, '_>, lot: usize) -> BTreeSet<usize> {
         return BTreeSet::new();
     }
     let shape = problem.lot(lot).shape;
-    let takes_lot = |guests: &[Guest]| guests.iter().any(|guest| guest.shape == shape);
+    let takes_lot = |guests: &[Guest]| guests.iter().any(|guest| guest.shape() == shape);
     problem.candidates.iter().filter(|c| takes_lot(&c.guests)).filter_map(|c| c.reservation).collect()
 }
 
