@@ -46,7 +46,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// That of the shape with an index, which meets the candidate by an alternative.
+    /// A guest of the shape with this index, and how the candidate meets its constraint.
     fn new(index: usize, (tolerance, alternative): (Tolerance, usize), share: f64) -> Self {
         let narrow = |index: usize| u32::try_from(index).expect("a cluster has fewer pods and terms");
         Self { shape: narrow(index), alternative: narrow(alternative), tolerance, share }
@@ -241,6 +241,7 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize, shares: &[Opt
         shape.bears(met.0).then(|| Guest::new(index, met, share))
     };
     let all = || problem.lots.shapes.iter().zip(shares).enumerate().filter_map(guest);
+    // Counted first: a list that grows takes twice the memory.
     let mut guests: Vec<Guest> = Vec::with_capacity(all().count());
     guests.extend(all());
     let mut least: Amounts = pool.variant(row).room.iter().map(|_| i64::MAX).collect();

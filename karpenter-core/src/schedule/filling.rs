@@ -61,7 +61,7 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
     fn take_all(&mut self, guest: &Guest, lots: &[usize]) -> bool {
         let problem = self.search.problem;
         let Shape { requests, constraint, .. } = &problem.lots.shapes[guest.shape()];
-        // Most shapes do not fit any more, and dividing takes long.
+        // Many shapes do not fit any more, and dividing takes long.
         if !fits(requests, &self.room) {
             return false;
         }
