@@ -98,8 +98,12 @@ pub(super) fn least<'r>(all: impl IntoIterator<Item = &'r Amounts>) -> Amounts {
 
 /// How many pods that each ask for `requests` fit.
 pub(super) fn fit_count(requests: &[i64], room: &[i64]) -> i64 {
+    // Mostly none does, and dividing takes long.
+    if !fits(requests, room) {
+        return 0;
+    }
     let counts = requests.iter().zip(room).filter(|(request, _)| **request > 0).map(|(request, room)| room / request);
-    counts.min().unwrap_or(i64::MAX).max(0)
+    counts.min().unwrap_or(i64::MAX)
 }
 
 /// Takes away what `count` pods ask for.

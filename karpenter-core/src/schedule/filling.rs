@@ -61,10 +61,6 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
     fn take_all(&mut self, guest: &Guest, lots: &[usize]) -> bool {
         let problem = self.search.problem;
         let Shape { requests, constraint, .. } = &problem.lots.shapes[guest.shape()];
-        // Many shapes do not fit any more, and dividing takes long.
-        if !fits(requests, &self.room) {
-            return false;
-        }
         let asked = (*constraint, Some(guest.alternative()));
         let (mut by_room, mut has_less_room) = (fit_count(requests, &self.room), false);
         for &index in lots {

@@ -73,11 +73,11 @@ impl Search<'_, '_> {
     /// How many units of a lot a place has room for.
     fn most_at(&self, place: usize, index: usize) -> i64 {
         let (left, lot, room) = (self.remaining(index), self.problem.lot(index), &self.place_room[place]);
-        // Most lots do not fit in most places, and dividing takes long.
-        if left <= 0 || !fits(&lot.requests, room) {
+        let by_room = if left > 0 { fit_count(&lot.requests, room) } else { 0 };
+        if by_room == 0 {
             return 0;
         }
-        fit_count(&lot.requests, room).min(left).min(self.occupancies[place].most(lot))
+        by_room.min(left).min(self.occupancies[place].most(lot))
     }
 
     /// Whether a lot goes to a place so willingly. What is known of constraints is kept.
