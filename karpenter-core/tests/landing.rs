@@ -33,19 +33,31 @@ fn pods(template: PodBuilder) -> Vec<Pod> {
     pods
 }
 
+fn machine(name: &str, cpus: i64, dollars_per_hour: f64) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(cpus)), ("memory", Quantity::from_bytes(32 << 30))];
+    let price = Price::per_hour(dollars_per_hour).expect("not below zero");
+    InstanceType::named(name, capacity).offering("on-demand", "a", price)
+}
+
 /// Plans for a pod that takes a whole machine and for two that take half of one, in a cluster of so many full nodes.
 fn plan(full_nodes: usize, created: &str) -> Plan {
-    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
-    let price = Price::per_hour(0.4).expect("not below zero");
-    let machine = InstanceType::named("machine", capacity).offering("on-demand", "a", price);
+    let whole_and_halves = [Pod::named("whole").cpu("8"), Pod::named("half").cpu("4").replicas(2)];
+    plan_with(vec![machine("machine", 8, 0.4)], whole_and_halves, full_nodes, created)
+}
+
+fn plan_with(
+    types: Vec<InstanceType>,
+    workloads: impl IntoIterator<Item = PodBuilder>,
+    full_nodes: usize,
+    created: &str,
+) -> Plan {
     let snapshot = Snapshot::builder()
         .pool(NodePool::named("general"))
         .nodes((0..full_nodes).map(|index| full_node(index, created)))
-        .pods(pods(Pod::named("whole").cpu("8")))
-        .pods(pods(Pod::named("half").cpu("4").replicas(2)))
+        .pods(workloads.into_iter().flat_map(pods).collect::<Vec<_>>())
         .build()
         .expect("valid");
-    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
     Planner::default().plan(&snapshot, &catalogs)
 }
 
@@ -56,6 +68,16 @@ fn pods_that_an_earlier_plan_left_get_a_node_for_whichever_lands_badly() {
     assert!(plan.unplaced().is_empty());
     assert_eq!(plan.claims().len(), 3);
     assert!(plan.claims().iter().all(|claim| !claim.pods.is_empty()));
+}
+
+#[test]
+fn pods_that_an_earlier_plan_left_wait_for_no_cheaper_plan() {
+    // Two machines cost 0.80 and take the pods in most orders, but a third one is more than the slack of the full nodes. A
+    // double is not, and it takes them in any order.
+    let workloads = [("api", "6", 1), ("batch", "2", 1), ("cache", "4", 2)];
+    let workloads = workloads.map(|(name, cpu, count)| Pod::named(name).cpu(cpu).replicas(count));
+    let types = vec![machine("machine", 8, 0.4), machine("double", 16, 0.88)];
+    assert_eq!(plan_with(types, workloads, 11, AFTER).claims().len(), 1);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ordered_float::OrderedFloat;
+
 use super::{
     landing::{Ground, Units},
     problem::{Aim, Base, Tolerance},
@@ -11,8 +13,6 @@ use crate::{cluster::Place, labels};
 
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
-/// The same for pods that an earlier plan left: they are not to wait for a third one.
-const CALM_TURNS_OF_LEFTOVERS: usize = 50;
 /// How many orders are tried at most for each of these.
 const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
@@ -22,18 +22,24 @@ const MAX_PAIRS: usize = 8_000_000;
 const LATE_TURNS: u64 = 2;
 
 /// What nodes for pods that are left in the end cost, as a share of what the pods are worth: few pods fill nodes badly.
-const LATE_SHARE: f64 = 2.0;
+const LATE_SHARE: f64 = 1.6;
 
 /// A search with what all nodes are likely to cost in the end, in dollars an hour.
 pub(super) struct Braced<'p, 'a> {
     pub(super) search: Search<'p, 'a>,
     pub(super) bill: f64,
+    /// Whether pods that an earlier plan left are likely to wait once more.
+    waits: bool,
 }
 
-impl Braced<'_, '_> {
-    /// The cheaper of two; the first of equals.
+impl<'p, 'a> Braced<'p, 'a> {
+    fn new(search: Search<'p, 'a>, bill: f64) -> Self {
+        Self { search, bill, waits: false }
+    }
+
+    /// The cheaper of two, if as few pods wait; the first of equals.
     pub(super) fn better(self, other: Self) -> Self {
-        if other.bill < self.bill { other } else { self }
+        if (other.waits, OrderedFloat(other.bill)) < (self.waits, OrderedFloat(self.bill)) { other } else { self }
     }
 }
 
@@ -54,26 +60,24 @@ impl<'p, 'a> Search<'p, 'a> {
     /// plan, which knows better which pods are left. What is added does not make them dearer than the ceiling.
     pub(super) fn brace(self, ceiling: Option<f64>) -> Braced<'p, 'a> {
         if !self.can_land() {
-            return Braced { bill: self.bill(), search: self };
+            let bill = self.bill();
+            return Braced::new(self, bill);
         }
+        let has_leftovers = self.problem.base.has_leftovers;
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
-        let late = self.late_bill();
-        let is_worthwhile = |bill: f64| self.problem.base.has_leftovers || bill <= late;
-        if late <= self.bill() && !self.problem.base.has_leftovers {
-            return Braced { bill: late, search: self };
-        }
-        match self.braced(most) {
-            Some(braced) if is_worthwhile(braced.bill()) => Braced { bill: braced.bill(), search: braced },
-            _ => Braced { bill: late, search: self },
-        }
-    }
-
-    /// What all nodes are likely to cost in the end if a further plan makes those for the pods that find none.
-    fn late_bill(&self) -> f64 {
-        let ground = Ground::new(self);
+        let ground = Ground::new(&self);
         // In even turns all nodes are ready at once.
-        let worths: f64 = (0..LATE_TURNS).map(|turn| self.worth(&ground.clone().land(2 * turn))).sum();
-        self.bill() + LATE_SHARE * worths / LATE_TURNS as f64
+        let left = (0..LATE_TURNS).map(|turn| ground.clone().land(2 * turn)).collect::<Vec<_>>();
+        let worth: f64 = left.iter().map(|left| self.worth(left)).sum::<f64>() / LATE_TURNS as f64;
+        // What all nodes are likely to cost if a further plan makes those for the pods that find none.
+        let late = self.bill() + LATE_SHARE * worth;
+        if late <= self.bill() && !has_leftovers {
+            return Braced::new(self, late);
+        }
+        match self.braced(ground, left.into_iter().next(), if has_leftovers { most } else { most.min(late) }) {
+            Some(braced) => Braced { bill: braced.bill(), search: braced, waits: false },
+            None => Braced { bill: late, search: self, waits: has_leftovers },
+        }
     }
 
     /// What units are worth together, in dollars an hour.
@@ -81,18 +85,17 @@ impl<'p, 'a> Search<'p, 'a> {
         units.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum()
     }
 
-    /// The same with nodes for all pods that the kube-scheduler leaves in so many orders; `None` if they cost too much.
-    fn braced(&self, most: f64) -> Option<Self> {
-        let wanted = if self.problem.base.has_leftovers { CALM_TURNS_OF_LEFTOVERS } else { CALM_TURNS };
-        let calm_turns = wanted.min(self.affordable_turns());
-        let max_turns = self.affordable_turns().min(TRIES * wanted);
+    /// The same with nodes for all pods that the kube-scheduler leaves in so many orders; `None` if they cost too much. What it
+    /// leaves in the first order is known.
+    fn braced(&self, mut ground: Ground<'p, 'a>, mut first: Option<Units>, most: f64) -> Option<Self> {
+        let max_turns = self.affordable_turns().min(TRIES * CALM_TURNS);
         let mut braced = self.clone();
-        let (mut calm, mut ground) = (0, Ground::new(self));
+        let mut calm = 0;
         for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
-            let left = ground.clone().land(turn as u64);
+            let left = first.take().unwrap_or_else(|| ground.clone().land(turn as u64));
             if left.is_empty() {
                 calm += 1;
-                if calm == calm_turns {
+                if calm == CALM_TURNS {
                     break;
                 }
                 continue;

@@ -6,22 +6,22 @@
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 
 mod family;
+mod fleet;
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 
 use self::family::{Domains, Family};
+pub(super) use self::fleet::Fleet;
 use super::{
-    amounts::{Amounts, Axes, fits, least, take},
+    amounts::{fits, least, take},
     candidate::Candidate,
-    lot::Lot,
     occupancy::Occupancy,
-    pool::Pool,
-    problem::{Base, OpenPlace, Problem, Tolerance},
+    problem::{Base, Problem, Tolerance},
     search::{Batch, Search, Seats, number},
 };
-use crate::{Requirement, ResourceName};
+use crate::Requirement;
 
 /// In how many waves nodes come that are not ready all at once.
 const WAVES: usize = 1000;
@@ -36,15 +36,13 @@ pub(super) type Units = BTreeMap<usize, i64>;
 pub(super) struct Ground<'p, 'a> {
     problem: &'p Problem<'a>,
     /// The places, then the nodes to make.
-    nodes: Vec<Arc<Node>>,
+    fleet: Fleet,
     /// The units to land.
     units: Vec<Unit>,
     /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
     admits: Vec<FixedBitSet>,
     /// Pods that may land in other domains than the plan gives them.
     families: Vec<Family<'p>>,
-    /// The indices of CPU and memory.
-    scored_axes: Vec<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,24 +53,21 @@ struct Unit {
     family: Option<usize>,
 }
 
-/// A node, or one that there will be, and what is left of it.
-#[derive(Clone)]
-pub(super) struct Node {
-    room: Amounts,
-    /// All that pods and daemons may have.
-    size: Amounts,
-    occupancy: Occupancy,
-}
-
 impl Base<'_> {
     /// The places as they are before anything lands.
-    fn nodes_of_places(&self) -> Arc<[Arc<Node>]> {
-        let node = |place: &OpenPlace<'_>| Node {
-            room: place.room.clone(),
-            size: self.classes.axes.room(&place.source.allocatable),
-            occupancy: place.occupancy.clone(),
-        };
-        self.nodes_of_places.get(&(), |()| (), || self.places.iter().map(|place| Arc::new(node(place))).collect())
+    fn places_to_land_on(&self) -> Arc<Fleet> {
+        let axes = &self.classes.axes;
+        self.places_to_land_on.get(
+            &(),
+            |()| (),
+            || {
+                let mut fleet = Fleet::new(axes);
+                for place in &self.places {
+                    fleet.push(&place.room, &axes.room(&place.source.allocatable), place.occupancy.clone(), 1);
+                }
+                Arc::new(fleet)
+            },
+        )
     }
 }
 
@@ -123,25 +118,20 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// The nodes of a search, and the units that are to land on them.
     pub(super) fn new(search: &Search<'p, 'a>) -> Self {
         let problem = search.problem;
-        let names = problem.base.classes.axes.names();
-        let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
         let weights = weights(problem);
         let mut ground = Self {
             problem,
-            nodes: Vec::new(),
+            fleet: (*problem.base.places_to_land_on()).clone(),
             units: Vec::new(),
             admits: Vec::new(),
             families: Vec::new(),
-            scored_axes: (0..names.len()).filter(|&axis| is_scored(&names[axis])).collect(),
         };
         let landing: Vec<&Batch<'p>> =
             search.batches.iter().filter(|batch| !is_settled(problem, &weights, batch)).collect();
         let mut counts = vec![0; problem.lots.list.len()];
         ground.add_places(&search.on_places, &mut counts);
         for batch in &landing {
-            let base = &problem.base;
-            let node = new_node(&base.pools[batch.candidate.pool], batch.candidate, &base.classes.axes);
-            ground.nodes.extend(std::iter::repeat_n(Arc::new(node), batch.node_count()));
+            ground.add_nodes(batch);
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
         ground.admit(&landing, &counts, &weights);
@@ -161,19 +151,26 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// Adds the places; their pods are to land again, unless they were reluctant to come.
     fn add_places(&mut self, on_places: &[Vec<(usize, i64)>], counts: &mut [i64]) {
         let problem = self.problem;
-        let nodes = problem.base.nodes_of_places();
-        for ((place, node), lots) in problem.base.places.iter().zip(nodes.iter()).zip(on_places) {
-            let mut node = node.clone();
+        for (node, (place, lots)) in problem.base.places.iter().zip(on_places).enumerate() {
             for &(index, count) in lots {
                 let lot = problem.lot(index);
                 if problem.place_tolerance(lot.constraint, place.source) == Some(Tolerance::Full) {
                     counts[index] += count;
                 } else {
-                    Arc::make_mut(&mut node).add(lot, count);
+                    self.fleet.add(node, lot, count);
                 }
             }
-            self.nodes.push(node);
         }
+    }
+
+    /// Adds the nodes of a batch, empty but for daemons.
+    fn add_nodes(&mut self, batch: &Batch<'p>) {
+        let base = &self.problem.base;
+        let variant = base.pools[batch.candidate.pool].variant(batch.candidate.row);
+        let mut size = variant.room.clone();
+        take(&mut size, &base.classes.axes.requests(&variant.daemon_requests), -1);
+        let occupancy = Occupancy::with_ports(variant.host_ports.clone());
+        self.fleet.push(&variant.room, &size, occupancy, batch.node_count());
     }
 
     /// Notes which nodes the lots may use of which there are units to land. A lot lands only on new nodes of pools of its own
@@ -182,7 +179,7 @@ impl<'p, 'a> Ground<'p, 'a> {
         let problem = self.problem;
         self.admits = vec![FixedBitSet::new(); counts.len()];
         for lot in (0..counts.len()).filter(|&lot| counts[lot] > 0) {
-            self.admits[lot].grow(self.nodes.len());
+            self.admits[lot].grow(self.fleet.len());
             let constraint = problem.lot(lot).constraint;
             for (index, place) in problem.base.places.iter().enumerate() {
                 let tolerance = problem.place_tolerance(constraint, place.source);
@@ -242,7 +239,7 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// all, because a spread may allow domains that it did not allow before.
     fn land_all(&mut self, mut units: Vec<Unit>, turn: u64, waves: usize) -> Units {
         let place_count = self.problem.base.places.len();
-        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        let all: Vec<usize> = (0..self.fleet.len()).collect();
         let mut new_nodes = all[place_count..].to_vec();
         new_nodes.sort_by_cached_key(|&node| scattered(usize::MAX, node, turn));
         let size = new_nodes.len().div_ceil(waves).max(1);
@@ -273,6 +270,7 @@ impl<'p, 'a> Ground<'p, 'a> {
         let mut start = 0;
         units.retain(|unit| {
             let lot = self.problem.lot(unit.lot);
+            let is_free = Occupancy::is_free(lot);
             let family = unit.family.map(|family| &self.families[family]);
             let most = family.map_or(i64::MAX, Family::most);
             let goes_to = |node: usize| {
@@ -282,12 +280,14 @@ impl<'p, 'a> Ground<'p, 'a> {
             let (before, after) = open.split_at(open.partition_point(|&position| position < start));
             for &position in after.iter().chain(before) {
                 let here = nodes[position];
-                let node = &self.nodes[here];
-                if !goes_to(here) || !node.takes(lot) {
+                if !goes_to(here) {
+                    continue;
+                }
+                let Some(score) = self.fleet.score(here, &lot.requests) else { continue };
+                if !(is_free || self.fleet.admits(here, lot)) {
                     continue;
                 }
                 seen += 1;
-                let score = node.score(&lot.requests, &self.scored_axes);
                 if best.is_none_or(|(most, _)| score > most) {
                     best = Some((score, here));
                 }
@@ -298,7 +298,7 @@ impl<'p, 'a> Ground<'p, 'a> {
             }
             start = (start + looked_at) % nodes.len().max(1);
             if let Some((_, node)) = best {
-                Arc::make_mut(&mut self.nodes[node]).add(lot, 1);
+                self.fleet.add(node, lot, 1);
                 if let Some(family) = unit.family {
                     self.families[family].land(node);
                 }
@@ -314,7 +314,7 @@ impl<'p, 'a> Ground<'p, 'a> {
             return (0..nodes.len()).collect();
         }
         let least = least(units.iter().map(|unit| &self.problem.lot(unit.lot).requests));
-        (0..nodes.len()).filter(|&position| fits(&least, &self.nodes[nodes[position]].room)).collect()
+        (0..nodes.len()).filter(|&position| fits(&least, self.fleet.room(nodes[position]))).collect()
     }
 }
 
@@ -329,40 +329,6 @@ fn numbered<'b, 'p>(
         next = nodes.end;
         (batch.candidate, nodes)
     })
-}
-
-fn new_node(pool: &Pool<'_>, candidate: &Candidate, axes: &Axes) -> Node {
-    let variant = pool.variant(candidate.row);
-    let mut size = variant.room.clone();
-    let daemons = axes.requests(&variant.daemon_requests);
-    take(&mut size, &daemons, -1);
-    Node { room: variant.room.clone(), size, occupancy: Occupancy::with_ports(variant.host_ports.clone()) }
-}
-
-impl Node {
-    fn takes(&self, lot: &Lot) -> bool {
-        fits(&lot.requests, &self.room) && self.occupancy.most_bound(lot) > 0
-    }
-
-    fn add(&mut self, lot: &Lot, count: i64) {
-        take(&mut self.room, &lot.requests, count);
-        self.occupancy.add(lot, count);
-    }
-
-    /// The sum of `NodeResourcesFit` (least allocated) and `NodeResourcesBalancedAllocation`, each up to 100.
-    fn score(&self, requests: &[i64], axes: &[usize]) -> i64 {
-        let (mut free, mut count, mut least, mut most) = (0, 0, 100, 0);
-        for &axis in axes {
-            let size = self.size[axis].max(1);
-            let share = (self.room[axis] - requests[axis]).max(0).saturating_mul(100) / size;
-            free += share;
-            count += 1;
-            least = share.min(least);
-            most = share.max(most);
-        }
-        let balance = 100 - (most - least).max(0) / 2;
-        free / count.max(1) + balance
-    }
 }
 
 /// How many nodes that will do the kube-scheduler compares, of so many that there are.

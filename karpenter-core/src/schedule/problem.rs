@@ -143,8 +143,8 @@ pub(super) struct Base<'a> {
     pub(super) warnings: Vec<Warning>,
     /// What the nodes that there are cost, once somebody asked.
     pub(super) bill_of_places: Answers<(), f64>,
-    /// The same nodes as pods find them that are bound, once somebody asked.
-    pub(super) nodes_of_places: Answers<(), [Arc<landing::Node>]>,
+    /// The places as pods find them that are bound, once somebody asked.
+    pub(super) places_to_land_on: Answers<(), landing::Fleet>,
     pub(super) shelf: Option<Shelf>,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Base<'a> {
             has_leftovers: has_leftovers(snapshot),
             warnings,
             bill_of_places: Answers::up_to(1),
-            nodes_of_places: Answers::up_to(1),
+            places_to_land_on: Answers::up_to(1),
             shelf: shelf.cloned(),
         }
     }

@@ -25,8 +25,9 @@ const SMALL: usize = 100_000;
 /// for each of them.
 const UNITS_FOR_EACH_LONER: usize = 8;
 
-/// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart.
-const LARGER_NODES: Stranding = Stranding { share: 0.6, forced: 1.0 };
+/// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart. Which of these
+/// is best differs with the sizes of pods and the prices of large nodes.
+const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Stranding { share: 1.2, forced: 1.0 }];
 /// What a mixture is made with where it cannot: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
@@ -186,7 +187,7 @@ impl<'a> Problem<'a> {
 }
 
 impl Found {
-    /// The best of a search, of one that makes larger nodes or of a mixture, and of the plain order, as far as the bill goes
+    /// The best of a search, of those that make larger nodes or of a mixture, and of the plain order, as far as the bill goes
     /// once the pods are bound.
     fn best<'p, 'a>(search: Search<'p, 'a>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
@@ -196,22 +197,24 @@ impl Found {
         let has_model = search.can_land();
         let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
         let is_known = |other: &Search<'_, '_>| !has_model || other.can_land();
-        let other = || match () {
-            () if has_model => Some(Search::new(problem, LARGER_NODES).run()),
-            () => Search::new(problem, TIGHT).run_mixture(),
+        let larger = |stranding: &Stranding| Some(Search::new(problem, *stranding).run());
+        let others = || match () {
+            () if has_model => parallel::map(&LARGER_NODES, larger),
+            () => vec![Search::new(problem, TIGHT).run_mixture()],
         };
         let turned = || problem.is_small().then(|| problem.usual(!problem.is_for_loners()).run());
         let plain = || problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
-        let (other, (turned, plain)) =
-            parallel::both(|| other().filter(is_equal), || (turned().filter(is_equal), plain().filter(is_equal)));
+        let (mut others, (turned, plain)) = parallel::both(others, || (turned(), plain().filter(is_equal)));
+        others.push(turned);
         let ceiling = search.ceiling(plain.as_ref());
         let is_fit = |other: &Search<'_, '_>| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
-        let brace = |other: Option<Search<'p, 'a>>| other.filter(is_fit).map(|other| other.brace(ceiling));
-        let (best, (other, turned)) = parallel::both(|| search.brace(ceiling), || (brace(other), brace(turned)));
-        let best = other.into_iter().chain(turned).fold(best, Braced::better);
+        let brace = |other: &Search<'p, 'a>| other.clone().brace(ceiling);
+        let others: Vec<_> = others.into_iter().flatten().filter(is_equal).filter(is_fit).collect();
+        let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
+        let best = others.into_iter().fold(best, Braced::better);
         // What is added makes no plan cheaper.
-        let plain = plain.filter(|plain| plain.bill() < best.bill);
-        let best = brace(plain).into_iter().fold(best, Braced::better);
+        let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
+        let best = plain.into_iter().fold(best, Braced::better);
         Self::of(best.search)
     }
 }

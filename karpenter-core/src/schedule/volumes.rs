@@ -70,6 +70,11 @@ impl AllVolumes {
 }
 
 impl Volumes {
+    /// Whether every node can take them.
+    pub(super) fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.shared.is_empty()
+    }
+
     /// Drivers that no node limits are left out.
     fn new(needs: &VolumeNeeds, limited: &BTreeSet<&str>, is_shared: impl Fn(&Attachment) -> bool) -> Self {
         let mut out = Self { alternatives: needs.alternatives.clone(), ..Self::default() };

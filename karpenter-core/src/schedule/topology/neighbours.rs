@@ -142,7 +142,8 @@ impl Manners {
         alone.chain(spread).chain(share).filter(|(_, own, _)| *own > 0)
     }
 
-    fn is_free(&self) -> bool {
+    /// Whether neighbours make no difference to a unit.
+    pub(in crate::schedule) fn is_free(&self) -> bool {
         self.selected.is_empty() && self.away.is_empty() && self.shuns.is_empty() && self.spreads.is_empty()
     }
 
