@@ -32,11 +32,7 @@ pub(super) struct Braced<'p, 'a> {
     waits: bool,
 }
 
-impl<'p, 'a> Braced<'p, 'a> {
-    fn new(search: Search<'p, 'a>, bill: f64) -> Self {
-        Self { search, bill, waits: false }
-    }
-
+impl Braced<'_, '_> {
     /// The cheaper of two, if as few pods wait; the first of equals.
     pub(super) fn better(self, other: Self) -> Self {
         if (other.waits, OrderedFloat(other.bill)) < (self.waits, OrderedFloat(self.bill)) { other } else { self }
@@ -60,8 +56,7 @@ impl<'p, 'a> Search<'p, 'a> {
     /// plan, which knows better which pods are left. What is added does not make them dearer than the ceiling.
     pub(super) fn brace(self, ceiling: Option<f64>) -> Braced<'p, 'a> {
         if !self.can_land() {
-            let bill = self.bill();
-            return Braced::new(self, bill);
+            return Braced { bill: self.bill(), search: self, waits: false };
         }
         let has_leftovers = self.problem.base.has_leftovers;
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
@@ -72,7 +67,7 @@ impl<'p, 'a> Search<'p, 'a> {
         // What all nodes are likely to cost if a further plan makes those for the pods that find none.
         let late = self.bill() + LATE_SHARE * worth;
         if late <= self.bill() && !has_leftovers {
-            return Braced::new(self, late);
+            return Braced { bill: late, search: self, waits: false };
         }
         match self.braced(ground, left.into_iter().next(), if has_leftovers { most } else { most.min(late) }) {
             Some(braced) => Braced { bill: braced.bill(), search: braced, waits: false },

@@ -56,18 +56,16 @@ struct Unit {
 impl Base<'_> {
     /// The places as they are before anything lands.
     fn places_to_land_on(&self) -> Arc<Fleet> {
+        self.places_to_land_on.get(&(), |()| (), || Arc::new(self.fleet_of_places()))
+    }
+
+    fn fleet_of_places(&self) -> Fleet {
         let axes = &self.classes.axes;
-        self.places_to_land_on.get(
-            &(),
-            |()| (),
-            || {
-                let mut fleet = Fleet::new(axes);
-                for place in &self.places {
-                    fleet.push(&place.room, &axes.room(&place.source.allocatable), place.occupancy.clone(), 1);
-                }
-                Arc::new(fleet)
-            },
-        )
+        let mut fleet = Fleet::new(axes);
+        for place in &self.places {
+            fleet.push(&place.room, &axes.room(&place.source.allocatable), place.occupancy.clone(), 1);
+        }
+        fleet
     }
 }
 
@@ -270,7 +268,7 @@ impl<'p, 'a> Ground<'p, 'a> {
         let mut start = 0;
         units.retain(|unit| {
             let lot = self.problem.lot(unit.lot);
-            let is_free = Occupancy::is_free(lot);
+            let needs_only_room = lot.needs_only_room();
             let family = unit.family.map(|family| &self.families[family]);
             let most = family.map_or(i64::MAX, Family::most);
             let goes_to = |node: usize| {
@@ -284,7 +282,7 @@ impl<'p, 'a> Ground<'p, 'a> {
                     continue;
                 }
                 let Some(score) = self.fleet.score(here, &lot.requests) else { continue };
-                if !(is_free || self.fleet.admits(here, lot)) {
+                if !(needs_only_room || self.fleet.admits(here, lot)) {
                     continue;
                 }
                 seen += 1;

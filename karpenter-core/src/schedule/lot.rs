@@ -97,6 +97,11 @@ impl Lot {
         self.pods.len() / self.unit_size
     }
 
+    /// Whether a node takes a unit whatever else is there, if it has room.
+    pub(super) fn needs_only_room(&self) -> bool {
+        self.host_ports.is_empty() && self.manners.is_free() && self.volumes.is_empty()
+    }
+
     fn shape(&self, spread_class: u32) -> Shape {
         Shape {
             requests: self.requests.clone(),

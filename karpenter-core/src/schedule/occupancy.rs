@@ -44,11 +44,6 @@ impl Occupancy {
         self.most_bound(lot).min(self.neighbours.most_of_workloads(&lot.manners))
     }
 
-    /// Whether a node takes units of a lot whatever is there, if it has room.
-    pub(super) fn is_free(lot: &Lot) -> bool {
-        lot.host_ports.is_empty() && lot.manners.is_free() && lot.volumes.is_empty()
-    }
-
     /// How many units of a lot the kube-scheduler would bind to the node. It knows nothing of shares of workloads.
     pub(super) fn most_bound(&self, lot: &Lot) -> i64 {
         let by_ports = match lot.host_ports.as_slice() {

@@ -65,7 +65,7 @@ impl Fleet {
 
     pub(super) fn add(&mut self, node: usize, lot: &Lot, count: i64) {
         take(&mut self.rooms[node * self.width..][..self.width], &lot.requests, count);
-        if !Occupancy::is_free(lot) {
+        if !lot.needs_only_room() {
             Arc::make_mut(&mut self.occupancies[node]).add(lot, count);
         }
     }
