@@ -52,6 +52,67 @@ proptest! {
     }
 }
 
+/// A pending pod that all selectors of these tests select, with this affinity.
+fn web(name: &str, cpu: &str, affinity: &serde_json::Value) -> Pod {
+    let pod = json!({
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {
+            "affinity": affinity,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        ]},
+    });
+    serde_json::from_value(pod).expect("a pod")
+}
+
+fn to_web(key: &str) -> serde_json::Value {
+    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": key});
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]})
+}
+
+/// A small machine in one zone, a large one in the other. Whoever keeps away from all others by capacity type has spot.
+fn zonal_machines() -> Vec<InstanceType> {
+    let machine = |name, cpus| {
+        InstanceType::named(name, [("cpu", Quantity::from_units(cpus)), ("pods", Quantity::from_units(10))])
+    };
+    let price = |price| Price::per_hour(price).expect("a price");
+    vec![
+        machine("large", 4).offering("on-demand", "zone-a", price(0.5)),
+        machine("small", 1).offering("on-demand", "zone-b", price(0.1)).offering("spot", "zone-b", price(0.05)),
+    ]
+}
+
+/// How many of the pods a plan that breaks no rule leaves without a node.
+fn unplaced_on_empty_cluster(pods: Vec<Pod>) -> usize {
+    let snapshot = Snapshot::builder().pool(NodePool::named("general")).pods(pods).build().expect("a cluster");
+    let catalogs = Catalogs::shared(zonal_machines(), snapshot.pools()).expect("a catalog");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert_eq!(check(&snapshot, &catalogs, &plan), []);
+    plan.unplaced().len()
+}
+
+/// The kube-scheduler lets one pod begin where none is that its affinity selects. All others come to it, whatever label
+/// they must share with it.
+#[test]
+fn one_pod_begins_for_all_that_its_like_select() {
+    let of_node = |n| web(&format!("node-{n}"), "1", &json!({"podAffinity": to_web(labels::HOSTNAME)}));
+    let of_zone = |n| web(&format!("zone-{n}"), "100m", &json!({"podAffinity": to_web(labels::ZONE)}));
+    assert_eq!(unplaced_on_empty_cluster((0..3).map(of_node).chain((0..3).map(of_zone)).collect()), 0);
+}
+
+/// Whoever may not be near to those that it must be near to, as they to it, keeps them off or stays behind.
+#[test]
+fn nobody_begins_beside_one_that_keeps_the_others_off() {
+    let near = |key: &str| json!({"podAffinity": to_web(key)});
+    let alone = json!({"podAffinity": to_web(labels::HOSTNAME), "podAntiAffinity": to_web(labels::CAPACITY_TYPE)});
+    let of_zone = (0..4).map(|n| web(&format!("zone-{n}"), "2", &near(labels::ZONE)));
+    let of_node = (0..3).map(|n| web(&format!("node-{n}"), "1", &near(labels::HOSTNAME)));
+    let pods: Vec<Pod> = of_zone.chain(of_node).chain([web("alone", "100m", &alone)]).collect();
+    assert!((1..8).contains(&unplaced_on_empty_cluster(pods)));
+}
+
 /// A pod that wants to share a node with another, and must share its zone, does not join it on a node without a zone.
 #[test]
 fn nobody_is_near_on_a_node_without_the_label() {

@@ -1,11 +1,7 @@
 //! Pods that must share a node with others that are still to come are planned as one.
 
 use super::{Manners, Member, Neighbours, Portion, Term, allot::Allotter};
-use crate::{
-    NodeAlternatives, Requirements,
-    cluster::HostPort,
-    schedule::{amounts::take, class::Constraint},
-};
+use crate::{NodeAlternatives, Requirements, cluster::HostPort, schedule::class::Constraint};
 
 impl Allotter<'_, '_> {
     /// Puts as many pods of a class as fit on the nodes of the pods that they must be near to; gives back how many are
@@ -20,7 +16,8 @@ impl Allotter<'_, '_> {
     ) -> usize {
         let selectors = &self.base.classes.selectors;
         let is_company = |class: usize| selectors.all_select(terms, self.base.classes.neighbourhood(class).selected_by);
-        let has_company = |portion: &Portion| portion.members.iter().any(|member| is_company(member.class));
+        let has_company =
+            |portion: &Portion| portion.units > 0 && portion.members.iter().any(|member| is_company(member.class));
         for index in 0..self.out.portions.len() {
             let is_bundle = self.out.portions[index].is_bundle();
             if left > 0 && is_bundle && has_company(&self.out.portions[index]) {
@@ -94,12 +91,10 @@ impl Allotter<'_, '_> {
     /// Whether some node can take these pods together.
     fn fits(&mut self, constraint: &Constraint, pods: &[Member]) -> bool {
         let classes = &self.base.classes;
-        let mut requests = classes.axes.zero();
+        let requests = Member::requests(pods, classes);
         let mut ports: Vec<HostPort> = Vec::new();
         for &Member { class, count, .. } in pods {
-            let class = &classes.list[class];
-            take(&mut requests, &class.requests, -i64::try_from(count).unwrap_or(i64::MAX));
-            let own = &class.host_ports;
+            let own = &classes.list[class].host_ports;
             if count > 1 && !own.is_empty() || HostPort::any_clash(&ports, own) {
                 return false;
             }

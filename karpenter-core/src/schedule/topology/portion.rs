@@ -10,7 +10,10 @@ use crate::{
     NodeAlternatives, Requirements,
     api::Toleration,
     reason::TopologyObstacle,
-    schedule::class::{Classes, Constraint},
+    schedule::{
+        amounts::{Amounts, take},
+        class::{Classes, Constraint},
+    },
 };
 
 /// Pods that ask for the same node.
@@ -79,6 +82,18 @@ pub(in crate::schedule) struct Lessons {
     pub(in crate::schedule) most: BTreeMap<PortionKey, usize>,
     /// Classes that are given up.
     pub(in crate::schedule) given_up: BTreeSet<usize>,
+}
+
+impl Member {
+    /// What pods request together.
+    pub(super) fn requests(members: &[Self], classes: &Classes<'_>) -> Amounts {
+        let mut out = classes.axes.zero();
+        for member in members {
+            let count = i64::try_from(member.count).unwrap_or(i64::MAX);
+            take(&mut out, &classes.list[member.class].requests, -count);
+        }
+        out
+    }
 }
 
 impl Portion {

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
-use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle};
+use super::{Member, Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
+use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Constraint};
 
 /// What the pods of a class ask of their nodes and domains.
 pub(super) struct Seek {
@@ -221,7 +221,7 @@ impl Allotter<'_, '_> {
                 draft.extra.add(&term.key, Requirement::EXISTS);
                 continue;
             }
-            if domains.is_empty() && !runs && is_own {
+            if domains.is_empty() && !runs && is_own && !self.has_begun(near) {
                 draft.choose_one(&term.key);
                 draft.needs_one_domain = true;
                 continue;
@@ -251,7 +251,20 @@ impl Allotter<'_, '_> {
         running.chain(settled.map(|(_, domain, _)| domain.clone())).collect()
     }
 
-    /// Settles one pod to be near to in a domain that a class can reach, and gives back the domain.
+    /// Whether pods have a node that all terms select and that must be near others themselves. The kube-scheduler lets
+    /// only the first of such pods begin alone; others that are selected can be bound later than it.
+    fn has_begun(&self, near: &[Term]) -> bool {
+        let has_begun = |class: usize| {
+            let neighbourhood = self.neighbourhood(class);
+            let must_be_near = !neighbourhood.hard().near.is_empty();
+            must_be_near && self.base.classes.selectors.all_select(near, neighbourhood.selected_by)
+        };
+        let portions = self.out.portions.iter().filter(|portion| portion.units > 0);
+        portions.flat_map(|portion| &portion.members).any(|member| has_begun(member.class))
+    }
+
+    /// Settles pods to be near to in a domain that a class can reach, and gives back the domain: pods that share a node, or
+    /// one of those that do not.
     fn gather(&mut self, class: usize, near: &[Term], key: &Arc<str>, extra: &Requirements) -> Option<Arc<str>> {
         let keys = std::slice::from_ref(key);
         let wanted = self.base.classes.node_wanted(class).narrowed(extra);
@@ -259,30 +272,43 @@ impl Allotter<'_, '_> {
         let own = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
         for index in 0..self.out.portions.len() {
             let portion = &self.out.portions[index];
-            let [member] = *portion.members.as_slice() else { continue };
-            let (host, level) = (member.class, member.level);
-            let is_company = self.base.classes.selectors.all_select(near, self.neighbourhood(host).selected_by);
-            if !is_company || host == class || portion.units == 0 || member.count != 1 {
+            let is_company =
+                |m: &Member| self.base.classes.selectors.all_select(near, self.neighbourhood(m.class).selected_by);
+            let is_own = portion.members.iter().any(|member| member.class == class);
+            if is_own || portion.units == 0 || !portion.members.iter().any(is_company) {
                 continue;
             }
-            let constraint = self.seeker(host, portion.wanted.clone());
-            let theirs = self.domains.reach(&constraint, &self.base.classes.list[host].requests, keys);
+            let (host, level, pins) = portion.key.clone();
             let pins_to = |domain: &Arc<str>| {
-                let mut pins = portion.key.2.clone();
+                let mut pins = pins.clone();
                 pins.add(key, Requirement::one_of([domain.clone()]));
                 pins
             };
+            let requests = Member::requests(&portion.members, &self.base.classes);
+            let there =
+                Constraint { wanted: portion.wanted.clone(), tolerations: portion.tolerations(&self.base.classes) };
+            let theirs = self.domains.reach(&there, &requests, keys);
             let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
             let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
             let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) else { continue };
-            let (domain, pins) = (cell[0].clone(), pins_to(&cell[0]));
-            let portion = &mut self.out.portions[index];
-            portion.units -= 1;
-            let wanted = portion.wanted.narrowed(&pins);
-            self.note(host, &pins, 1, &Rules::default());
-            self.out.portions.push(Portion::of_pods((host, level, pins), 1, wanted, true));
+            let domain = cell[0].clone();
+            self.pin_one(index, pins_to(&domain));
             return Some(domain);
         }
         None
+    }
+
+    /// Gives one unit of a portion these domains.
+    fn pin_one(&mut self, index: usize, pins: Requirements) {
+        let portion = &mut self.out.portions[index];
+        portion.units -= 1;
+        let (class, level, _) = portion.key;
+        let wanted = portion.wanted.narrowed(&pins);
+        let members = portion.members.clone();
+        for member in &members {
+            self.note(member.class, &pins, member.count, &Rules::default());
+        }
+        let one = Portion::of_pods((class, level, pins), 1, wanted, true);
+        self.out.portions.push(Portion { members, ..one });
     }
 }

@@ -19,6 +19,13 @@ pub(super) struct NearRule<'a> {
     company: Vec<usize>,
 }
 
+impl NearRule<'_> {
+    fn has_running_company(&self, world: &World<'_, '_>) -> bool {
+        let is_near = |actor| self.topology_keys.iter().any(|key| world.domain_of(actor, key).is_some());
+        self.company.iter().any(|&actor| !world.actor(actor).is_new && is_near(actor))
+    }
+}
+
 /// The rules of new pods. A running pod that is going is no company.
 pub(super) fn rules<'a>(scene: &Scene<'a>, namespaces: &Namespaces<'a>, census: &Census<'_>) -> Vec<NearRule<'a>> {
     let mut members: BTreeMap<Vec<(&str, PodSelector<'_>)>, Vec<usize>> = BTreeMap::new();
@@ -64,6 +71,7 @@ pub(super) fn check(rules: &[NearRule<'_>], world: &World<'_, '_>) -> Vec<Violat
 type Cohort<'s> = (usize, Vec<&'s str>);
 
 /// Who is bound so far. A pod more never leaves another without company, so what counts is only who can be bound.
+#[derive(Clone)]
 struct Binding<'r, 's, 'a> {
     rules: &'r [NearRule<'a>],
     world: &'r World<'s, 'a>,
@@ -73,6 +81,8 @@ struct Binding<'r, 's, 'a> {
     company: Vec<BTreeSet<(&'a str, &'s str)>>,
     /// The members of a rule that are not bound yet, by their domains.
     waiting: BTreeMap<Cohort<'s>, Vec<usize>>,
+    /// The rules of which nobody can be the first: company runs somewhere, or started a series of its own.
+    begun: BTreeSet<usize>,
 }
 
 impl<'r, 's, 'a> Binding<'r, 's, 'a> {
@@ -90,7 +100,9 @@ impl<'r, 's, 'a> Binding<'r, 's, 'a> {
         };
         let bound: Vec<usize> = company_of.keys().copied().filter(needs_nobody).collect();
         let company = vec![BTreeSet::new(); rules.len()];
-        let mut binding = Self { rules, world, company_of, company, waiting: BTreeMap::new() };
+        let begun =
+            rules.iter().enumerate().filter(|(_, rule)| rule.has_running_company(world)).map(|(i, _)| i).collect();
+        let mut binding = Self { rules, world, company_of, company, waiting: BTreeMap::new(), begun };
         binding.bind(&bound);
         binding
     }
@@ -129,28 +141,48 @@ impl<'r, 's, 'a> Binding<'r, 's, 'a> {
         }
     }
 
-    /// A pod that its own terms select may be the first of its kind anywhere. Of those who wait still, it is one that
-    /// helps most others: once it is there, those of its domains find company.
+    /// A pod that its own terms select may be the first of its kind anywhere, as long as no pod is there that they select.
+    /// Pods without terms can wait for it, and whoever finds company can; of those who start there is only one order.
     fn start_series(&mut self) {
-        for rule in 0..self.rules.len() {
-            if self.has_running_company(rule) {
-                continue;
-            }
-            let company = &self.rules[rule].company;
-            let own = |members: &[usize]| members.iter().filter(|m| company.binary_search(m).is_ok()).count();
-            let cohorts = self.waiting.iter().filter(|((of, _), members)| *of == rule && own(members) > 0);
-            let most = cohorts.max_by_key(|(_, members)| own(members)).map(|(cohort, _)| cohort.clone());
-            if let Some(cohort) = most {
-                self.bind_cohort(&cohort);
-                self.bind_who_finds_company();
-            }
+        while let Some(cohort) = self.next_to_start() {
+            self.start(&cohort);
         }
     }
 
-    fn has_running_company(&self, rule: usize) -> bool {
-        let NearRule { company, topology_keys, .. } = &self.rules[rule];
-        let is_near = |actor| topology_keys.iter().any(|key| self.world.domain_of(actor, key).is_some());
-        company.iter().any(|&actor| !self.world.actor(actor).is_new && is_near(actor))
+    fn start(&mut self, cohort: &Cohort<'s>) {
+        self.begun.extend(self.begins(cohort));
+        self.bind_cohort(cohort);
+        self.bind_who_finds_company();
+    }
+
+    /// The cohort that keeps no other from starting, with most pods that can be the first; if all keep others from it, the
+    /// one after which the fewest wait.
+    fn next_to_start(&self) -> Option<Cohort<'s>> {
+        let can_start =
+            |cohort: &&Cohort<'s>| !self.begun.contains(&cohort.0) && self.starters(cohort).next().is_some();
+        let able: Vec<&Cohort<'s>> = self.waiting.keys().filter(can_start).collect();
+        let rules: BTreeSet<usize> = able.iter().map(|(rule, _)| *rule).collect();
+        let is_harmless =
+            |cohort: &&&Cohort<'s>| self.begins(cohort).intersection(&rules).all(|rule| *rule == cohort.0);
+        let harmless = able.iter().filter(is_harmless).max_by_key(|cohort| self.starters(cohort).count());
+        let waiting_after = |cohort: &Cohort<'s>| {
+            let mut after = self.clone();
+            after.start(cohort);
+            after.waiting.values().map(Vec::len).sum::<usize>()
+        };
+        harmless.or_else(|| able.iter().min_by_key(|cohort| waiting_after(cohort))).map(|cohort| (*cohort).clone())
+    }
+
+    /// The rules of which nobody can be the first any more, whichever pod of a cohort starts.
+    fn begins(&self, cohort: &Cohort<'s>) -> BTreeSet<usize> {
+        let of_starter = |starter| self.company_of[&starter].iter().copied().collect();
+        self.starters(cohort).map(of_starter).reduce(|a: BTreeSet<usize>, b| &a & &b).unwrap_or_default()
+    }
+
+    /// The pods of a cohort that their own terms select.
+    fn starters(&self, cohort: &Cohort<'s>) -> impl Iterator<Item = usize> {
+        let company = &self.rules[cohort.0].company;
+        self.waiting.get(cohort).into_iter().flatten().copied().filter(|member| company.binary_search(member).is_ok())
     }
 
     /// The first topology key by which a cohort has no company.
