@@ -54,8 +54,12 @@ proptest! {
 
 /// A pending pod that all selectors of these tests select, with this affinity.
 fn web(name: &str, cpu: &str, affinity: &serde_json::Value) -> Pod {
+    pod_of("web", name, cpu, affinity)
+}
+
+fn pod_of(app: &str, name: &str, cpu: &str, affinity: &serde_json::Value) -> Pod {
     let pod = json!({
-        "metadata": {"name": name, "labels": {"app": "web"}},
+        "metadata": {"name": name, "labels": {"app": app}},
         "spec": {
             "affinity": affinity,
             "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
@@ -72,7 +76,8 @@ fn to_web(key: &str) -> serde_json::Value {
     json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]})
 }
 
-/// A small machine in one zone, a large one in the other. Whoever keeps away from all others by capacity type has spot.
+/// A small machine in one zone, a large one in another, and one that costs more than both in a third. Whoever keeps away
+/// from all others by capacity type has spot.
 fn zonal_machines() -> Vec<InstanceType> {
     let machine = |name, cpus| {
         InstanceType::named(name, [("cpu", Quantity::from_units(cpus)), ("pods", Quantity::from_units(10))])
@@ -81,6 +86,7 @@ fn zonal_machines() -> Vec<InstanceType> {
     vec![
         machine("large", 4).offering("on-demand", "zone-a", price(0.5)),
         machine("small", 1).offering("on-demand", "zone-b", price(0.1)).offering("spot", "zone-b", price(0.05)),
+        machine("dear", 4).offering("on-demand", "zone-c", price(0.6)),
     ]
 }
 
@@ -111,6 +117,34 @@ fn nobody_begins_beside_one_that_keeps_the_others_off() {
     let of_node = (0..3).map(|n| web(&format!("node-{n}"), "1", &near(labels::HOSTNAME)));
     let pods: Vec<Pod> = of_zone.chain(of_node).chain([web("alone", "100m", &alone)]).collect();
     assert!((1..8).contains(&unplaced_on_empty_cluster(pods)));
+}
+
+/// What pods wish for takes no others out of the heaviest pool that can have them.
+#[test]
+fn a_wish_draws_nobody_to_a_lighter_pool() {
+    let heavy: NodePool = serde_json::from_value(json!({
+        "metadata": {"name": "heavy"},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "requirements": [{"key": labels::ZONE, "operator": "In", "values": ["zone-c"]}],
+            }},
+            "weight": 10,
+        },
+    }))
+    .expect("a pool");
+    let to_api = json!({"labelSelector": {"matchLabels": {"app": "api"}}, "topologyKey": labels::ZONE});
+    let wish = json!([{"weight": 1, "podAffinityTerm": to_api}]);
+    let wishes = json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}});
+    let alone = web("alone", "900m", &json!({"podAntiAffinity": to_web(labels::ZONE)}));
+    let wishing = (0..2).map(|n| web(&format!("wishing-{n}"), "900m", &wishes));
+    let pods: Vec<Pod> = wishing.chain([alone, pod_of("api", "api", "3500m", &json!({}))]).collect();
+    let snapshot =
+        Snapshot::builder().pool(heavy).pool(NodePool::named("light")).pods(pods).build().expect("a cluster");
+    let catalogs = Catalogs::shared(zonal_machines(), snapshot.pools()).expect("a catalog");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert_eq!(check(&snapshot, &catalogs, &plan), []);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
 }
 
 /// A pod that wants to share a node with another, and must share its zone, does not join it on a node without a zone.

@@ -18,7 +18,7 @@ use crate::{
         amounts::{Amounts, dominant_share, fits},
         class::Constraint,
         pool::Pool,
-        problem::Base,
+        problem::{Base, OpenPlace},
     },
 };
 
@@ -94,10 +94,39 @@ impl<'b, 'a> Domains<'b, 'a> {
         if let Some(known) = self.reaches.get(&Asked { constraint, requests, keys }) {
             return known.clone();
         }
-        let reach = Rc::new(reach(self.base, &mut self.offers, constraint, requests, keys));
+        let mut reach = reach_of(&self.base.pools, 0, &mut self.offers, constraint, requests, keys);
+        for place in &self.base.places {
+            if let Some(cell) = cell_of(place, constraint, requests, keys) {
+                reach.entry(cell).or_insert(f64::INFINITY);
+            }
+        }
+        let reach = Rc::new(reach);
         let question = Question { constraint: constraint.clone(), requests: requests.clone(), keys: keys.to_vec() };
         self.reaches.insert(question, reach.clone());
         reach
+    }
+
+    /// The cells to which others may draw pods without taking them out of the heaviest pools that they can reach.
+    pub(super) fn reach_of_heaviest(
+        &mut self,
+        constraint: &Constraint,
+        requests: &Amounts,
+        keys: &[Arc<str>],
+    ) -> Rc<Reach> {
+        let pools = &self.base.pools;
+        let of_weight = pools.chunk_by(|a, b| a.source.weight() == b.source.weight());
+        if of_weight.clone().count() == 1 {
+            return self.reach(constraint, requests, keys);
+        }
+        let mut first = 0;
+        for alike in of_weight {
+            let reach = reach_of(alike, first, &mut self.offers, constraint, requests, keys);
+            if !reach.is_empty() {
+                return Rc::new(reach);
+            }
+            first += alike.len();
+        }
+        Rc::default()
     }
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
@@ -111,15 +140,17 @@ impl<'b, 'a> Domains<'b, 'a> {
     }
 }
 
-fn reach(
-    base: &Base<'_>,
+/// The cells of nodes that pools can make, of which the first has this index.
+fn reach_of(
+    pools: &[Pool<'_>],
+    first: usize,
     offers: &mut Offers,
     constraint: &Constraint,
     requests: &Amounts,
     keys: &[Arc<str>],
 ) -> Reach {
     let mut out = Reach::new();
-    for (index, pool) in base.pools.iter().enumerate() {
+    for (index, pool) in (first..).zip(pools) {
         if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }
@@ -137,17 +168,17 @@ fn reach(
             }
         }
     }
-    for place in &base.places {
-        let source = place.source;
-        let takes = fits(requests, &place.room)
-            && constraint.wanted.admit_node(&source.name, &source.labels)
-            && tolerates_all(&constraint.tolerations, &source.taints, false).is_ok();
-        let cell: Option<Cell> = keys.iter().map(|key| Some(Arc::from(source.labels.get(&**key)?.as_str()))).collect();
-        if let Some(cell) = cell.filter(|_| takes) {
-            out.entry(cell).or_insert(f64::INFINITY);
-        }
-    }
     out
+}
+
+/// The cell of a place that takes pods, if it has all labels.
+fn cell_of(place: &OpenPlace<'_>, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Option<Cell> {
+    let source = place.source;
+    let takes = fits(requests, &place.room)
+        && constraint.wanted.admit_node(&source.name, &source.labels)
+        && tolerates_all(&constraint.tolerations, &source.taints, false).is_ok();
+    let cell = keys.iter().map(|key| Some(Arc::from(source.labels.get(&**key)?.as_str()))).collect::<Option<Cell>>();
+    cell.filter(|_| takes)
 }
 
 impl Offers {

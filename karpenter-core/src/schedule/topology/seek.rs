@@ -270,6 +270,7 @@ impl Allotter<'_, '_> {
         let wanted = self.base.classes.node_wanted(class).narrowed(extra);
         let constraint = self.seeker(class, wanted);
         let own = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
+        let is_required = self.neighbourhood(class).hard().near == near;
         for index in 0..self.out.portions.len() {
             let portion = &self.out.portions[index];
             let is_company =
@@ -287,7 +288,11 @@ impl Allotter<'_, '_> {
             let requests = Member::requests(&portion.members, &self.base.classes);
             let there =
                 Constraint { wanted: portion.wanted.clone(), tolerations: portion.tolerations(&self.base.classes) };
-            let theirs = self.domains.reach(&there, &requests, keys);
+            let theirs = if is_required {
+                self.domains.reach(&there, &requests, keys)
+            } else {
+                self.domains.reach_of_heaviest(&there, &requests, keys)
+            };
             let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
             let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
             let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) else { continue };
