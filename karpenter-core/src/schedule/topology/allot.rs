@@ -170,11 +170,11 @@ impl<'b, 'a> Allotter<'b, 'a> {
     }
 
     /// Divides a class and says whether that is done. One that `may_wait` is left alone if it needs others that have no
-    /// place yet.
+    /// place yet where it can go.
     fn allot(&mut self, class: usize, may_wait: bool) -> bool {
         let obstacle = self.divide(class, usize::MAX);
-        let is_missing = matches!(&obstacle, Some(TopologyObstacle::Affinity { domains, .. }) if domains.is_empty());
-        if self.left[class] > 0 && may_wait && is_missing {
+        let lacks_company = matches!(&obstacle, Some(TopologyObstacle::Affinity { .. }));
+        if self.left[class] > 0 && may_wait && lacks_company {
             return false;
         }
         self.block(class, obstacle);

@@ -227,7 +227,7 @@ impl Allotter<'_, '_> {
                 continue;
             }
             if domains.is_empty() && !runs {
-                domains = self.gather(class, near, &term.key, &draft.extra).into_iter().collect();
+                domains.insert(self.gather(class, near, &term.key, &draft.extra)?);
             }
             if domains.is_empty() {
                 return Err(TopologyObstacle::Affinity { key: term.key.to_string(), domains: Vec::new() });
@@ -265,12 +265,22 @@ impl Allotter<'_, '_> {
 
     /// Settles pods to be near to in a domain that a class can reach, and gives back the domain: pods that share a node, or
     /// one of those that do not.
-    fn gather(&mut self, class: usize, near: &[Term], key: &Arc<str>, extra: &Requirements) -> Option<Arc<str>> {
+    ///
+    /// # Errors
+    /// Such pods are nowhere yet, or only where the class cannot go.
+    fn gather(
+        &mut self,
+        class: usize,
+        near: &[Term],
+        key: &Arc<str>,
+        extra: &Requirements,
+    ) -> Result<Arc<str>, TopologyObstacle> {
         let keys = std::slice::from_ref(key);
         let wanted = self.base.classes.node_wanted(class).narrowed(extra);
         let constraint = self.seeker(class, wanted);
         let own = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
         let is_required = self.neighbourhood(class).hard().near == near;
+        let mut out_of_reach = BTreeSet::new();
         for index in 0..self.out.portions.len() {
             let portion = &self.out.portions[index];
             let is_company =
@@ -295,12 +305,14 @@ impl Allotter<'_, '_> {
             };
             let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
             let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
-            let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) else { continue };
-            let domain = cell[0].clone();
-            self.pin_one(index, pins_to(&domain));
-            return Some(domain);
+            if let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) {
+                let domain = cell[0].clone();
+                self.pin_one(index, pins_to(&domain));
+                return Ok(domain);
+            }
+            out_of_reach.extend(theirs.keys().map(|cell| cell[0].to_string()));
         }
-        None
+        Err(TopologyObstacle::Affinity { key: key.to_string(), domains: out_of_reach.into_iter().collect() })
     }
 
     /// Gives one unit of a portion these domains.
