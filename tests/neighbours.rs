@@ -307,7 +307,10 @@ struct Vocabulary {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Spread,
+    /// Within a zone.
     Near,
+    /// On a node.
+    Beside,
     Away,
 }
 
@@ -328,8 +331,10 @@ impl Vocabulary {
             spreads.dedup_by_key(|s| s.term.key);
             spreads
         });
-        let near =
-            option::weighted(0.4, self.term(app, &[ZONE])).prop_map(move |term| term.filter(|_| self.has(Kind::Near)));
+        let is_beside = self.has(Kind::Beside);
+        let is_near = is_beside || self.has(Kind::Near);
+        let near_keys: &[&str] = if is_beside { &[HOSTNAME] } else { &[ZONE] };
+        let near = option::weighted(0.4, self.term(app, near_keys)).prop_map(move |term| term.filter(|_| is_near));
         let away = option::weighted(0.4, self.term(app, &[HOSTNAME]))
             .prop_map(move |term| term.filter(|_| self.has(Kind::Away)));
         (spreads, near, away).prop_map(|(spreads, near, away)| Rules { spreads, near, away })
@@ -338,7 +343,7 @@ impl Vocabulary {
     fn group(self) -> impl Strategy<Value = Group> {
         select(APPS.to_vec()).prop_flat_map(move |app| {
             // The engine does not send company to the one zone that a pod which comes later can reach.
-            let may_select = !self.has(Kind::Near);
+            let may_select = !self.has(Kind::Near) && !self.has(Kind::Beside);
             let zone = option::weighted(0.2, select(ZONES.to_vec())).prop_map(move |zone| zone.filter(|_| may_select));
             (1..=MOST_PODS, zone, self.rules(app)).prop_map(move |(count, zone, rules)| Group {
                 app,
@@ -417,6 +422,16 @@ proptest! {
 
     #[test]
     fn affinity_within_zones_leaves_out_no_pod(problem in Vocabulary { kinds: &[Kind::Near], others: false }.problem()) {
+        holds(&problem)?;
+    }
+
+    #[test]
+    fn affinity_on_nodes_leaves_out_no_pod(problem in Vocabulary { kinds: &[Kind::Beside], others: true }.problem()) {
+        holds(&problem)?;
+    }
+
+    #[test]
+    fn affinity_and_anti_affinity_on_nodes_leave_out_no_pod(problem in Vocabulary { kinds: &[Kind::Beside, Kind::Away], others: true }.problem()) {
         holds(&problem)?;
     }
 

@@ -49,6 +49,7 @@ pub use storage::{
     TopologySelectorTerm, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeBindingMode,
     VolumeNodeAffinity, VolumeNodeResources,
 };
+pub(crate) use taint::tolerated_by_both;
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};
 pub use validate::FieldError;
 pub use workload::{

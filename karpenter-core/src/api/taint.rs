@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize, de::IntoDeserializer};
 
@@ -99,6 +99,36 @@ impl Toleration {
             && (self.operator == TolerationOperator::Exists || self.value == taint.value)
             && self.effect.is_none_or(|effect| effect == taint.effect)
     }
+
+    /// What tolerates the taints that both of two tolerate, if there can be any.
+    fn and(&self, other: &Self) -> Option<Self> {
+        let tolerates_none = |t: &Self| t.key.is_empty() && t.operator == TolerationOperator::Equal;
+        let keys_agree = self.key.is_empty() || other.key.is_empty() || self.key == other.key;
+        let effect = match (self.effect, other.effect) {
+            (Some(one), Some(another)) if one != another => return None,
+            (one, another) => one.or(another),
+        };
+        let exact = [self, other].into_iter().filter(|t| t.operator == TolerationOperator::Equal);
+        let mut values = exact.map(|t| &t.value);
+        let value = values.next();
+        let values_agree = values.all(|another| Some(another) == value);
+        if !keys_agree || !values_agree || tolerates_none(self) || tolerates_none(other) {
+            return None;
+        }
+        let key = if self.key.is_empty() { other.key.clone() } else { self.key.clone() };
+        let operator = if value.is_some() { TolerationOperator::Equal } else { TolerationOperator::Exists };
+        Some(Self { key, operator, value: value.cloned().unwrap_or_default(), effect })
+    }
+}
+
+/// What tolerates exactly the taints that both lists tolerate.
+pub(crate) fn tolerated_by_both(ours: &[Toleration], theirs: &[Toleration]) -> Vec<Toleration> {
+    if ours == theirs {
+        return ours.to_vec();
+    }
+    let pairs = ours.iter().flat_map(|one| theirs.iter().filter_map(|another| one.and(another)));
+    let both: BTreeSet<Toleration> = pairs.collect();
+    both.into_iter().collect()
 }
 
 /// The first of `taints` that none of `tolerations` lets a pod past, or `Ok` if there is none.
@@ -140,6 +170,29 @@ mod tests {
         }
         assert!(serde_json::from_str::<Toleration>(r#"{"operator":"Maybe"}"#).is_err());
         assert!(serde_json::from_str::<Toleration>(r#"{"operator":"Exists","effect":"Never"}"#).is_err());
+    }
+
+    #[test]
+    fn both_tolerate_what_each_tolerates() {
+        let effects = [None, Some(TaintEffect::NoSchedule), Some(TaintEffect::NoExecute)];
+        let (mut tolerations, mut taints) = (Vec::new(), Vec::new());
+        for key in ["", "a", "b"] {
+            for value in ["", "v", "w"] {
+                for effect in effects {
+                    for operator in [TolerationOperator::Equal, TolerationOperator::Exists] {
+                        tolerations.push(Toleration { key: key.to_owned(), operator, value: value.to_owned(), effect });
+                    }
+                    taints.extend(effect.filter(|_| !key.is_empty()).map(|effect| Taint::new(key, value, effect)));
+                }
+            }
+        }
+        for (one, another) in tolerations.iter().flat_map(|one| tolerations.iter().map(move |another| (one, another))) {
+            let both = tolerated_by_both(std::slice::from_ref(one), std::slice::from_ref(another));
+            for taint in &taints {
+                let expected = one.tolerates(taint) && another.tolerates(taint);
+                assert_eq!(both.iter().any(|t| t.tolerates(taint)), expected, "{one:?} and {another:?} of {taint}");
+            }
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     class::Constraint,
     problem::{Base, Tolerance},
     search::number,
-    topology::{Allotment, Counted, Lessons, Manners, Member, Portion},
+    topology::{Allotment, Counted, Lessons, Manners, Member, Portion, Subject},
     volumes::Volumes,
 };
 use crate::{FxBuild, ResourceList, cluster::HostPort, reason::TopologyObstacle};
@@ -195,11 +195,17 @@ impl Lots {
 
     /// What a search teaches that planned only so many units of each lot; nothing if no other division would help.
     pub(super) fn lessons(&self, planned: &[usize], so_far: &Lessons) -> Option<Lessons> {
+        let mut bundles: BTreeMap<Subject, usize> = BTreeMap::new();
+        for (portion, here, _) in self.planned_portions(planned) {
+            if let Some(last) = portion.joined_last() {
+                *bundles.entry(Subject::UnitsWith(last.class, last.level)).or_default() += here;
+            }
+        }
         let mut found = BTreeMap::new();
         for (portion, here, units) in self.planned_portions(planned) {
             if here < units && portion.is_tentative {
-                let (key, most) = portion.lesson(here);
-                found.insert(key, most);
+                let (subject, most) = portion.lesson(here, &bundles);
+                found.insert(subject, most);
             }
         }
         if found.is_empty() {

@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Term,
+    Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Subject, Term,
     domains::{Counts, Domains},
+    seek::Company,
     selectors::{SelectedBy, SelectorId},
     settle::{Step, pins},
 };
@@ -173,7 +174,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
     /// place yet where it can go.
     fn allot(&mut self, class: usize, may_wait: bool) -> bool {
         let obstacle = self.divide(class, usize::MAX);
-        let lacks_company = matches!(&obstacle, Some(TopologyObstacle::Affinity { .. }));
+        let lacks_company = matches!(&obstacle, Some(TopologyObstacle::Affinity { .. } | TopologyObstacle::OneNode));
         if self.left[class] > 0 && may_wait && lacks_company {
             return false;
         }
@@ -199,19 +200,25 @@ impl<'b, 'a> Allotter<'b, 'a> {
             let rules = self.neighbourhood(class).rules_at(level);
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
             let count = self.left[class].min(most);
-            match self.seek(class, &rules) {
-                Ok(seek) => {
-                    let step = Step { class, level, rules: &rules, seek: &seek };
-                    let left = self.settle(&step, count);
-                    self.left[class] -= count - left;
-                    if left < count && is_partial {
-                        return None;
-                    }
-                    if left > 0 {
-                        obstacle = self.why_left(&step);
-                    }
-                }
-                Err(missing) => obstacle = Some(missing),
+            let seek = self.seek(class, &rules, Company::Standing);
+            let mut left = match &seek {
+                Ok(seek) => self.settle(&Step { class, level, rules: &rules, seek }, count),
+                Err(_) => count,
+            };
+            if left > 0 && self.may_share_nodes_to_come(&rules) {
+                let beside = self.seek(class, &rules, Company::Planned);
+                left =
+                    beside.map_or(left, |seek| self.settle(&Step { class, level, rules: &rules, seek: &seek }, left));
+            }
+            self.left[class] -= count - left;
+            if left < count && is_partial {
+                return None;
+            }
+            if left > 0 {
+                obstacle = match &seek {
+                    Ok(seek) => self.why_left(&Step { class, level, rules: &rules, seek }),
+                    Err(missing) => Some(missing.clone()),
+                };
             }
             if self.left[class] == 0 {
                 return None;
@@ -236,8 +243,12 @@ impl<'b, 'a> Allotter<'b, 'a> {
     /// How many more pods of a class may go where these requirements pin them, as far as was learned.
     pub(super) fn most(&self, class: usize, level: usize, pins: &Requirements) -> usize {
         let key = (class, level, pins.clone());
-        let Some(most) = self.lessons.most.get(&key) else { return usize::MAX };
-        most.saturating_sub(self.by_key.get(&key).map_or(0, |&index| self.out.portions[index].units))
+        let units = self.by_key.get(&key).map_or(0, |&index| self.out.portions[index].units);
+        self.learned(&Subject::Units(key)).map_or(usize::MAX, |most| most.saturating_sub(units))
+    }
+
+    pub(super) fn learned(&self, subject: &Subject) -> Option<usize> {
+        self.lessons.most.get(subject).copied()
     }
 
     pub(super) fn seeker(&self, class: usize, wanted: NodeAlternatives) -> Constraint {

@@ -1,11 +1,11 @@
 //! Pods that must share a node with others that are still to come are planned as one.
 
-use super::{Manners, Member, Neighbours, Portion, Term, allot::Allotter};
-use crate::{NodeAlternatives, Requirements, cluster::HostPort, schedule::class::Constraint};
+use super::{Manners, Member, Neighbours, Portion, Subject, Term, allot::Allotter};
+use crate::{NodeAlternatives, Requirements, api::tolerated_by_both, cluster::HostPort, schedule::class::Constraint};
 
 impl Allotter<'_, '_> {
-    /// Puts as many pods of a class as fit on the nodes of the pods that they must be near to; gives back how many are
-    /// left.
+    /// Puts as many pods of a class as fit on the nodes of the pods that they must be near to, as many on each as its
+    /// rules allow; gives back how many are left.
     pub(super) fn bundle(
         &mut self,
         (class, level): (usize, usize),
@@ -18,15 +18,21 @@ impl Allotter<'_, '_> {
         let is_company = |class: usize| selectors.all_select(terms, self.base.classes.neighbourhood(class).selected_by);
         let has_company =
             |portion: &Portion| portion.units > 0 && portion.members.iter().any(|member| is_company(member.class));
+        let has_some = |portion: &Portion| portion.members.iter().any(|m| (m.class, m.level) == (class, level));
+        let units_with = self.out.portions.iter().filter(|portion| portion.is_bundle() && has_some(portion)).count();
+        let most_units = self.learned(&Subject::UnitsWith(class, level)).unwrap_or(usize::MAX);
+        let mut units_left = most_units.saturating_sub(units_with);
         for index in 0..self.out.portions.len() {
             let is_bundle = self.out.portions[index].is_bundle();
-            if left > 0 && is_bundle && has_company(&self.out.portions[index]) {
-                left -= self.join(index, (class, level), wanted, left);
+            if left > 0 && units_left > 0 && is_bundle && has_company(&self.out.portions[index]) {
+                let joined = self.join(index, (class, level), wanted, left);
+                units_left -= usize::from(joined > 0);
+                left -= joined;
             }
         }
         if starts_alone && !self.out.portions.iter().any(has_company) {
-            let most = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
-            let whole = left.min(most);
+            let most = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
+            let whole = left.min(most).min(self.most(class, level, &Requirements::new()));
             let constraint = self.seeker(class, wanted.clone());
             let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
             if fitting > 0 {
@@ -37,7 +43,7 @@ impl Allotter<'_, '_> {
             return left - fitting;
         }
         for index in 0..self.out.portions.len() {
-            while left > 0 && self.is_free_company(index, class, terms) {
+            while left > 0 && units_left > 0 && self.is_free_company(index, class, terms) {
                 let taken = self.split_one(index);
                 let joined = self.join(taken, (class, level), wanted, left);
                 if joined == 0 {
@@ -45,6 +51,7 @@ impl Allotter<'_, '_> {
                     self.out.portions[index].units += 1;
                     break;
                 }
+                units_left -= 1;
                 left -= joined;
             }
         }
@@ -71,12 +78,13 @@ impl Allotter<'_, '_> {
     fn join(&mut self, index: usize, (class, level): (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
         let portion = &self.out.portions[index];
         let both = portion.wanted.and(wanted.alternatives());
-        let mut tolerations = portion.tolerations(&self.base.classes);
-        tolerations.retain(|toleration| self.constraint(class).tolerations.contains(toleration));
+        let theirs = portion.tolerations(&self.base.classes);
+        let tolerations = tolerated_by_both(&theirs, &self.constraint(class).tolerations);
         let constraint = Constraint { wanted: both.clone(), tolerations };
         let there = portion.members.clone();
-        let learned = self.lessons.most.get(&(class, level, Requirements::new())).copied().unwrap_or(usize::MAX);
-        let fitting = largest(most.min(learned), |count| {
+        let own: usize = there.iter().filter(|m| (m.class, m.level) == (class, level)).map(|m| m.count).sum();
+        let learned = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
+        let fitting = largest(most.min(learned.saturating_sub(own)), |count| {
             let all: Vec<_> = there.iter().copied().chain([Member { class, level, count }]).collect();
             self.fits(&constraint, &all)
         });

@@ -1,6 +1,6 @@
 //! Rules about the pods of one node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -95,11 +95,14 @@ impl Manners {
                 *selected.entry(*id).or_default() += count;
             }
             let rules = neighbourhood.rules_at(member.level);
+            let mut counted: BTreeSet<SelectorId> = BTreeSet::new();
             out.away.extend(rules.away.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
             out.shuns.extend(rules.shuns.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
             for spread in rules.spreads.iter().filter(|s| s.term.is_by_host()) {
                 let selector = spread.term.selector;
-                let own = if ids.binary_search(&selector).is_ok() { count } else { 0 };
+                // A pod counts once, whatever it hopes for beside what it requires.
+                let is_own = ids.binary_search(&selector).is_ok() && counted.insert(selector);
+                let own = if is_own { count } else { 0 };
                 match out.spreads.iter_mut().find(|s| s.selector == selector) {
                     Some(known) => {
                         known.max_skew = known.max_skew.min(spread.max_skew);

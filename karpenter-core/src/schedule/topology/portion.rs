@@ -8,7 +8,7 @@ use std::{
 use super::domains::Counts;
 use crate::{
     NodeAlternatives, Requirements,
-    api::Toleration,
+    api::{Toleration, tolerated_by_both},
     reason::TopologyObstacle,
     schedule::{
         amounts::{Amounts, take},
@@ -75,13 +75,31 @@ pub(in crate::schedule) struct Allotment {
     pub(in crate::schedule) blocked: Vec<Blocked>,
 }
 
+/// What a lesson is about. Classes and steps are those of [`Member`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::schedule) enum Subject {
+    /// How many units of single pods find nodes.
+    Units(PortionKey),
+    /// How many pods of a class, at a step of its wishes, fit beside others that they share a node with.
+    PodsBesideOthers(usize, usize),
+    /// How many units of several pods may have some of a class, at a step of its wishes.
+    UnitsWith(usize, usize),
+}
+
 /// What earlier searches have taught.
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Lessons {
-    /// How many units of a portion find nodes.
-    pub(in crate::schedule) most: BTreeMap<PortionKey, usize>,
+    pub(in crate::schedule) most: BTreeMap<Subject, usize>,
     /// Classes that are given up.
     pub(in crate::schedule) given_up: BTreeSet<usize>,
+}
+
+impl Subject {
+    const fn class(&self) -> usize {
+        match self {
+            Self::Units((class, ..)) | Self::PodsBesideOthers(class, _) | Self::UnitsWith(class, _) => *class,
+        }
+    }
 }
 
 impl Member {
@@ -128,32 +146,44 @@ impl Portion {
         let of = |member: &Member| &classes.constraints[classes.list[member.class].constraint].tolerations;
         let mut members = self.members.iter();
         let mut all = members.next().map(of).cloned().unwrap_or_default();
-        members.for_each(|member| all.retain(|toleration| of(member).contains(toleration)));
+        members.for_each(|member| all = tolerated_by_both(&all, of(member)));
         all
     }
 
-    /// What to do otherwise if only so many units find nodes: fewer units, or half as many pods in a bundle.
-    pub(in crate::schedule) fn lesson(&self, placed: usize) -> (PortionKey, usize) {
-        match self.members.last() {
-            Some(last) if self.is_bundle() => ((last.class, last.level, Requirements::new()), last.count / 2),
-            _ => (self.key.clone(), placed),
+    /// What to do otherwise if only so many units find nodes: fewer units, or a quarter of the pods of a bundle less. Of bundles
+    /// there are fewer if others with the same pods find nodes.
+    pub(in crate::schedule) fn lesson(
+        &self,
+        placed: usize,
+        bundles_placed: &BTreeMap<Subject, usize>,
+    ) -> (Subject, usize) {
+        let Some(last) = self.joined_last() else { return (Subject::Units(self.key.clone()), placed) };
+        let bundles = Subject::UnitsWith(last.class, last.level);
+        match bundles_placed.get(&bundles).copied() {
+            Some(placed) if placed > 0 => (bundles, placed),
+            _ => (Subject::PodsBesideOthers(last.class, last.level), last.count - last.count.div_ceil(4)),
         }
+    }
+
+    /// The pods that came last to a unit of several.
+    pub(in crate::schedule) fn joined_last(&self) -> Option<&Member> {
+        self.members.last().filter(|_| self.is_bundle())
     }
 }
 
 impl Lessons {
     /// Takes the smaller figure where there are two.
-    pub(in crate::schedule) fn add(&mut self, found: BTreeMap<PortionKey, usize>) {
-        for (key, most) in found {
-            let known = self.most.entry(key).or_insert(most);
+    pub(in crate::schedule) fn add(&mut self, found: BTreeMap<Subject, usize>) {
+        for (subject, most) in found {
+            let known = self.most.entry(subject).or_insert(most);
             *known = (*known).min(most);
         }
     }
 
     /// Gives up the classes of which something was learned in the last search: they take no lesson.
     pub(in crate::schedule) fn give_up(&mut self, last: &Self) {
-        let is_new = |(key, most): &(&PortionKey, &usize)| last.most.get(*key) != Some(*most);
-        let classes: Vec<usize> = self.most.iter().filter(is_new).map(|((class, ..), _)| *class).collect();
+        let is_new = |(subject, most): &(&Subject, &usize)| last.most.get(*subject) != Some(*most);
+        let classes: Vec<usize> = self.most.iter().filter(is_new).map(|(subject, _)| subject.class()).collect();
         self.given_up.extend(classes);
     }
 }

@@ -3,7 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Member, Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
-use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Constraint};
+use crate::{
+    NodeAlternatives, Requirement, Requirements,
+    reason::TopologyObstacle,
+    schedule::class::{Classes, Constraint},
+};
 
 /// What the pods of a class ask of their nodes and domains.
 pub(super) struct Seek {
@@ -26,6 +30,15 @@ impl Seek {
     pub(super) fn is_spread(&self) -> bool {
         self.counted.iter().any(|(_, rule)| matches!(rule, CountedRule::Spread(_)))
     }
+}
+
+/// Which pods count as near, of those that others must share a node with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    /// Those that run; those that are planned if none does.
+    Standing,
+    /// Those that are planned, though others run.
+    Planned,
 }
 
 /// How pods find their nodes.
@@ -80,7 +93,7 @@ impl Allotter<'_, '_> {
     ///
     /// # Errors
     /// Pods that it must be near to are nowhere yet.
-    pub(super) fn seek(&mut self, class: usize, rules: &Rules) -> Result<Seek, TopologyObstacle> {
+    pub(super) fn seek(&mut self, class: usize, rules: &Rules, company: Company) -> Result<Seek, TopologyObstacle> {
         let mut draft = Draft {
             extra: rules.node.clone().unwrap_or_default(),
             one_of: Vec::new(),
@@ -97,7 +110,7 @@ impl Allotter<'_, '_> {
         let spread_keys: Vec<Arc<str>> = spread_keys.into_iter().collect();
         self.spread(class, rules, &spread_keys, &mut draft);
         if !rules.near.is_empty() {
-            self.stay_near(class, &rules.near, &mut draft)?;
+            self.stay_near(class, &rules.near, company, &mut draft)?;
         }
         let Draft { extra, one_of, needs_one_domain, counted, place, causes } = draft;
         let counted_keys: BTreeSet<_> = counted.iter().map(|(term, _)| &term.key).collect();
@@ -204,19 +217,22 @@ impl Allotter<'_, '_> {
     }
 
     /// Goes to domains that have the pods to be near to, or founds a domain where that is allowed.
-    fn stay_near(&mut self, class: usize, near: &[Term], draft: &mut Draft) -> Result<(), TopologyObstacle> {
-        let selected_by = self.neighbourhood(class).selected_by;
-        let is_own = self.base.classes.selectors.all_select(near, selected_by);
-        let places = self.base.snapshot.places();
-        let runs =
-            (0..places.len()).any(|i| self.base.classes.standing.has_company(&self.base.classes.selectors, i, near));
-        let is_together = !runs && near.iter().any(Term::is_by_host);
+    fn stay_near(
+        &mut self,
+        class: usize,
+        near: &[Term],
+        company: Company,
+        draft: &mut Draft,
+    ) -> Result<(), TopologyObstacle> {
+        let runs = self.runs(near);
+        let is_own = self.base.classes.selectors.all_select(near, self.neighbourhood(class).selected_by);
+        let is_together = (!runs || company == Company::Planned) && near.iter().any(Term::is_by_host);
         if is_together {
-            draft.place = Place::NodeOf { terms: near.to_vec(), starts_alone: is_own };
+            draft.place = Place::NodeOf { terms: near.to_vec(), starts_alone: is_own && !runs };
         }
         for term in near.iter().filter(|term| !is_together || !term.is_by_host()) {
             let mut domains = self.domains_with(near, &term.key);
-            if domains.is_empty() && is_together && !is_own {
+            if is_together && (runs || domains.is_empty() && !is_own) {
                 // Whoever they join has a domain where nodes have the label; where they have not nobody is near.
                 draft.extra.add(&term.key, Requirement::EXISTS);
                 continue;
@@ -237,6 +253,19 @@ impl Allotter<'_, '_> {
             draft.extra.add(&term.key, Requirement::one_of(domains));
         }
         Ok(())
+    }
+
+    /// Whether some of the pods run that all terms select. On a node with none of the labels they are near to nobody.
+    fn runs(&self, near: &[Term]) -> bool {
+        let Classes { standing, selectors, .. } = &self.base.classes;
+        let places = self.base.snapshot.places().iter().enumerate();
+        let mut labelled = places.filter(|(_, place)| near.iter().any(|term| place.labels.contains_key(&*term.key)));
+        labelled.any(|(index, _)| standing.has_company(selectors, index, near))
+    }
+
+    /// Whether pods must share a node with others of which some run, so that they may also go where further ones will be.
+    pub(super) fn may_share_nodes_to_come(&self, rules: &Rules) -> bool {
+        rules.near.iter().any(Term::is_by_host) && self.runs(&rules.near)
     }
 
     /// The domains that have pods which all terms select: pods that run and are not to move, and pods that are allotted to a domain.

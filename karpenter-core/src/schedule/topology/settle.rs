@@ -60,35 +60,34 @@ impl Allotter<'_, '_> {
         left
     }
 
-    /// Puts pods on the nodes of others, all in the domain where the rules leave most room for them.
-    fn settle_together(&mut self, step: &Step<'_>, terms: &[Term], starts_alone: bool, left: usize) -> usize {
+    /// Puts pods on the nodes of others, in the domains where the rules leave most room for them first.
+    fn settle_together(&mut self, step: &Step<'_>, terms: &[Term], starts_alone: bool, mut left: usize) -> usize {
         let &Step { class, level, rules, seek } = step;
-        let (counted_keys, counted) = self.counted(step);
-        let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
-        let constraint = self.seeker(class, seek.wanted.clone());
-        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
-        let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
-        let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
-        let Some(cell) = reach.keys().max_by(most_room) else { return left };
-        let most = usize::try_from(room(cell)).unwrap_or(0).min(self.most_on_a_node(step));
-        let pins = pins(&keys, cell);
-        let wanted = seek.wanted.narrowed(&pins);
-        let count = left.min(most);
-        let placed = count - self.bundle((class, level), &wanted, terms, starts_alone, count);
-        if placed > 0 {
-            self.note(class, &pins, placed, rules);
+        let mut tried: BTreeSet<Cell> = BTreeSet::new();
+        while left > 0 {
+            let (counted_keys, counted) = self.counted(step);
+            let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
+            let constraint = self.seeker(class, seek.wanted.clone());
+            let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
+            let room =
+                |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
+            let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
+            let Some(cell) = reach.keys().filter(|cell| !tried.contains(*cell)).max_by(most_room) else { break };
+            let most = left.min(usize::try_from(room(cell)).unwrap_or(0));
+            let pins = pins(&keys, cell);
+            let wanted = seek.wanted.narrowed(&pins);
+            let placed = most - self.bundle((class, level), &wanted, terms, starts_alone, most);
+            if placed > 0 {
+                self.note(class, &pins, placed, rules);
+                left -= placed;
+                if seek.needs_one_domain {
+                    break;
+                }
+            } else {
+                tried.insert(cell.clone());
+            }
         }
-        left - placed
-    }
-
-    /// How many of the pods one node may have by the rules that they have themselves.
-    fn most_on_a_node(&self, step: &Step<'_>) -> usize {
-        let selected_by = self.neighbourhood(step.class).selected_by;
-        let is_own = |term: &Term| term.is_by_host() && self.base.classes.selectors.selects(term.selector, selected_by);
-        let spreads =
-            step.rules.spreads.iter().filter(|s| is_own(&s.term)).map(|s| usize::try_from(s.max_skew).unwrap_or(0));
-        let alone = step.rules.away.iter().chain(&step.rules.shuns).filter(|t| is_own(t)).map(|_| 1);
-        spreads.chain(alone).min().unwrap_or(usize::MAX)
+        left
     }
 
     /// The domains to try for labels of which the pods must all have one value: the cheapest first, but if all pods must
