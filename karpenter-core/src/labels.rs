@@ -62,10 +62,11 @@ pub const SPOT: &str = "spot";
 /// The value of [`CAPACITY_TYPE`] for capacity that was paid for in advance.
 pub const RESERVED: &str = "reserved";
 
-/// The stable name of a key, for the beta names that old manifests still carry.
+/// The stable name of a key: for the beta names that old manifests still carry, and for the name that the driver of EBS has for
+/// the zone, which volumes carry.
 pub fn normalized(key: &str) -> &str {
     match key {
-        "failure-domain.beta.kubernetes.io/zone" => ZONE,
+        "failure-domain.beta.kubernetes.io/zone" | "topology.ebs.csi.aws.com/zone" => ZONE,
         "failure-domain.beta.kubernetes.io/region" => REGION,
         "beta.kubernetes.io/arch" => ARCH,
         "beta.kubernetes.io/os" => OS,

@@ -116,10 +116,13 @@ proptest! {
     }
 
     #[test]
-    fn a_beta_name_is_the_stable_name(value in label_value()) {
+    fn other_names_of_the_zone_are_the_stable_name(
+        value in label_value(),
+        other in proptest::sample::select(vec!["failure-domain.beta.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone"]),
+    ) {
         let labels = BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), value.clone())]);
-        let old = BTreeMap::from([("failure-domain.beta.kubernetes.io/zone".to_owned(), value)]);
-        prop_assert_eq!(Requirements::of_labels(&labels), Requirements::of_labels(&old));
+        let other = BTreeMap::from([(other.to_owned(), value)]);
+        prop_assert_eq!(Requirements::of_labels(&labels), Requirements::of_labels(&other));
     }
 
     #[test]

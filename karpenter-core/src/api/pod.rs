@@ -109,6 +109,12 @@ impl Pod {
         };
         self.status.conditions.iter().any(refused)
     }
+
+    /// When it was bound to its node, if its status says so.
+    pub fn bound_at(&self) -> Option<Timestamp> {
+        let is_bound = |c: &&Condition| c.r#type == "PodScheduled" && c.status == ConditionStatus::True;
+        self.status.conditions.iter().find(is_bound)?.last_transition_time
+    }
 }
 
 /// What a pod asks for.

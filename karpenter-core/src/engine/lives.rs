@@ -166,10 +166,11 @@ impl Lives {
         self.by_claim.swap_remove(claim);
     }
 
-    pub(super) fn note_pod_event(&mut self, node: &str, now: Timestamp) {
+    /// Notes when a pod came to a node or left it.
+    pub(super) fn note_pod_event(&mut self, node: &str, event: Timestamp) {
         match self.pod_events.get_mut(node) {
-            Some(last) => *last = now,
-            None => drop(self.pod_events.insert(node.to_owned(), now)),
+            Some(last) => *last = event.max(*last),
+            None => drop(self.pod_events.insert(node.to_owned(), event)),
         }
     }
 

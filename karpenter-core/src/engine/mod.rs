@@ -314,9 +314,12 @@ impl Engine {
         let is_event = has_moved || is_ending(pod.as_deref()) != is_ending(before);
         let is_daemon = pod.as_deref().or(before).is_some_and(Pod::is_daemon);
         let new_node = new.clone();
+        // An engine that starts is told of pods that were bound long before.
+        let bound = pod.as_deref().filter(|_| before.is_none()).and_then(Pod::bound_at);
+        let event = bound.map_or(now, |bound| bound.min(now));
         for node in [old, new].into_iter().flatten() {
             if is_event && !is_daemon {
-                self.lives.note_pod_event(&node, now);
+                self.lives.note_pod_event(&node, event);
             }
             if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
                 self.agenda.add(Work::Node(node));

@@ -25,6 +25,11 @@ const MAX_PAUSE: Duration = Duration::from_hours(1);
 /// The most workloads with strikes that are remembered. The oldest names are forgotten first, which costs a node more.
 const MAX_SUSPECTS: usize = 10_000;
 
+/// How long nothing is planned after the API server refused a claim; it doubles each time.
+const REFUSAL_WAIT: Duration = Duration::from_secs(1);
+/// The longest time for which nothing is planned because of that.
+const MAX_REFUSAL_WAIT: Duration = Duration::from_secs(16);
+
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Provisioner {
@@ -49,6 +54,8 @@ pub(super) struct Provisioner {
     pub(super) short_since: Option<Timestamp>,
     /// Nothing is planned before this.
     pub(super) not_before: Option<Timestamp>,
+    /// In how many plans in a row the API server refused claims, and when last.
+    refusals: Option<(u32, Timestamp)>,
     /// What the last plan with pods left over was made from, and when they are planned again at the earliest.
     pub(super) left_over: Option<((u64, u64), Option<Timestamp>)>,
     /// How much dearer the last plan with new nodes is than any can be proven to be, in percent.
@@ -197,6 +204,20 @@ impl Provisioner {
     /// A claim is there.
     pub(super) fn created(&mut self, claim: &str) {
         self.creating.remove(claim);
+    }
+
+    /// The API server did not take a claim: a rule of the cluster or a right that is missing, which the next claim is likely to
+    /// meet too.
+    pub(super) fn refused(&mut self, now: Timestamp) {
+        let recent = self.refusals.filter(|(_, last)| now < *last + 2 * MAX_REFUSAL_WAIT);
+        let count = match recent {
+            Some((count, last)) if now < last + REFUSAL_WAIT => count,
+            Some((count, _)) => count.saturating_add(1),
+            None => 1,
+        };
+        self.refusals = Some((count, now));
+        let wait = (REFUSAL_WAIT * 2_u32.pow(count.min(8) - 1)).min(MAX_REFUSAL_WAIT);
+        self.not_before = self.not_before.max(Some(now + wait));
     }
 
     /// Takes back what was promised for too long: the pods are planned anew, and their workloads are suspects.

@@ -113,6 +113,7 @@ impl Engine {
     fn not_created(&mut self, claim: &str, refusal: &Refusal, now: Timestamp) {
         if !self.store.claims.contains_key(claim) {
             self.drop_claim(claim, now);
+            self.provisioner.refused(now);
             let message = format!("NodeClaim {claim} was not created: {refusal}");
             self.note(super::ObjectRef::NodeClaim(claim.to_owned()), true, "FailedCreate", message, now);
         }

@@ -285,3 +285,16 @@ fn an_engine_that_was_stopped_at_any_second_goes_on() {
         assert_eq!(world.count("create"), 1, "crash after {crash_after} s: {:#?}", world.log);
     }
 }
+
+#[test]
+fn claims_that_the_api_server_refuses_are_asked_for_ever_less_often() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.cannot_create_claims = true;
+    world.add_pods("web", 10, "700m");
+    world.run(120);
+    let asked = world.count("create general");
+    assert!((6..=12).contains(&asked), "{asked} claims: {:#?}", world.log);
+    world.cannot_create_claims = false;
+    world.run(60);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}

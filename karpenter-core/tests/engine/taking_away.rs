@@ -282,3 +282,18 @@ fn a_node_is_left_alone_until_pods_have_been_quiet() {
     world.run(60);
     assert_eq!(world.nodes.len(), 0, "{:#?}", world.log);
 }
+
+#[test]
+fn an_engine_that_starts_anew_knows_since_when_pods_have_been_quiet() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = karpenter_core::api::NodePool::named("general");
+    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(300);
+    world.put_pool(pool);
+    world.add_pods("web", 8, "900m");
+    world.run(60);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+    world.run(200);
+    world.crash();
+    world.run(120);
+    assert!(world.claims.values().all(|claim| claim.status.is_true("Consolidatable")), "{:#?}", world.log);
+}

@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) contested_reasons: usize,
     /// Claims cannot be deleted: the API server does not answer.
     pub(crate) cannot_delete_claims: bool,
+    /// The API server takes no claims.
+    pub(crate) cannot_create_claims: bool,
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
     pub(crate) provider_events: Vec<ProviderEvent>,
@@ -106,6 +108,7 @@ impl World {
             contested_node_writes: 0,
             contested_reasons: 0,
             cannot_delete_claims: false,
+            cannot_create_claims: false,
             unbindable: BTreeSet::new(),
             provider_events: Vec::new(),
             memory_lie: Quantity::ZERO,
@@ -192,6 +195,9 @@ impl World {
 
     fn act(&mut self, action: Action) -> ActionResult {
         match action {
+            Action::CreateClaim(_) if self.cannot_create_claims => {
+                return ActionResult::Refused(Refusal::Invalid("forbidden".to_owned()));
+            }
             Action::CreateClaim(claim) => {
                 let mut claim = *claim;
                 self.uids += 1;
@@ -417,6 +423,10 @@ impl World {
             if let Some(node) = self.nodes.values().find(fits).map(|node| node.metadata.name.clone()) {
                 pod.spec.node_name = node;
                 pod.status = karpenter_core::api::PodStatus::default();
+                let mut bound = Condition::default();
+                "PodScheduled".clone_into(&mut bound.r#type);
+                (bound.status, bound.last_transition_time) = (ConditionStatus::True, Some(self.now));
+                pod.status.conditions.push(bound);
                 "Running".clone_into(&mut pod.status.phase);
                 self.put_pod(pod);
             }

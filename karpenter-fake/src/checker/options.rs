@@ -20,8 +20,9 @@ const RESERVATION_SUFFIX: &str = "reservation-id";
 /// A number that no bound is likely to name.
 const FAR_NUMBER: i64 = 1_000_003;
 /// Names under which the kubelet sets labels a second time.
-const ALIASES: [(&str, &str); 5] = [
+const ALIASES: [(&str, &str); 6] = [
     ("failure-domain.beta.kubernetes.io/zone", labels::ZONE),
+    ("topology.ebs.csi.aws.com/zone", labels::ZONE),
     ("failure-domain.beta.kubernetes.io/region", labels::REGION),
     ("beta.kubernetes.io/arch", labels::ARCH),
     ("beta.kubernetes.io/os", labels::OS),
