@@ -247,6 +247,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
         self.learned(&Subject::Units(key)).map_or(usize::MAX, |most| most.saturating_sub(units))
     }
 
+    /// The most that searches have found of something.
     pub(super) fn learned(&self, subject: &Subject) -> Option<usize> {
         self.lessons.most.get(subject).copied()
     }

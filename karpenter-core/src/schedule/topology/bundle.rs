@@ -31,16 +31,7 @@ impl Allotter<'_, '_> {
             }
         }
         if starts_alone && !self.out.portions.iter().any(has_company) {
-            let most = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
-            let whole = left.min(most).min(self.most(class, level, &Requirements::new()));
-            let constraint = self.seeker(class, wanted.clone());
-            let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
-            if fitting > 0 {
-                let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);
-                portion.members[0].count = fitting;
-                self.out.portions.push(portion);
-            }
-            return left - fitting;
+            return left - self.start((class, level), wanted, left);
         }
         for index in 0..self.out.portions.len() {
             while left > 0 && units_left > 0 && self.is_free_company(index, class, terms) {
@@ -56,6 +47,20 @@ impl Allotter<'_, '_> {
             }
         }
         left
+    }
+
+    /// Makes a unit of as many pods of a class as fit on one node, and gives back how many.
+    fn start(&mut self, (class, level): (usize, usize), wanted: &NodeAlternatives, left: usize) -> usize {
+        let most = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
+        let whole = left.min(most).min(self.most(class, level, &Requirements::new()));
+        let constraint = self.seeker(class, wanted.clone());
+        let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
+        if fitting > 0 {
+            let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);
+            portion.members[0].count = fitting;
+            self.out.portions.push(portion);
+        }
+        fitting
     }
 
     /// Whether a portion is single pods of another class that some class wants to be near to.
