@@ -103,7 +103,10 @@ impl Controller {
         });
         let mut work = Work::new(&self);
         let ended = work.run(stop, &mut leads).await;
-        work.carrier.finish(PATIENCE).await;
+        // Without the lease another replica acts already: what was not begun must not be.
+        if !matches!(ended, Err(Stopped::LeaseLost)) {
+            work.carrier.finish(PATIENCE).await;
+        }
         stopping.send_replace(true);
         if let Some(election) = election {
             // What went wrong with it was logged, and the lease ends by itself.
@@ -174,7 +177,7 @@ impl Work {
             self.probes.beat(self.is_synced(), is_leader);
             let wake = self.wake().filter(|_| is_leader).map(|wake| wake.max(next_tick));
             if wake.is_some_and(|wake| wake <= Instant::now()) {
-                self.tick().await;
+                self.tick(leads).await;
                 next_tick = Instant::now() + MIN_STEP;
                 continue;
             }
@@ -238,8 +241,8 @@ impl Work {
         }
     }
 
-    /// Asks the engine what is to be done, on a thread where that may take a while.
-    async fn tick(&mut self) {
+    /// Asks the engine what is to be done, on a thread where that may take a while, and begins it if it may still.
+    async fn tick(&mut self, leads: &watch::Receiver<bool>) {
         let Some(mut engine) = self.engine.take() else { return };
         self.has_news = false;
         let start = Instant::now();
@@ -250,7 +253,9 @@ impl Work {
         let (engine, requests) = decided.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         self.engine = Some(engine);
         self.metrics.decided(start.elapsed());
-        self.carrier.begin(requests, &self.mirror);
+        if *leads.borrow() {
+            self.carrier.begin(requests, &self.mirror);
+        }
     }
 }
 

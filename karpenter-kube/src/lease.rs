@@ -103,7 +103,9 @@ impl Election {
     pub(crate) async fn run(mut self, is_leader: &watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
         let mut renewed: Option<Instant> = None;
         while !*stop.borrow() {
-            let look = tokio::time::timeout(self.options.renew_deadline, self.look());
+            // All looks since the last renewal share one deadline, so that the lease is not free before this one knows.
+            let deadline = renewed.unwrap_or_else(Instant::now) + self.options.renew_deadline;
+            let look = tokio::time::timeout_at(deadline, self.look());
             match look.await.unwrap_or_else(|_| Ok(false)) {
                 Ok(true) => {
                     renewed = Some(Instant::now());
