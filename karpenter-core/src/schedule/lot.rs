@@ -309,8 +309,7 @@ fn kind(base: &Base<'_>, portion: &Portion, constraints: &mut IndexSet<Constrain
         kind.requests.add(&class.request_list.times(count));
         kind.host_ports.extend_from_slice(&class.host_ports);
     }
-    let tolerations = portion.tolerations(classes);
-    kind.constraint = constraints.insert_full(Constraint { wanted: portion.wanted.clone(), tolerations }).0;
+    kind.constraint = constraints.insert_full(portion.constraint(classes)).0;
     kind
 }
 

@@ -262,14 +262,20 @@ fn a_stopped_engine_goes_on_with_the_replacement_of_static_nodes() {
     }
 }
 
-#[test]
-fn a_node_is_left_alone_until_pods_have_been_quiet() {
+/// Pods on a node that is left alone until they have been quiet for five minutes.
+fn a_node_with_time_to_be_quiet() -> World {
     let mut world = World::new(EngineOptions::default());
     let mut pool = karpenter_core::api::NodePool::named("general");
     pool.spec.disruption.consolidate_after = NillableDuration::from_secs(300);
     world.put_pool(pool);
     world.add_pods("web", 8, "900m");
     world.run(60);
+    world
+}
+
+#[test]
+fn a_node_is_left_alone_until_pods_have_been_quiet() {
+    let mut world = a_node_with_time_to_be_quiet();
     let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();
     for key in &keys {
         world.remove_pod(key);
@@ -285,12 +291,7 @@ fn a_node_is_left_alone_until_pods_have_been_quiet() {
 
 #[test]
 fn an_engine_that_starts_anew_knows_since_when_pods_have_been_quiet() {
-    let mut world = World::new(EngineOptions::default());
-    let mut pool = karpenter_core::api::NodePool::named("general");
-    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(300);
-    world.put_pool(pool);
-    world.add_pods("web", 8, "900m");
-    world.run(60);
+    let mut world = a_node_with_time_to_be_quiet();
     assert_eq!(world.unbound(), 0, "{:#?}", world.log);
     world.run(200);
     world.crash();

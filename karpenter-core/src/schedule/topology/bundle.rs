@@ -14,23 +14,19 @@ impl Allotter<'_, '_> {
         starts_alone: bool,
         mut left: usize,
     ) -> usize {
-        let selectors = &self.base.classes.selectors;
-        let is_company = |class: usize| selectors.all_select(terms, self.base.classes.neighbourhood(class).selected_by);
-        let has_company =
-            |portion: &Portion| portion.units > 0 && portion.members.iter().any(|member| is_company(member.class));
         let has_some = |portion: &Portion| portion.members.iter().any(|m| (m.class, m.level) == (class, level));
         let units_with = self.out.portions.iter().filter(|portion| portion.is_bundle() && has_some(portion)).count();
         let most_units = self.learned(&Subject::UnitsWith(class, level)).unwrap_or(usize::MAX);
         let mut units_left = most_units.saturating_sub(units_with);
         for index in 0..self.out.portions.len() {
             let is_bundle = self.out.portions[index].is_bundle();
-            if left > 0 && units_left > 0 && is_bundle && has_company(&self.out.portions[index]) {
+            if left > 0 && units_left > 0 && is_bundle && self.has_company(&self.out.portions[index], terms) {
                 let joined = self.join(index, (class, level), wanted, left);
                 units_left -= usize::from(joined > 0);
                 left -= joined;
             }
         }
-        if starts_alone && !self.out.portions.iter().any(has_company) {
+        if starts_alone && !self.out.portions.iter().any(|portion| self.has_company(portion, terms)) {
             return left - self.start((class, level), wanted, left);
         }
         for index in 0..self.out.portions.len() {
@@ -67,12 +63,11 @@ impl Allotter<'_, '_> {
     fn is_free_company(&self, index: usize, class: usize, terms: &[Term]) -> bool {
         let portion = &self.out.portions[index];
         let [Member { class: host, count: 1, .. }] = *portion.members.as_slice() else { return false };
-        let selected_by = self.neighbourhood(host).selected_by;
-        host != class && portion.units > 0 && self.base.classes.selectors.all_select(terms, selected_by)
+        host != class && self.has_company(portion, terms)
     }
 
     /// Makes one unit of a portion a portion of its own and gives back its index.
-    fn split_one(&mut self, index: usize) -> usize {
+    pub(super) fn split_one(&mut self, index: usize) -> usize {
         self.out.portions[index].units -= 1;
         let one = Portion { units: 1, is_tentative: true, ..self.out.portions[index].clone() };
         self.out.portions.push(one);

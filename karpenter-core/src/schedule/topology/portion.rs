@@ -141,8 +141,13 @@ impl Portion {
         self.size() > 1
     }
 
+    /// What a unit asks of its node.
+    pub(in crate::schedule) fn constraint(&self, classes: &Classes<'_>) -> Constraint {
+        Constraint { wanted: self.wanted.clone(), tolerations: self.tolerations(classes) }
+    }
+
     /// The taints that all pods of a unit tolerate.
-    pub(in crate::schedule) fn tolerations(&self, classes: &Classes<'_>) -> Vec<Toleration> {
+    pub(super) fn tolerations(&self, classes: &Classes<'_>) -> Vec<Toleration> {
         let of = |member: &Member| &classes.constraints[classes.list[member.class].constraint].tolerations;
         let mut members = self.members.iter();
         let mut all = members.next().map(of).cloned().unwrap_or_default();

@@ -3,11 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Member, Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
-use crate::{
-    NodeAlternatives, Requirement, Requirements,
-    reason::TopologyObstacle,
-    schedule::class::{Classes, Constraint},
-};
+use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Classes};
 
 /// What the pods of a class ask of their nodes and domains.
 pub(super) struct Seek {
@@ -225,7 +221,7 @@ impl Allotter<'_, '_> {
         draft: &mut Draft,
     ) -> Result<(), TopologyObstacle> {
         let runs = self.runs(near);
-        let is_own = self.base.classes.selectors.all_select(near, self.neighbourhood(class).selected_by);
+        let is_own = self.is_company(class, near);
         let is_together = (!runs || company == Company::Planned) && near.iter().any(Term::is_by_host);
         if is_together {
             draft.place = Place::NodeOf { terms: near.to_vec(), starts_alone: is_own && !runs };
@@ -283,13 +279,19 @@ impl Allotter<'_, '_> {
     /// Whether pods have a node that all terms select and that must be near others themselves. The kube-scheduler lets
     /// only the first of such pods begin alone; others that are selected can be bound later than it.
     fn has_begun(&self, near: &[Term]) -> bool {
-        let has_begun = |class: usize| {
-            let neighbourhood = self.neighbourhood(class);
-            let must_be_near = !neighbourhood.hard().near.is_empty();
-            must_be_near && self.base.classes.selectors.all_select(near, neighbourhood.selected_by)
-        };
+        let has_begun = |class| !self.neighbourhood(class).hard().near.is_empty() && self.is_company(class, near);
         let portions = self.out.portions.iter().filter(|portion| portion.units > 0);
         portions.flat_map(|portion| &portion.members).any(|member| has_begun(member.class))
+    }
+
+    /// Whether all terms select a pod of each unit of a portion, if it has any units.
+    pub(super) fn has_company(&self, portion: &Portion, terms: &[Term]) -> bool {
+        portion.units > 0 && portion.members.iter().any(|member| self.is_company(member.class, terms))
+    }
+
+    /// Whether all terms select the pods of a class.
+    fn is_company(&self, class: usize, terms: &[Term]) -> bool {
+        self.base.classes.selectors.all_select(terms, self.neighbourhood(class).selected_by)
     }
 
     /// Settles pods to be near to in a domain that a class can reach, and gives back the domain: pods that share a node, or
@@ -312,10 +314,8 @@ impl Allotter<'_, '_> {
         let mut out_of_reach = BTreeSet::new();
         for index in 0..self.out.portions.len() {
             let portion = &self.out.portions[index];
-            let is_company =
-                |m: &Member| self.base.classes.selectors.all_select(near, self.neighbourhood(m.class).selected_by);
             let is_own = portion.members.iter().any(|member| member.class == class);
-            if is_own || portion.units == 0 || !portion.members.iter().any(is_company) {
+            if is_own || !self.has_company(portion, near) {
                 continue;
             }
             let (host, level, pins) = portion.key.clone();
@@ -325,8 +325,7 @@ impl Allotter<'_, '_> {
                 pins
             };
             let requests = Member::requests(&portion.members, &self.base.classes);
-            let there =
-                Constraint { wanted: portion.wanted.clone(), tolerations: portion.tolerations(&self.base.classes) };
+            let there = portion.constraint(&self.base.classes);
             let theirs = if is_required {
                 self.domains.reach(&there, &requests, keys)
             } else {
@@ -336,7 +335,7 @@ impl Allotter<'_, '_> {
             let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
             if let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) {
                 let domain = cell[0].clone();
-                self.pin_one(index, pins_to(&domain));
+                self.pin_one(index, &pins_to(&domain));
                 return Ok(domain);
             }
             out_of_reach.extend(theirs.keys().map(|cell| cell[0].to_string()));
@@ -345,16 +344,14 @@ impl Allotter<'_, '_> {
     }
 
     /// Gives one unit of a portion these domains.
-    fn pin_one(&mut self, index: usize, pins: Requirements) {
-        let portion = &mut self.out.portions[index];
-        portion.units -= 1;
-        let (class, level, _) = portion.key;
-        let wanted = portion.wanted.narrowed(&pins);
-        let members = portion.members.clone();
-        for member in &members {
-            self.note(member.class, &pins, member.count, &Rules::default());
+    fn pin_one(&mut self, index: usize, pins: &Requirements) {
+        let taken = self.split_one(index);
+        let portion = &mut self.out.portions[taken];
+        portion.wanted = portion.wanted.narrowed(pins);
+        portion.key.2.clone_from(pins);
+        (portion.followers, portion.latitude) = (0, None);
+        for Member { class, count, .. } in portion.members.clone() {
+            self.note(class, pins, count, &Rules::default());
         }
-        let one = Portion::of_pods((class, level, pins), 1, wanted, true);
-        self.out.portions.push(Portion { members, ..one });
     }
 }
