@@ -229,7 +229,7 @@ impl Work {
                 tracing::warn!(kind, error, "a watch was lost and begins anew");
             }
             News::Unreadable { object, error } => {
-                tracing::error!(object, error, "an object cannot be read; what was known of it still counts");
+                tracing::error!(object, error, "an object cannot be read");
             }
         }
     }

@@ -4,10 +4,10 @@ use std::{borrow::Cow, fmt::Debug, sync::Arc};
 
 use karpenter_core::{
     api::{
-        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectMeta, PersistentVolume,
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
-    engine::Object,
+    engine::{Object, UnreadablePod},
 };
 use kube::{
     Resource,
@@ -27,6 +27,11 @@ pub(crate) trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'stat
 
     fn meta(&self) -> &ObjectMeta;
     fn into_object(self: Arc<Self>) -> Object;
+
+    /// What is kept of an object that cannot be read.
+    fn remains(_meta: &KubeMeta, _value: &serde_json::Value) -> Option<Object> {
+        None
+    }
 
     /// The same in less memory, without what no decision depends on.
     fn slimmed(self) -> Self {
@@ -82,6 +87,16 @@ impl Watched for Pod {
         Object::Pod(self)
     }
 
+    /// A pod takes room on its node, how much is not known.
+    fn remains(meta: &KubeMeta, value: &serde_json::Value) -> Option<Object> {
+        let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())?;
+        if matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let key = ObjectKey::new(meta.namespace.as_deref()?, meta.name.as_deref()?);
+        Some(Object::UnreadablePod(UnreadablePod::new(key, meta.uid.clone()?, node)))
+    }
+
     fn slimmed(mut self) -> Self {
         let (spec, status) = (&mut self.spec, &mut self.status);
         spec.volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
@@ -118,8 +133,16 @@ impl Watched for CsiNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<T> {
     pub(crate) meta: KubeMeta,
-    /// What it says, or why that cannot be read: the field and what is wrong with it.
-    pub(crate) object: Result<Arc<T>, String>,
+    pub(crate) object: Result<Arc<T>, Unread>,
+}
+
+/// Why an object cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    /// The field and what is wrong with it.
+    pub(crate) error: String,
+    /// What counts of it all the same.
+    pub(crate) remains: Option<Object>,
 }
 
 impl<'de, T: Watched> Deserialize<'de> for Seen<T> {
@@ -136,8 +159,10 @@ impl<'de, T: Watched> Deserialize<'de> for Seen<T> {
         if meta.resource_version.is_none() {
             return Err(D::Error::custom("an object without metadata.resourceVersion"));
         }
+        let remains = T::remains(&meta, &value);
         let object: Result<T, _> = serde_path_to_error::deserialize(value);
-        let object = object.map(|object| Arc::new(object.slimmed())).map_err(|error| error.to_string());
+        let unread = |error: serde_path_to_error::Error<_>| Unread { error: error.to_string(), remains };
+        let object = object.map(|object| Arc::new(object.slimmed())).map_err(unread);
         Ok(Self { meta, object })
     }
 }
@@ -180,8 +205,8 @@ mod tests {
         let text = r#"{"metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"weight": "heavy"}}"#;
         let seen: Seen<NodePool> = serde_json::from_str(text).expect("an object");
         assert_eq!(seen.meta.name.as_deref(), Some("p"));
-        let error = seen.object.expect_err("no weight");
-        assert!(error.starts_with("spec.weight: "), "{error}");
+        let unread = seen.object.expect_err("no weight");
+        assert!(unread.error.starts_with("spec.weight: ") && unread.remains.is_none(), "{unread:?}");
     }
 
     #[test]
@@ -197,6 +222,21 @@ mod tests {
         let pod = seen.object.expect("a pod");
         assert_eq!(pod.volume_claim_names().collect::<Vec<_>>(), ["d", "p-scratch"]);
         assert_eq!((pod.spec.volumes.len(), pod.status.conditions.len(), pod.is_unready()), (2, 2, true));
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_read_keeps_its_node() {
+        let remains = |node: &str, phase: &str| {
+            let text = format!(
+                r#"{{"metadata": {{"namespace": "a", "name": "p", "uid": "u", "resourceVersion": "7"}},
+                "spec": {{"nodeName": "{node}", "tolerations": 1}}, "status": {{"phase": "{phase}"}}}}"#
+            );
+            let seen: Seen<Pod> = serde_json::from_str(&text).expect("an object");
+            seen.object.expect_err("no tolerations").remains
+        };
+        let there = Object::UnreadablePod(UnreadablePod::new(ObjectKey::new("a", "p"), "u", "n"));
+        assert_eq!(remains("n", "Running"), Some(there));
+        assert_eq!((remains("", "Pending"), remains("n", "Succeeded")), (None, None));
     }
 
     #[test]

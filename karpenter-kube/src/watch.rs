@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::StreamExt as _;
-use karpenter_core::engine::{Event, ObjectRef};
+use karpenter_core::engine::{Event, Object, ObjectRef};
 use kube::{
     Api, Client, ResourceExt as _,
     runtime::{WatchStreamExt as _, watcher},
 };
 use tokio::sync::mpsc::Sender;
 
-use crate::kinds::{Seen, Watched};
+use crate::kinds::{Seen, Unread, Watched};
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 100;
@@ -26,7 +26,7 @@ pub(crate) enum News {
         kind: &'static str,
         error: String,
     },
-    /// An object cannot be read, and what was known of it before still counts.
+    /// An object cannot be read. What was known of it before still counts, unless an event says what counts now.
     Unreadable {
         object: String,
         error: String,
@@ -79,20 +79,23 @@ impl Known {
     fn applied<T: Watched>(&mut self, seen: Seen<T>) -> Vec<News> {
         let key = key(&seen);
         match seen.object {
-            Ok(object) => {
-                let object = Arc::clone(&object).into_object();
-                self.0.insert(key, (object.reference(), true));
-                vec![News::Event(Event::Applied(object))]
-            }
-            Err(error) => {
+            Ok(object) => vec![self.told(key, Arc::clone(&object).into_object())],
+            Err(Unread { error, remains }) => {
                 if let Some((_, is_told)) = self.0.get_mut(&key) {
                     *is_told = true;
                 }
-                let (namespace, name) = key;
-                let place = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
-                vec![News::Unreadable { object: format!("{} {place}", T::KIND), error }]
+                let (namespace, name) = &key;
+                let place = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
+                let object = format!("{} {place}", T::KIND);
+                let remains = remains.map(|remains| self.told(key, remains));
+                [News::Unreadable { object, error }].into_iter().chain(remains).collect()
             }
         }
+    }
+
+    fn told(&mut self, key: (String, String), object: Object) -> News {
+        self.0.insert(key, (object.reference(), true));
+        News::Event(Event::Applied(object))
     }
 }
 

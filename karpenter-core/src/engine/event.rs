@@ -40,6 +40,7 @@ pub enum Object {
     NodeClaim(Arc<NodeClaim>),
     Node(Arc<Node>),
     Pod(Arc<Pod>),
+    UnreadablePod(UnreadablePod),
     DaemonSet(Arc<DaemonSet>),
     PodDisruptionBudget(Arc<PodDisruptionBudget>),
     Namespace(Arc<Namespace>),
@@ -48,6 +49,28 @@ pub enum Object {
     StorageClass(Arc<StorageClass>),
     CsiNode(Arc<CsiNode>),
     VolumeAttachment(Arc<VolumeAttachment>),
+}
+
+/// A pod of which nothing can be read but where it runs, say because it uses what a later version of Kubernetes knows.
+///
+/// Its node takes no further pods and does not count as empty; if the node is drained all the same, the pod is evicted like
+/// others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnreadablePod {
+    /// Its name.
+    pub key: ObjectKey,
+    /// Its uid.
+    pub uid: String,
+    /// The node that it is bound to.
+    pub node_name: String,
+}
+
+impl UnreadablePod {
+    /// The pod of this name and uid on a node.
+    pub fn new(key: ObjectKey, uid: impl Into<String>, node_name: impl Into<String>) -> Self {
+        Self { key, uid: uid.into(), node_name: node_name.into() }
+    }
 }
 
 /// Names an object of the cluster; those without a namespace have only a name.
@@ -83,6 +106,7 @@ impl Object {
             Self::NodeClaim(claim) => ObjectRef::NodeClaim(claim.metadata.name.clone()),
             Self::Node(node) => ObjectRef::Node(node.metadata.name.clone()),
             Self::Pod(pod) => ObjectRef::Pod(pod.key()),
+            Self::UnreadablePod(pod) => ObjectRef::Pod(pod.key.clone()),
             Self::DaemonSet(set) => ObjectRef::DaemonSet(key(&set.metadata)),
             Self::PodDisruptionBudget(budget) => ObjectRef::PodDisruptionBudget(key(&budget.metadata)),
             Self::Namespace(namespace) => ObjectRef::Namespace(namespace.metadata.name.clone()),

@@ -36,7 +36,7 @@ mod view;
 use std::{borrow::Cow, sync::Arc};
 
 pub use action::{Action, ActionId, ActionResult, Note, Refusal, Request};
-pub use event::{Event, Object, ObjectRef};
+pub use event::{Event, Object, ObjectRef, UnreadablePod};
 pub use metrics::{Counters, Durations, Metric, MetricLabels, resource_label};
 pub use options::EngineOptions;
 

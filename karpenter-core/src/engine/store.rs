@@ -7,7 +7,7 @@ use std::{
 
 use indexmap::IndexMap;
 
-use super::{Object, ObjectRef};
+use super::{Object, ObjectRef, UnreadablePod};
 use crate::{
     FxBuild,
     api::{
@@ -26,6 +26,8 @@ pub(super) struct Store {
     pub(super) claims: BTreeMap<String, Arc<NodeClaim>>,
     pub(super) nodes: BTreeMap<String, Arc<Node>>,
     pub(super) pods: BTreeMap<ObjectKey, Arc<Pod>>,
+    /// Those of them of which nothing else can be read than where they run.
+    pub(super) unreadable: BTreeSet<ObjectKey>,
     pub(super) daemonsets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     pub(super) budgets: BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>,
     pub(super) namespaces: BTreeMap<String, Arc<Namespace>>,
@@ -137,6 +139,7 @@ impl Store {
             Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(&claim)),
             Object::Node(node) => return self.put_node(node.metadata.name.clone(), Some(node)),
             Object::Pod(pod) => return self.put_pod(pod.key(), Some(pod)),
+            Object::UnreadablePod(pod) => return self.put_unreadable(pod),
             Object::DaemonSet(set) => drop(self.daemonsets.insert(key_of(&set.metadata), set)),
             Object::PodDisruptionBudget(budget) => drop(self.budgets.insert(key_of(&budget.metadata), budget)),
             Object::Namespace(namespace) => {
@@ -225,10 +228,21 @@ impl Store {
     }
 
     fn put_pod(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) -> Change {
+        self.supply += u64::from(self.unreadable.remove(&key));
         let before = replace(&mut self.pods, key.clone(), pod.clone());
         let node = |pod: &Pod| pod.spec.node_name.clone();
         relink(&mut self.pods_by_node, before.as_deref().map(node), pod.map(|pod| (node(&pod), pod)), &key);
         Change::Pod { key, before }
+    }
+
+    /// Puts what is known of a pod in its place, which is enough to evict it.
+    fn put_unreadable(&mut self, pod: UnreadablePod) -> Change {
+        let mut known = Pod::default();
+        (known.metadata.namespace, known.metadata.name) = (pod.key.namespace.clone(), pod.key.name.clone());
+        (known.metadata.uid, known.spec.node_name) = (pod.uid, pod.node_name);
+        let change = self.put_pod(pod.key.clone(), Some(Arc::new(known)));
+        self.unreadable.insert(pod.key);
+        change
     }
 
     fn put_attachment(&mut self, name: String, attachment: Option<Arc<VolumeAttachment>>) -> Change {
@@ -287,6 +301,16 @@ impl Store {
     /// The pods that are bound to a node.
     pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
         self.pods_by_node.get(node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Whether nothing can be read of a pod but where it runs.
+    pub(super) fn is_unreadable(&self, pod: &Pod) -> bool {
+        !self.unreadable.is_empty() && self.unreadable.contains(&pod.key())
+    }
+
+    /// The names of the nodes of which it is not known what they have room for.
+    pub(super) fn closed_nodes(&self) -> impl Iterator<Item = &String> {
+        self.unreadable.iter().filter_map(|key| self.pods.get(key)).map(|pod| &pod.spec.node_name)
     }
 
     /// Whether this pod waits for a node that the engine has to make.

@@ -40,6 +40,9 @@ impl Engine {
         for budget in store.budgets.values() {
             builder = builder.budget((**budget).clone());
         }
+        for node in store.closed_nodes() {
+            builder = builder.close_node(node.clone());
+        }
         for (pod, promise) in &self.provisioner.promises {
             builder = builder.nominate(pod.clone(), promise.place.clone());
         }
@@ -65,8 +68,8 @@ impl Engine {
         store.claims.values().map(seen).collect()
     }
 
-    /// The pods; those that are promised another place than the node that they must leave have no node any more, and those wait
-    /// that are [taken to](super::siblings).
+    /// The pods that can be read; those that are promised another place than the node that they must leave have no node any more,
+    /// and those wait that are [taken to](super::siblings).
     fn pods(&self, leaving: &BTreeSet<String>) -> Vec<Arc<Pod>> {
         let store = &self.store;
         let is_leaving = |node: &Node| {
@@ -82,9 +85,9 @@ impl Engine {
                     && store.nodes.get(&pod.spec.node_name).is_some_and(|node| is_leaving(node))
             })
         };
-        let mut all: Vec<Arc<Pod>> = if self.provisioner.has_pauses() {
-            let is_seen = |pod: &&Arc<Pod>| !pod.spec.node_name.is_empty() || !self.provisioner.is_paused(pod);
-            store.pods.values().filter(is_seen).cloned().collect()
+        let is_paused = |pod: &Pod| pod.spec.node_name.is_empty() && self.provisioner.is_paused(pod);
+        let mut all: Vec<Arc<Pod>> = if self.provisioner.has_pauses() || !store.unreadable.is_empty() {
+            store.pods.values().filter(|pod| !is_paused(pod) && !store.is_unreadable(pod)).cloned().collect()
         } else {
             store.pods.values().cloned().collect()
         };
@@ -121,7 +124,8 @@ impl Engine {
         };
         let must_move = |node: &Node| {
             let name = &node.metadata.name;
-            store.pods_on(name).any(|pod| pod.is_reschedulable() && !has_place(&pod.key(), name))
+            let needs_place = |pod: &Arc<Pod>| pod.is_reschedulable() && !store.is_unreadable(pod);
+            store.pods_on(name).any(|pod| needs_place(pod) && !has_place(&pod.key(), name))
         };
         self.provisioner.waiting.iter().any(|pod| !has_place(pod, ""))
             || store.all_leaving_nodes(&leaving).any(|node| node_goes(node) && must_move(node))

@@ -48,6 +48,17 @@ fn a_deleted_claim_is_drained_and_its_pods_run_elsewhere() {
 }
 
 #[test]
+fn a_pod_that_cannot_be_read_is_evicted_when_its_node_goes_and_is_planned_for_nowhere() {
+    let mut world = running(still(), 1);
+    let pod = world.pods.keys().next().expect("a pod").clone();
+    world.garble_pod(&pod);
+    let name = delete_first_claim(&mut world);
+    world.run_until(5, |world| world.count(" Evict {") == 1);
+    assert_eq!(world.count("create"), 0, "{:#?}", world.log);
+    world.run_until(120, |world| !world.claims.contains_key(&name));
+}
+
+#[test]
 fn a_drain_takes_five_seconds_at_least() {
     let mut world = running(still(), 1);
     let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();

@@ -49,6 +49,17 @@ fn an_empty_node_goes_after_it_was_looked_at_twice() {
 }
 
 #[test]
+fn a_node_stays_for_as_long_as_there_is_a_pod_that_cannot_be_read() {
+    let mut world = half_empty();
+    let pod = world.pods.keys().next().expect("a pod").clone();
+    world.garble_pod(&pod);
+    world.run(120);
+    assert!(!is_marked(&world) && world.claims.len() == 1, "{:#?}", world.log);
+    world.remove_pod(&pod);
+    world.run_until(120, |world| world.claims.is_empty());
+}
+
+#[test]
 fn what_the_api_server_does_not_answer_is_asked_again_every_two_seconds() {
     let mut world = empty();
     world.cannot_delete_claims = true;

@@ -14,7 +14,7 @@ use karpenter_core::{
         tolerates_all,
     },
     cluster::pod_requests,
-    engine::{Action, ActionResult, Engine, EngineOptions, Event, Object, ObjectRef, Refusal, Request},
+    engine::{Action, ActionResult, Engine, EngineOptions, Event, Object, ObjectRef, Refusal, Request, UnreadablePod},
     labels,
     lifecycle::DISRUPTION_REASON,
     provider::{
@@ -483,6 +483,13 @@ impl World {
     pub(crate) fn put_pod(&mut self, pod: Pod) {
         self.pods.insert(pod.key(), pod.clone());
         self.engine.observe(Event::Applied(Object::Pod(Arc::new(pod))), self.now);
+    }
+
+    /// The engine is told of a pod that it cannot be read any more.
+    pub(crate) fn garble_pod(&mut self, key: &ObjectKey) {
+        let pod = &self.pods[key];
+        let pod = UnreadablePod::new(key.clone(), &pod.metadata.uid, &pod.spec.node_name);
+        self.engine.observe(Event::Applied(Object::UnreadablePod(pod)), self.now);
     }
 
     pub(crate) fn remove_pod(&mut self, key: &ObjectKey) {
