@@ -413,3 +413,32 @@ fn what_leaves_already_counts_against_the_budgets() {
         assert_eq!(ledger.add(&candidates.all()[0].demand).is_ok(), is_free);
     }
 }
+
+#[test]
+fn a_pod_that_must_leave_counts_against_its_budget_and_keeps_the_node_that_it_comes_to() {
+    let mut scene = Scene::new();
+    scene.protect("web", "keep", json!({"maxUnavailable": 1}));
+    let mut moving = scene.pod("web").clone();
+    (moving.metadata.name, moving.spec.node_name) = ("moving".to_owned(), "m".to_owned());
+    scene.pods.push(moving);
+    let other = |name: &str| {
+        let mut node = scene.node.clone().expect("a node");
+        (node.metadata.name, node.spec.provider_id) = (name.to_owned(), name.to_owned());
+        node
+    };
+    let mut leaving = other("m");
+    leaving.metadata.deletion_timestamp = Some(time(NOW));
+    let builder = scene.builder().node(leaving).node(other("l"));
+    let promised = |place: &str| {
+        let builder = builder.clone().nominate(ObjectKey::new("default", "moving"), place);
+        let snapshot = builder.build().expect("valid");
+        (snapshot.pending().len(), Candidates::of(&snapshot, &scene.catalogs(), time(NOW)))
+    };
+    let (pending, candidates) = promised("l");
+    assert_eq!(pending, 0, "it has a place");
+    assert!(candidates.ledger().add(&candidates.all()[0].demand).is_err());
+    let (_, candidates) = promised("n");
+    assert_eq!(candidates.kept()[2].guards[0].to_string(), "its room was promised to pods: default/moving");
+    let (pending, _) = promised("nowhere");
+    assert_eq!(pending, 1);
+}

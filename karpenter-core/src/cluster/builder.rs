@@ -179,7 +179,7 @@ impl SnapshotBuilder {
 
     /// Promises a pod the room of a node or claim: it counts as there, and is not planned again.
     ///
-    /// A promise of a place that does not exist is void.
+    /// A promise of a place that does not exist is void, and so is one to a pod on a node that is not on its way out.
     pub fn nominate(mut self, pod: ObjectKey, place: impl Into<String>) -> Self {
         self.nominations.insert(pod, place.into());
         self
@@ -244,9 +244,13 @@ impl SnapshotBuilder {
                 stands.push(Some(site));
                 continue;
             }
-            let is_bound = !pod.spec.node_name.is_empty();
             let is_known = |name: &&String| by_name.contains_key(name.as_str()) || launching.contains(name.as_str());
-            let planned = if is_bound { Some(&pod.spec.node_name) } else { self.promised(pod).filter(is_known) };
+            let goes = |name: &str| by_name.get(name).is_some_and(|&site| sites[site].is_deleting());
+            let bound = Some(&pod.spec.node_name).filter(|name| !name.is_empty());
+            let planned = match bound {
+                Some(node) if !goes(node) => bound,
+                _ => self.promised(pod).filter(is_known).or(bound),
+            };
             let there = planned.or_else(|| nominated_node(pod));
             let number = there.and_then(|name| by_name.get(name.as_str())).copied();
             let site = number.map(|site| &sites[site]);
@@ -259,7 +263,7 @@ impl SnapshotBuilder {
                 pending.push(index);
             } else if let Some(number) = number.filter(|_| !pod.is_finished()) {
                 pods_at[number].push(index);
-                let is_own = is_bound && pod.spec.node_name == sites[number].name();
+                let is_own = pod.spec.node_name == sites[number].name();
                 stand = u32::try_from(number).ok().filter(|_| is_own);
             }
             stands.push(stand);

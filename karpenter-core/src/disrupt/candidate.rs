@@ -127,15 +127,15 @@ impl Candidates {
         debug_assert!(roster.is_of(snapshot), "the traits of these pods");
         let limits = EvictionLimits::by(roster, snapshot);
         let (mut all, mut kept) = (Vec::new(), Vec::new());
-        let survey = Survey::new(snapshot, catalogs, roster.traits(), &limits, now);
+        let leaving: BTreeSet<&str> =
+            snapshot.places().iter().filter(|place| is_leaving(place)).map(|place| place.name.as_str()).collect();
+        let survey = Survey::new(snapshot, catalogs, roster.traits(), &limits, &leaving, now);
         for (index, place) in snapshot.places().iter().enumerate() {
             match survey.look_at(index, place) {
                 Ok(candidate) => all.push(candidate),
                 Err(guards) => kept.push(Kept { place: index, name: place.name.clone(), guards }),
             }
         }
-        let leaving: BTreeSet<&str> =
-            snapshot.places().iter().filter(|place| is_leaving(place)).map(|place| place.name.as_str()).collect();
         let pods = snapshot.pods().iter().enumerate();
         let pods = pods.filter(|(_, pod)| leaving.contains(pod.spec.node_name.as_str())).map(|(index, _)| index);
         let leaving = Demand::of_pods(&limits, pods);

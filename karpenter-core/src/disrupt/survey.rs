@@ -1,6 +1,6 @@
 //! Looks at one place after the other, and names all that keeps it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use indexmap::IndexMap;
 
@@ -24,6 +24,8 @@ pub(super) struct Survey<'s> {
     /// By the indices of the pods.
     traits: &'s [Traits],
     pub(super) limits: &'s EvictionLimits,
+    /// The names of the places that are on their way out.
+    leaving: &'s BTreeSet<&'s str>,
     pub(super) now: Timestamp,
     /// The indices of the pods by where they lie in memory, which is found sooner than their names are compared.
     indices: IndexMap<*const Pod, usize, FxBuild>,
@@ -42,10 +44,11 @@ impl<'s> Survey<'s> {
         catalogs: &'s Catalogs,
         traits: &'s [Traits],
         limits: &'s EvictionLimits,
+        leaving: &'s BTreeSet<&'s str>,
         now: Timestamp,
     ) -> Self {
         let indices = snapshot.pods().iter().map(Arc::as_ptr).zip(0..).collect();
-        Self { snapshot, catalogs, traits, limits, now, indices }
+        Self { snapshot, catalogs, traits, limits, leaving, now, indices }
     }
 
     /// The place as a candidate, or what keeps it from going for any reason.
@@ -72,10 +75,16 @@ impl<'s> Survey<'s> {
         if candidate.allows(DisruptionReason::Drifted) { Ok(candidate) } else { Err(candidate.guards) }
     }
 
-    /// The pods that are bound to a place, by index, and those that its room was promised to.
+    /// The pods that are bound to a place, by index, and those that its room was promised to, because they wait for a node or
+    /// must leave theirs.
     fn pods_of(&self, place: &Place) -> (Vec<usize>, Vec<ObjectKey>) {
         let all = place.residents.iter().filter_map(|pod| self.indices.get(&Arc::as_ptr(pod)).copied());
-        let (bound, promised): (Vec<usize>, Vec<usize>) = all.partition(|&pod| self.traits[pod].is_bound);
+        let comes = |pod: usize| {
+            let node = self.snapshot.pods()[pod].spec.node_name.as_str();
+            node != place.name && self.leaving.contains(node)
+        };
+        let (bound, promised): (Vec<usize>, Vec<usize>) =
+            all.partition(|&pod| self.traits[pod].is_bound && !comes(pod));
         (bound, promised.into_iter().map(|pod| self.snapshot.pods()[pod].key()).collect())
     }
 

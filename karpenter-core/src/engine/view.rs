@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Engine, provisioner::Promise};
+use super::Engine;
 use crate::{
     Snapshot, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
@@ -28,7 +28,7 @@ impl Engine {
             .nodes(store.nodes.values().cloned())
             .claims(claims)
             .claims(self.provisioner.creating.values().cloned())
-            .ordered_pods(self.pods(&leaving))
+            .ordered_pods(self.pods())
             .namespaces(store.namespaces.values().map(|namespace| (**namespace).clone()))
             .volume_claims(store.volume_claims.values().map(|claim| (**claim).clone()))
             .volumes(store.volumes.values().map(|volume| (**volume).clone()))
@@ -68,23 +68,9 @@ impl Engine {
         store.claims.values().map(seen).collect()
     }
 
-    /// The pods that can be read; those that are promised another place than the node that they must leave have no node any more,
-    /// and those wait that are [taken to](super::siblings).
-    fn pods(&self, leaving: &BTreeSet<String>) -> Vec<Arc<Pod>> {
+    /// The pods that can be read; those that are [taken to wait](super::siblings) do.
+    fn pods(&self) -> Vec<Arc<Pod>> {
         let store = &self.store;
-        let is_leaving = |node: &Node| {
-            let claim = store.claim_of(node);
-            let says_so =
-                |claim: &Arc<NodeClaim>| claim.metadata.deletion_timestamp.is_some() || leaving.contains(claim.name());
-            node.metadata.deletion_timestamp.is_some() || claim.is_some_and(says_so)
-        };
-        let moves = |(key, promise): &(&ObjectKey, &Promise)| {
-            let pod = store.pods.get(key).filter(|pod| !pod.spec.node_name.is_empty());
-            pod.is_some_and(|pod| {
-                promise.place != pod.spec.node_name
-                    && store.nodes.get(&pod.spec.node_name).is_some_and(|node| is_leaving(node))
-            })
-        };
         let is_paused = |pod: &Pod| pod.spec.node_name.is_empty() && self.provisioner.is_paused(pod);
         let mut all: Vec<Arc<Pod>> = if self.provisioner.has_pauses() || !store.unreadable.is_empty() {
             store.pods.values().filter(|pod| !is_paused(pod) && !store.is_unreadable(pod)).cloned().collect()
@@ -94,12 +80,6 @@ impl Engine {
         for pod in self.siblings.taken_to_wait(store) {
             if let Ok(index) = all.binary_search_by(|other| other.sort_key().cmp(&pod.sort_key())) {
                 all[index] = pod;
-            }
-        }
-        for (key, _) in self.provisioner.promises.iter().filter(moves) {
-            let key = (key.namespace.as_str(), key.name.as_str());
-            if let Ok(index) = all.binary_search_by(|pod| pod.sort_key().cmp(&key)) {
-                Arc::make_mut(&mut all[index]).spec.node_name.clear();
             }
         }
         all
