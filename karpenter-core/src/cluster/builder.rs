@@ -179,7 +179,8 @@ impl SnapshotBuilder {
 
     /// Promises a pod the room of a node or claim: it counts as there, and is not planned again.
     ///
-    /// A promise of a place that does not exist is void, and so is one to a pod on a node that is not on its way out.
+    /// A promise of a place that does not exist is void, and so is one to a pod on a node that is not on its way out. A claim
+    /// that is no machine yet becomes a place that takes no other pods.
     pub fn nominate(mut self, pod: ObjectKey, place: impl Into<String>) -> Self {
         self.nominations.insert(pod, place.into());
         self
@@ -231,7 +232,8 @@ impl SnapshotBuilder {
     }
 
     fn assemble(mut self, namespaces: BTreeMap<String, BTreeMap<String, String>>, storage: Storage) -> Snapshot {
-        let mut sites = join(std::mem::take(&mut self.nodes), &self.claims);
+        let promised: BTreeSet<&str> = self.nominations.values().map(String::as_str).collect();
+        let mut sites = join(std::mem::take(&mut self.nodes), &self.claims, &promised);
         sites.sort_by(|a, b| a.name().cmp(b.name()));
         let by_name = index_of(&sites);
         let launching: IndexSet<&str, FxBuild> = self.claims.iter().map(|claim| claim.name()).collect();
@@ -272,8 +274,8 @@ impl SnapshotBuilder {
             site.pods = pods;
         }
         let places = self.places(sites, &storage);
-        let is_unlaunched = |claim: &&Arc<NodeClaim>| claim.status.provider_id.is_empty();
-        let unlaunched = self.claims.iter().filter(is_unlaunched).map(|claim| NodeClaim::clone(claim)).collect();
+        let unlaunched =
+            self.claims.iter().filter(|claim| is_unlaunched(claim)).map(|claim| NodeClaim::clone(claim)).collect();
         let Self { pools, daemonsets, budgets, pods, .. } = self;
         let objects = Objects { pools, daemonsets, unlaunched, budgets, namespaces, storage };
         Snapshot { objects: Arc::new(objects), pods: pods.into(), pending, places, stands: stands.into() }
@@ -297,6 +299,11 @@ impl SnapshotBuilder {
     }
 
     fn place(&self, site: &Site, storage: &Storage) -> Place {
+        if let (None, Some(claim)) = (&site.node, site.claim.as_ref().filter(|claim| is_unlaunched(claim))) {
+            let mut place = Place::unlaunched(claim);
+            site.pods.iter().for_each(|&index| place.house(&self.pods[index]));
+            return place;
+        }
         let mut place = Place::new(site.node.as_ref(), site.claim.as_ref());
         if place.node.is_some() {
             place.volume_limits = storage.limits_of(&place.name);
@@ -389,13 +396,21 @@ impl<'e> Stands<'e> {
 
 /// Nodes with their claims, and claims that have no node yet.
 ///
-/// A claim without a provider id may become anything that it allows, so it is no place for further pods.
-fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>]) -> Vec<Site> {
-    let launched = claims.iter().filter(|c| !c.status.provider_id.is_empty());
+/// A claim without a provider id may become anything that it allows, so it is no place for further pods. It is a place for
+/// those to whom it was promised.
+fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &BTreeSet<&str>) -> Vec<Site> {
+    let launched = claims.iter().filter(|claim| !is_unlaunched(claim));
     let mut by_id: IndexMap<&str, &Arc<NodeClaim>, FxBuild> =
         launched.map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
     let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
     let mut sites = Vec::with_capacity(nodes.len());
+    // A node may be there, under the name of its claim, before it is known whose it is.
+    let is_node = |name: &str| nodes.binary_search_by(|node| node.metadata.name.as_str().cmp(name)).is_ok();
+    let is_expected = |claim: &&Arc<NodeClaim>| {
+        is_unlaunched(claim) && claim.metadata.deletion_timestamp.is_none() && promised.contains(claim.name())
+    };
+    let expected = claims.iter().filter(is_expected).filter(|claim| !is_node(claim.name()));
+    sites.extend(expected.map(|claim| site(None, Some(claim))));
     for node in nodes {
         let claim = by_id.swap_remove(node.spec.provider_id.as_str());
         sites.push(site(Some(node), claim));
@@ -403,6 +418,10 @@ fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>]) -> Vec<Site> {
     by_id.sort_unstable_keys();
     sites.extend(by_id.into_values().map(|claim| site(None, Some(claim))));
     sites
+}
+
+fn is_unlaunched(claim: &NodeClaim) -> bool {
+    claim.status.provider_id.is_empty()
 }
 
 /// The position of each site, by the name of its node and by that of its claim.

@@ -4,7 +4,7 @@ use std::{
 };
 
 use crate::{
-    NodeAlternatives, Quantity, ResourceList, ResourceName, Timestamp,
+    NodeAlternatives, Quantity, Requirements, ResourceList, ResourceName, Timestamp,
     api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
     cluster::{Attachment, HostPort, Storage, daemon_requests, pod_requests},
     labels,
@@ -163,6 +163,19 @@ impl Place {
     pub(crate) fn promised(name: String, mut labels: BTreeMap<String, String>) -> Self {
         labels.insert(labels::HOSTNAME.to_owned(), name.clone());
         Self { labels, is_closed: true, name, ..Self::default() }
+    }
+
+    /// What a claim without a machine will become, as far as that is known. It takes no further pods.
+    pub(crate) fn unlaunched(claim: &NodeClaim) -> Self {
+        let mut labels = claim.metadata.labels.clone();
+        let requirements: Requirements = claim.spec.requirements.iter().collect();
+        for (key, requirement) in requirements.iter() {
+            if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
+                labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
+        let (name, taints) = (claim.name().to_owned(), claim.spec.taints.clone());
+        Self { claim: Some(name.clone()), taints, ..Self::promised(name, labels) }
     }
 
     /// Whether it is a node that is only thought of.

@@ -1,9 +1,11 @@
 //! Capacity that was paid for in advance: as much of it as is left, and no more.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use super::pool::Pool;
-use crate::{FxBuild, Requirements, Snapshot, catalog::Catalog};
+use crate::{FxBuild, Requirements, Snapshot, catalog::Catalog, cluster::Place};
 
 /// The reservations that offerings draw on, in the order in which pools name them.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +56,8 @@ impl Reservations {
                 let requirements: Requirements = claim.spec.requirements.iter().collect();
                 take(requirements.get(key).and_then(|requirement| requirement.values().next()));
             }
-            for place in snapshot.places().iter().filter(|place| place.is_promised() && pool.is_of(&place.labels)) {
+            let is_without_claim = |place: &&Arc<Place>| place.is_promised() && place.claim.is_none();
+            for place in snapshot.places().iter().filter(is_without_claim).filter(|place| pool.is_of(&place.labels)) {
                 take(place.labels.get(key).map(String::as_str));
             }
         }

@@ -100,7 +100,10 @@ fn a_launched_claim_is_a_place_and_an_unlaunched_one_keeps_its_promises() {
         ("c", Some("p"), "cpu 3, pods 9")
     );
     assert_eq!(place.taints.iter().map(ToString::to_string).collect::<Vec<_>>(), ["t:NoSchedule"]);
-    assert_eq!(snapshot.places().len(), 1);
+    let place = &snapshot.places()[1];
+    assert_eq!((place.name.as_str(), place.is_closed, place.pool.as_deref()), ("u", true, None));
+    assert_eq!(place.pods, [ObjectKey::new("default", "b")]);
+    assert_eq!(snapshot.places().len(), 2);
     assert_eq!(snapshot.pending().map(Pod::key).collect::<Vec<_>>(), [ObjectKey::new("default", "c")]);
 }
 
