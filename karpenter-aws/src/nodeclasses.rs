@@ -1,6 +1,10 @@
 //! The node classes of a cluster: the provider is told of them, and they are told what it found.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -37,6 +41,8 @@ pub struct NodeClasses {
     provider: Ec2Provider,
     recorder: Recorder,
     known: BTreeMap<String, Arc<Ec2NodeClass>>,
+    /// Those that were not told since the last list began.
+    unlisted: BTreeSet<String>,
     /// By the names of classes that go, what was said last of the claims that they wait for.
     told: BTreeMap<String, String>,
 }
@@ -45,7 +51,7 @@ impl NodeClasses {
     /// For a provider and the cluster of a client.
     pub fn new(client: Client, provider: Ec2Provider) -> Self {
         let recorder = Recorder::new(client.clone(), Reporter { controller: "karpenter".to_owned(), instance: None });
-        Self { client, provider, recorder, known: BTreeMap::new(), told: BTreeMap::new() }
+        Self { client, provider, recorder, known: BTreeMap::new(), unlisted: BTreeSet::new(), told: BTreeMap::new() }
     }
 
     /// Works until it is dropped. Statuses and finalizers are written, and things of AWS deleted, only while `may_write`
@@ -99,9 +105,18 @@ impl NodeClasses {
     /// Takes in what happened. Gives back the name of the class that is to be looked at.
     fn hear(&mut self, event: watcher::Event<DynamicObject>) -> Option<String> {
         match event {
-            watcher::Event::Init | watcher::Event::InitDone => None,
+            watcher::Event::Init => {
+                self.unlisted = self.known.keys().cloned().collect();
+                None
+            }
+            // What went while nobody watched is told by nobody else.
+            watcher::Event::InitDone => {
+                std::mem::take(&mut self.unlisted).iter().for_each(|name| self.forget(name));
+                None
+            }
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
                 let name = object.name_any();
+                self.unlisted.remove(&name);
                 match read(&object) {
                     Ok(class) => {
                         self.provider.apply_class(class.clone());
@@ -115,13 +130,16 @@ impl NodeClasses {
                 }
             }
             watcher::Event::Delete(object) => {
-                let name = object.name_any();
-                self.provider.remove_class(&name);
-                self.known.remove(&name);
-                self.told.remove(&name);
+                self.forget(&object.name_any());
                 None
             }
         }
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.provider.remove_class(name);
+        self.known.remove(name);
+        self.told.remove(name);
     }
 
     /// Brings a class to what it should be. What fails is tried again with the next period.

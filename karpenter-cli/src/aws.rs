@@ -233,12 +233,13 @@ async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<(C
         Err(error) => return Err(failed("the cluster", &error)),
     };
     let is_ipv4 = !known.service_ipv4_cidr.is_empty();
+    let service_cidr = if is_ipv4 { known.service_ipv4_cidr } else { known.service_ipv6_cidr };
     let access = ClusterAccess {
         endpoint: args.cluster_endpoint.clone().unwrap_or(known.endpoint),
         ca_bundle: args.cluster_ca_bundle.clone().unwrap_or(known.ca_bundle),
         version: format!("{}.{minor}", version.major),
-        service_cidr: if is_ipv4 { known.service_ipv4_cidr } else { known.service_ipv6_cidr },
-        dns_address: None,
+        dns_address: ClusterAccess::dns_address_of(&service_cidr),
+        service_cidr,
     };
     Ok((access, known.arn))
 }

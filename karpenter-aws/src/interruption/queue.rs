@@ -43,6 +43,8 @@ impl InterruptionQueue {
     /// # Errors
     /// The queue did not answer, or something that is needed to know whose a machine is. What was not told comes again.
     pub async fn poll(&mut self) -> Result<Vec<Message>, ProviderError> {
+        // Machines that another process bought are no strangers.
+        self.provider.learn_machines().await?;
         self.receive().await.map_err(|error| error.to_error("next_events"))
     }
 
@@ -51,7 +53,7 @@ impl InterruptionQueue {
             Some(url) => url.clone(),
             None => self.url.insert(self.api.get_queue_url(&self.name).await?).clone(),
         };
-        self.delete_read(&url).await?;
+        let deleted = self.delete_read(&url).await;
         let received = match self.api.receive_messages(&url).await {
             Err(error) if error.is_not_found() => {
                 // It may be made anew, with another address.
@@ -68,21 +70,23 @@ impl InterruptionQueue {
             }
             out.extend(self.take_in(&url, message).await?);
         }
-        Ok(out)
+        deleted.map(|()| out)
     }
 
-    /// Deletes the messages that the engine has read.
+    /// Deletes the messages that the engine has read. One that cannot be deleted is tried again, and keeps no other.
     async fn delete_read(&mut self, url: &str) -> Result<(), ApiError> {
         let read = self.provider.events_read();
         let done: Vec<String> =
             self.waiting.iter().filter(|(_, (_, event))| *event <= read).map(|(id, _)| id.clone()).collect();
+        let mut outcome = Ok(());
         for id in done {
-            if let Some((receipt, _)) = self.waiting.get(&id) {
-                self.delete(url, receipt).await?;
+            let Some((receipt, _)) = self.waiting.get(&id) else { continue };
+            match self.delete(url, receipt).await {
+                Ok(()) => drop(self.waiting.remove(&id)),
+                refused => outcome = refused,
             }
-            self.waiting.remove(&id);
         }
-        Ok(())
+        outcome
     }
 
     async fn take_in(&mut self, url: &str, received: QueueMessage) -> Result<Option<Message>, ApiError> {

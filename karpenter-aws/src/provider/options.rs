@@ -1,4 +1,8 @@
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use crate::{instance_type::TypeOptions, price::Prices, userdata::Cluster};
 
@@ -46,6 +50,19 @@ pub struct ClusterAccess {
     pub service_cidr: String,
     /// The address of the DNS service, if nodes are not to guess it.
     pub dns_address: Option<String>,
+}
+
+impl ClusterAccess {
+    /// The address that EKS gives the DNS service, the tenth of the range of the services: `10.100.0.10` of `10.100.0.0/16`.
+    /// AL2 and Windows guess another one where the range is not one of the two that EKS chooses by itself.
+    pub fn dns_address_of(service_cidr: &str) -> Option<String> {
+        const TENTH: u8 = 10;
+        let (base, _) = service_cidr.split_once('/')?;
+        match base.parse().ok()? {
+            IpAddr::V4(base) => Some(Ipv4Addr::from(u32::from(base).checked_add(TENTH.into())?).to_string()),
+            IpAddr::V6(base) => Some(Ipv6Addr::from(u128::from(base).checked_add(TENTH.into())?).to_string()),
+        }
+    }
 }
 
 impl ProviderOptions {

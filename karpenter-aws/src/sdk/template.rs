@@ -1,4 +1,5 @@
 use aws_sdk_ec2::types as sdk;
+use karpenter_core::labels::SPOT;
 
 use crate::ec2::{
     Filter, Tags,
@@ -29,7 +30,8 @@ pub(super) fn write(data: &LaunchTemplateData) -> sdk::RequestLaunchTemplateData
         .map(|name| sdk::LaunchTemplateIamInstanceProfileSpecificationRequest::builder().name(name).build());
     let devices: Vec<_> = data.block_devices.iter().map(block_device).collect();
     let nested = data.nested_virtualization.as_deref().map(sdk::NestedVirtualizationSpecification::from);
-    let market = data.market.as_deref().map(|market| {
+    // A fleet says itself that it buys spot machines.
+    let market = data.market.as_deref().filter(|market| *market != SPOT).map(|market| {
         sdk::LaunchTemplateInstanceMarketOptionsRequest::builder().market_type(sdk::MarketType::from(market)).build()
     });
     let mut out = sdk::RequestLaunchTemplateData::builder()
@@ -49,7 +51,7 @@ pub(super) fn write(data: &LaunchTemplateData) -> sdk::RequestLaunchTemplateData
     if let Some(nested) = nested {
         out = out.cpu_options(sdk::LaunchTemplateCpuOptionsRequest::builder().nested_virtualization(nested).build());
     }
-    let is_spot = data.market.as_deref() == Some("spot");
+    let is_spot = data.market.as_deref() == Some(SPOT);
     let request = is_spot.then_some(sdk::ResourceType::SpotInstancesRequest);
     for kind in [sdk::ResourceType::NetworkInterface].into_iter().chain(request) {
         let tags = Some(tag_list(&data.tags));

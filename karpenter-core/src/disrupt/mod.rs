@@ -39,6 +39,7 @@ pub use outlook::{Alone, NodeOutlook, ReasonOutlook};
 pub use pool_outlook::{PoolBudget, PoolOutlook};
 pub(crate) use roster::Roster;
 pub use shield::{Shield, is_evictable};
+pub(crate) use static_drift::static_claim;
 pub use terms::SpotToSpot;
 pub use validate::Invalid;
 mod allowance;

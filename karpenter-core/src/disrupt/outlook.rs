@@ -7,7 +7,7 @@ use super::{
     consolidate::Threshold,
     price_of, rescheduling_cost,
     scene::{Care, Scene, Trial},
-    static_drift,
+    static_claim, static_drift,
     terms::Terms,
 };
 use crate::{
@@ -196,7 +196,7 @@ impl View<'_, '_> {
             return Some(scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan));
         };
         let has_room = static_drift::most_more(&scene.snapshot, pool) > 0;
-        let claim = static_drift::bare_claim(pool, scene.catalogs.get(pool.name())?).filter(|_| has_room)?;
+        let claim = static_claim(pool, scene.catalogs.get(pool.name())?).filter(|_| has_room)?;
         Some(Plan::from_parts(vec![claim], BTreeMap::new(), BTreeMap::new()))
     }
 

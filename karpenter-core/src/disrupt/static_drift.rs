@@ -38,7 +38,7 @@ pub(super) fn replaced(scene: &Scene<'_>, pool: &NodePool, nodes: &[&Candidate])
     if goes.is_empty() {
         return None;
     }
-    let claim = bare_claim(pool, scene.catalogs.get(pool.name())?)?;
+    let claim = static_claim(pool, scene.catalogs.get(pool.name())?)?;
     let before: f64 = goes.iter().map(|candidate| candidate.dollars_per_hour()).sum();
     let plan = Plan::from_parts(vec![claim; goes.len()], [].into(), [].into());
     let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
@@ -81,7 +81,7 @@ impl Nodes {
 
 /// A claim for any node that the template allows; `None` if none of them can be bought. Like every claim that was not planned
 /// for a reservation, it does not use one up, unless the pool has no other nodes.
-pub(super) fn bare_claim(pool: &NodePool, catalog: &Catalog) -> Option<PlannedClaim> {
+pub(crate) fn static_claim(pool: &NodePool, catalog: &Catalog) -> Option<PlannedClaim> {
     let requirements = bare_requirements(pool, catalog);
     let fits = |source: &&InstanceType| requirements.conflict(&source.requirements).is_none();
     let price = |source| open_offerings(catalog, source, &requirements).map(|offering| offering.price).min();

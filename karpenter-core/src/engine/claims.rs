@@ -6,6 +6,7 @@ use super::{
     Action, Engine, ObjectRef, Target, Work,
     lives::{Content, DRIFTED, DriftAnswer, Sound},
     outbox::Purpose,
+    provision::is_static,
 };
 use crate::{
     Timestamp,
@@ -14,7 +15,7 @@ use crate::{
     labels,
     lifecycle::{
         self, Ailment, CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCHED, LaunchReaction, REGISTERED,
-        condition, set_condition,
+        condition, launch_backoff, set_condition,
     },
     provider::{CreateError, Launched},
 };
@@ -180,6 +181,7 @@ impl Engine {
         life.is_launching = false;
         let claim = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid);
         let pool = claim.and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
+        let is_static = is_static(pool.and_then(|pool| self.store.pools.get(pool)).map(AsRef::as_ref));
         if let (Some(pool), Ok(_) | Err(CreateError::InsufficientCapacity { .. })) = (pool, &result) {
             self.market.note_capacity(pool, result.is_ok());
         }
@@ -202,7 +204,11 @@ impl Engine {
             CreateError::Provider(_) => "provider",
         });
         life.failed_attempts += 1;
-        let reaction = lifecycle::react_to_launch_error(&error, life.failed_attempts);
+        let reaction = match lifecycle::react_to_launch_error(&error, life.failed_attempts) {
+            // Another claim of the same pool would be the same.
+            LaunchReaction::GiveUp if is_static => LaunchReaction::Retry(launch_backoff(life.failed_attempts)),
+            reaction => reaction,
+        };
         if let LaunchReaction::Retry(wait) = &reaction {
             life.next_attempt = Some(now + *wait);
         }
@@ -253,8 +259,9 @@ impl Engine {
         if let Some(written) = lifecycle::hydrate_node(claim, node) {
             self.write_node(written, now);
         }
-        if let Some(ailment) = lifecycle::ailment(node, &self.options.repair_policies) {
-            self.repair(claim, &ailment, now);
+        match lifecycle::ailment(node, &self.options.repair_policies) {
+            Some(ailment) => self.repair(claim, &ailment, now),
+            None => self.spare(claim, now),
         }
         if !claim.status.is_true(INITIALIZED) {
             return;
@@ -297,10 +304,20 @@ impl Engine {
         }
     }
 
+    /// Takes back the end of a claim that was to be repaired, so that its pods are drained as usual whenever it goes.
+    fn spare(&mut self, claim: &NodeClaim, now: Timestamp) {
+        if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {
+            let mut out = claim.clone();
+            out.metadata.annotations.remove(labels::TERMINATION_TIMESTAMP);
+            self.write_claim(out, now);
+        }
+    }
+
     fn repair(&mut self, claim: &Arc<NodeClaim>, ailment: &Ailment, now: Timestamp) {
         let work = Work::Claim(claim.name().to_owned());
         if now < ailment.due {
             self.agenda.at(work, ailment.due);
+            self.spare(claim, now);
             return;
         }
         let pool = claim.metadata.labels.get(labels::NODE_POOL);
@@ -315,6 +332,7 @@ impl Engine {
             let message = format!("{sick} of {all} nodes of the pool are unhealthy, which is more than a fifth");
             self.note(ObjectRef::NodeClaim(claim.name().to_owned()), true, "NodeRepairBlocked", message, now);
             self.agenda.at(work, now + REPAIR_RETRY);
+            self.spare(claim, now);
             return;
         }
         if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {

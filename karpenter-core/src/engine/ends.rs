@@ -34,6 +34,8 @@ const MAX_EVICTIONS: usize = 500;
 /// Once the pods that need the room of a replacement have left, the others follow after this long: time for a controller and
 /// the kube-scheduler to put the next ones of the first there.
 const SECOND_WAVE: Duration = Duration::from_secs(1);
+/// They wait for no pod whose eviction was refused so often, within some twelve seconds.
+const PATIENCE: u32 = 7;
 /// How soon it is tried again when there are too many evictions under way.
 const EVICT_RETRY: Duration = Duration::from_millis(200);
 
@@ -289,12 +291,19 @@ impl Engine {
         drain.waiting == 0
     }
 
-    /// Whether all pods that were promised the room of a replacement have left the nodes that are drained. They leave first, so
-    /// that others that would fit elsewhere too do not take it from them.
+    /// Whether all pods that were promised the room of a replacement have left the nodes that are drained, save those whose turn
+    /// is later and those that something holds. They leave first, so that others that would fit elsewhere too do not take it
+    /// from them.
     fn first_wave_is_over(&mut self, now: Timestamp) -> bool {
-        let is_drained = |pod: &ObjectKey| {
-            let pod = self.store.pods.get(pod);
-            pod.is_some_and(|pod| pod.is_active() && self.store.leaving_nodes.contains(&pod.spec.node_name))
+        let is_held =
+            |pod: &ObjectKey| self.ends.evictions.get(pod).is_some_and(|tried| tried.failed_attempts >= PATIENCE);
+        let is_drained = |key: &ObjectKey| {
+            let pod = self.store.pods.get(key).filter(|pod| pod.is_active() && !is_held(key));
+            let pod = pod.filter(|pod| self.store.leaving_nodes.contains(&pod.spec.node_name));
+            pod.is_some_and(|pod| {
+                let all = self.store.pods_on(&pod.spec.node_name);
+                lifecycle::is_next(pod, all.map(AsRef::as_ref), now)
+            })
         };
         // Of all pods few are promised a place, and few places are replacements.
         let promised = self.provisioner.by_place.iter();

@@ -188,6 +188,6 @@ impl Engine {
     }
 }
 
-fn is_static(pool: Option<&NodePool>) -> bool {
+pub(super) fn is_static(pool: Option<&NodePool>) -> bool {
     pool.is_some_and(|pool| pool.spec.replicas.is_some())
 }

@@ -1,20 +1,15 @@
 //! Pools that have so many nodes, whatever the pods need.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use super::{Engine, Work, market::choices};
+use super::{Engine, Work};
 use crate::{
-    Catalog, PlannedClaim, Price, Requirements, Timestamp,
+    Timestamp,
     api::{NodeClaim, NodePool, Pod},
-    disrupt::disruption_cost,
+    disrupt::{disruption_cost, static_claim},
     labels,
 };
 
-/// The most instance types in a claim: Karpenter's own limit.
-const MAX_INSTANCE_TYPES: usize = 600;
 /// The most claims of a pool that are made at once; others follow when these are there.
 const MAX_NEW_CLAIMS: usize = 100;
 
@@ -37,7 +32,7 @@ impl Engine {
             let limit = pool.spec.limits.get("nodes").and_then(|limit| usize::try_from(limit.units_floor()).ok());
             let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(all.len() + creating));
             let catalogs = self.market.catalogs(&self.store.pools, now);
-            let Some(planned) = catalogs.get(pool.name()).and_then(|catalog| bare_claim(pool, catalog)) else {
+            let Some(planned) = catalogs.get(pool.name()).and_then(|catalog| static_claim(pool, catalog)) else {
                 if let Some(next) = self.market.next_return() {
                     self.agenda.at(Work::Pool(pool.name().to_owned()), next);
                 }
@@ -47,7 +42,9 @@ impl Engine {
                 self.create_claim(&planned, pool, None, now);
             }
         } else if replicas < has {
-            for claim in self.least_missed(active, now).into_iter().take(has - replicas) {
+            // Those that are on their way run nothing, and can go when they are there.
+            let surplus = (has - replicas).saturating_sub(creating);
+            for claim in self.least_missed(active, now).into_iter().take(surplus) {
                 self.delete_claim(
                     &claim,
                     "StaticScaleDown",
@@ -89,20 +86,4 @@ fn is_ready(pool: &NodePool) -> bool {
     let mut dynamic = pool.clone();
     dynamic.spec.replicas = None;
     dynamic.unready().is_none()
-}
-
-/// A claim that asks for nothing but what its pool does; `None` if nothing can be bought for it.
-fn bare_claim(pool: &NodePool, catalog: &Catalog) -> Option<PlannedClaim> {
-    let template = &pool.spec.template;
-    let mut requirements: Requirements = template.spec.requirements.iter().collect();
-    requirements.add_all(&Requirements::of_labels(&template.metadata.labels));
-    let mut prices: BTreeMap<&str, Price> = BTreeMap::new();
-    for (own, offering) in choices(&requirements, catalog) {
-        let price = prices.entry(&own.name).or_insert(offering.price);
-        *price = offering.price.min(*price);
-    }
-    let types: BTreeSet<(Price, &str)> = prices.into_iter().map(|(name, price)| (price, name)).collect();
-    let cheapest = types.first()?.0;
-    let names = types.iter().take(MAX_INSTANCE_TYPES).map(|(_, name)| *name);
-    Some(PlannedClaim::new(pool.name(), Vec::new(), names, cheapest, requirements))
 }

@@ -101,6 +101,11 @@ pub fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
     !pod.is_finished() && !pod.is_mirror() && !pod.is_stuck_terminating(now) && !stays
 }
 
+/// Whether it is the turn of a pod to leave, of all pods of its node.
+pub(crate) fn is_next<'p>(pod: &Pod, all: impl IntoIterator<Item = &'p Pod>, now: Timestamp) -> bool {
+    all.into_iter().filter(|other| is_waited_for(other, now)).all(|other| group(pod) <= group(other))
+}
+
 fn group(pod: &Pod) -> (bool, bool) {
     (pod.spec.priority.unwrap_or(0) >= CRITICAL_PRIORITY, pod.is_daemon())
 }

@@ -71,6 +71,9 @@ fn grow(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
         Some(node) if !node.metadata.labels.contains_key(labels::REGISTERED) => {
             Step { node: register(claim, nodes, now).1, ..Step::default() }
         }
+        Some(node) if !node.metadata.labels.contains_key(labels::INITIALIZED) => {
+            Step { node: initialize(claim, node, now).1, ..Step::default() }
+        }
         _ => Step::default(),
     }
 }

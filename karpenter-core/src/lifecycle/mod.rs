@@ -23,6 +23,7 @@ pub use condition::{condition, set_condition};
 pub use consistency::shortfall;
 pub use demotion::demoted;
 pub(crate) use demotion::may_be_demoted;
+pub(crate) use drain::is_next;
 pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
 pub use hydration::{hydrate_claim, hydrate_node};
 pub use initialization::initialize;

@@ -1,14 +1,14 @@
 //! How claims, nodes and machines end.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     Quantity,
-    api::{ConditionStatus, NillableDuration, NodePool, ObjectKey},
-    engine::EngineOptions,
+    api::{ConditionStatus, NillableDuration, Node, NodePool, ObjectKey},
+    engine::{EngineOptions, Event, Object, Request},
     labels,
     lifecycle::{DRAINED, INSTANCE_TERMINATING},
-    provider::{Instance, ProviderEvent, ProviderId, RepairPolicy},
+    provider::{CreateError, Instance, ProviderEvent, ProviderId, RepairPolicy},
 };
 
 use crate::world::{Machine, World};
@@ -212,6 +212,99 @@ fn static_pools_keep_their_replicas() {
     delete_first_claim(&mut world);
     world.run(90);
     assert_eq!((world.nodes.len(), world.machines.len()), (1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn nodes_of_static_pools_have_the_labels_that_their_pool_asks_for() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = NodePool::named("fixed");
+    pool.spec.replicas = Some(1);
+    pool.spec.template.spec.requirements =
+        serde_json::from_str(r#"[{"key": "example.com/team", "operator": "In", "values": ["a"]}]"#).expect("valid");
+    world.put_pool(pool);
+    world.run(300);
+    let team = |node: &Node| node.metadata.labels.get("example.com/team").cloned();
+    assert_eq!(world.nodes.values().filter_map(team).collect::<Vec<_>>(), ["a"], "{:#?}", world.log);
+    assert_eq!(world.bought, 1, "it has not drifted: {:#?}", world.log);
+}
+
+#[test]
+fn a_static_pool_asks_for_the_same_claim_again_where_nothing_is_compatible() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = NodePool::named("fixed");
+    pool.spec.replicas = Some(1);
+    world.put_pool(pool);
+    let error = || CreateError::NothingCompatible { message: "no subnet".to_owned() };
+    world.launch_errors = std::iter::repeat_with(error).take(5).collect();
+    world.run(120);
+    assert_eq!((world.count("create"), world.bought, world.nodes.len()), (1, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_static_pool_that_shrinks_waits_for_claims_that_are_on_their_way() {
+    let mut world = World::new(still());
+    let mut pool = NodePool::named("fixed");
+    pool.spec.replicas = Some(2);
+    world.put_pool(pool.clone());
+    world.run(120);
+    assert_eq!(world.nodes.len(), 2, "{:#?}", world.log);
+    let pool_of = |replicas| {
+        let mut pool = world.pools["fixed"].clone();
+        pool.spec.replicas = Some(replicas);
+        Event::Applied(Object::NodePool(Arc::new(pool)))
+    };
+    let (more, fewer) = (pool_of(5), pool_of(2));
+    world.engine.observe(more, world.now);
+    let creates = world.engine.tick(world.now);
+    world.engine.observe(fewer, world.now);
+    let after = world.engine.tick(world.now);
+    let count = |requests: &[Request], what: &str| {
+        requests.iter().filter(|request| format!("{request:?}").contains(what)).count()
+    };
+    assert_eq!(count(&creates, "CreateClaim"), 3, "{creates:#?}");
+    assert_eq!(count(&after, "DeleteClaim"), 0, "{after:#?}");
+}
+
+#[test]
+fn a_node_that_recovers_before_it_is_repaired_keeps_no_deadline() {
+    let mut options = still();
+    options.repair_policies.push(RepairPolicy::new("Ready", ConditionStatus::False, Duration::from_mins(10)));
+    let mut world = running(options, 8);
+    let set_ready = |world: &mut World, status: ConditionStatus| {
+        let mut node = world.nodes.values().next().expect("a node").clone();
+        node.status.conditions[0].status = status;
+        node.status.conditions[0].last_transition_time = Some(world.now);
+        world.put_node(node);
+    };
+    let has_deadline = |world: &World| {
+        world.claims.values().any(|claim| claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP))
+    };
+    set_ready(&mut world, ConditionStatus::False);
+    world.cannot_delete_claims = true;
+    world.run_until(700, has_deadline);
+    set_ready(&mut world, ConditionStatus::True);
+    world.run(5);
+    assert!(!has_deadline(&world), "{:#?}", world.log);
+    world.cannot_delete_claims = false;
+    world.run(60);
+    assert_eq!(world.claims.len(), 1, "{:#?}", world.log);
+}
+
+#[test]
+fn a_node_that_its_kubelet_makes_anew_becomes_ready_for_pods_again() {
+    let mut world = running(still(), 8);
+    let mut node = world.nodes.values().next().expect("a node").clone();
+    for label in [labels::REGISTERED, labels::INITIALIZED] {
+        node.metadata.labels.remove(label);
+    }
+    node.metadata.finalizers.clear();
+    world.put_node(node);
+    world.run(60);
+    let node = world.nodes.values().next().expect("a node");
+    assert_eq!(
+        [labels::REGISTERED, labels::INITIALIZED].map(|label| node.metadata.labels.contains_key(label)),
+        [true; 2]
+    );
 }
 
 #[test]

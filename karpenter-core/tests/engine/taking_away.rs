@@ -127,10 +127,14 @@ fn a_node_that_is_too_large_is_replaced_before_it_goes() {
     assert_eq!(reasons, [0, 0, 1]);
 }
 
-#[test]
-fn pods_that_need_the_replacement_leave_first() {
+/// When a large and a small pod of a node were evicted for which a smaller one comes. The small pod goes beside another one. It
+/// would fit on the replacement too, where the large one has to go.
+fn evictions_of(large_priority: i32) -> [i64; 2] {
     let mut world = World::with_pool(EngineOptions::default());
     world.add_pods("large", 1, "1500m");
+    let mut large = world.pods.values().next().expect("a pod").clone();
+    large.spec.priority = Some(large_priority);
+    world.put_pod(large);
     world.add_pods("a-small", 1, "600m");
     world.add_pods("fill", 6, "900m");
     world.run(45);
@@ -142,15 +146,25 @@ fn pods_that_need_the_replacement_leave_first() {
         world.remove_pod(key);
     }
     world.log.clear();
-    // The small pod goes beside the other one. It would fit on the replacement too, where the large one has to go.
     world.run(120);
-    let evicted = |name: &str| {
-        let line = world.log.iter().find(|line| line.contains("Evict {") && line.contains(name));
-        let second = line.and_then(|line| line.split(' ').next()?.parse::<i64>().ok());
-        second.unwrap_or_else(|| panic!("{name} was not evicted: {:#?}", world.log))
-    };
-    assert!(evicted("large-0") < evicted("a-small-0"), "{:#?}", world.log);
     assert_eq!(world.bought, 3, "{:#?}", world.log);
+    ["large-0", "a-small-0"].map(|name| {
+        let line = world.log.iter().find(|line| line.contains("Evict {") && line.contains(name));
+        let second = line.and_then(|line| line.split(' ').next()?.parse().ok());
+        second.unwrap_or_else(|| panic!("{name} was not evicted: {:#?}", world.log))
+    })
+}
+
+#[test]
+fn pods_that_need_the_replacement_leave_first() {
+    let [large, small] = evictions_of(0);
+    assert!(large < small, "{large} {small}");
+}
+
+#[test]
+fn pods_that_leave_before_critical_ones_do_not_wait_for_them() {
+    let ([first, _], [large, small]) = (evictions_of(0), evictions_of(2_000_000_000));
+    assert!(small < large && small <= first + 2, "{first}: {large} {small}");
 }
 
 #[test]
