@@ -111,7 +111,9 @@ impl NodeClasses {
             }
             // What went while nobody watched is told by nobody else.
             watcher::Event::InitDone => {
-                std::mem::take(&mut self.unlisted).iter().for_each(|name| self.forget(name));
+                for name in std::mem::take(&mut self.unlisted) {
+                    self.forget(&name);
+                }
                 None
             }
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {

@@ -231,6 +231,11 @@ impl Ec2Provider {
         self.0.lock().owners.zone_of(instance).map(str::to_owned)
     }
 
+    /// Sees to it that the machines are known that were there before this process.
+    pub(crate) async fn learn_machines(&self) -> Result<(), ProviderError> {
+        self.0.learn_machines().await
+    }
+
     /// A machine as it is now.
     pub(crate) async fn look_at(&self, instance: &str) -> Result<Option<Ec2Instance>, ApiError> {
         self.0.look_at(instance).await

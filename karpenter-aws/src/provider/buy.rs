@@ -141,8 +141,10 @@ impl Context {
             let Some((id, _)) = machine else { continue };
             let tags = [(tags::CLAIM_UID, &claim.uid), (tags::NODE_CLAIM, &claim.name)];
             let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
-            if self.api.create_tags(std::slice::from_ref(id), &tags).await.is_err() {
-                return;
+            match self.api.create_tags(std::slice::from_ref(id), &tags).await {
+                Err(error) if error.kind() == ProviderErrorKind::Unauthorized => return,
+                // Of one that stays without the others tell whose it is.
+                Ok(()) | Err(_) => {}
             }
         }
     }

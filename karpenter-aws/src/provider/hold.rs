@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use karpenter_core::provider::{Deletion, Instance, ProviderError, ProviderId};
+use karpenter_core::provider::{Deletion, Instance, ProviderError, ProviderErrorKind, ProviderId};
 
 use super::{Inner, machines, tags};
 use crate::{
@@ -23,7 +23,7 @@ const ALIVE: [InstanceState; 5] = [
 ];
 
 /// Looks at machines by their ids, each once. One that is not known fails such a call for all, so those that are missing
-/// in the answer are asked for one by one.
+/// in the answer are asked for one by one, but not if there were too many calls already.
 pub(crate) async fn look(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<Option<Ec2Instance>, ApiError>> {
     let mut unique = ids.clone();
     unique.sort();
@@ -38,6 +38,9 @@ pub(crate) async fn look(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<O
         Err(error) if is_single => {
             let answer = if error.is_not_found() { Ok(None) } else { Err(error) };
             found.insert(unique[0].clone(), answer);
+        }
+        Err(error) if error.kind() == ProviderErrorKind::Throttled => {
+            found.extend(unique.iter().map(|id| (id.clone(), Err(error.clone()))));
         }
         Err(_) => {}
     }
@@ -56,7 +59,8 @@ pub(crate) async fn look(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<O
     ids.iter().map(|id| found.get(id).cloned().unwrap_or(Ok(None))).collect()
 }
 
-/// Terminates machines by their ids. Those that the answer does not show on their way out are terminated one by one.
+/// Terminates machines by their ids. Those that the answer does not show on their way out are terminated one by one, but not if
+/// there were too many calls already.
 pub(crate) async fn terminate(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<InstanceState, ApiError>> {
     let mut unique = ids.clone();
     unique.sort();
@@ -70,6 +74,9 @@ pub(crate) async fn terminate(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Res
         }
         Err(error) if unique.len() == 1 => {
             done.insert(unique[0].clone(), gone_is_done(error));
+        }
+        Err(error) if error.kind() == ProviderErrorKind::Throttled => {
+            done.extend(unique.iter().map(|id| (id.clone(), Err(error.clone()))));
         }
         Err(_) => {}
     }

@@ -107,3 +107,22 @@ impl ProviderOptions {
         address.contains(':')
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dns_service_has_the_tenth_address() {
+        for (range, expected) in [
+            ("10.100.0.0/16", Some("10.100.0.10")),
+            ("192.168.0.0/20", Some("192.168.0.10")),
+            ("fd30:1c53:5f8a::/108", Some("fd30:1c53:5f8a::a")),
+            ("", None),
+            ("services", None),
+            ("255.255.255.250/32", None),
+        ] {
+            assert_eq!(ClusterAccess::dns_address_of(range).as_deref(), expected, "{range}");
+        }
+    }
+}

@@ -97,3 +97,32 @@ async fn a_message_that_could_not_be_taken_in_comes_again() {
     let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
     assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
 }
+
+#[tokio::test]
+async fn who_takes_over_hears_of_machines_that_another_process_bought() {
+    let mut world = World::new();
+    let (_, id) = bought(&world).await;
+    world.restart();
+    let mut queue = queue(&world);
+    world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
+    queue.poll().await.expect("answers");
+    let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_deleted_keeps_no_other_from_being_heard() {
+    let world = World::new();
+    let mut queue = queue(&world);
+    let (_, id) = bought(&world).await;
+    world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
+    queue.poll().await.expect("answers");
+    let read = world.provider.next_events(EventCursor::default()).await.expect("known");
+    world.provider.next_events(read.cursor).await.expect("known");
+    world.aws.refuse("DeleteMessage", "AccessDenied", "not allowed");
+    world.aws.send(URL, warning("i-0other", "EC2 Spot Instance Interruption Warning"));
+    queue.poll().await.expect_err("a message is not deleted");
+    assert_eq!(left(&world), 1, "the other one was heard");
+    queue.poll().await.expect("answers");
+    assert_eq!(left(&world), 0, "the first was tried again");
+}

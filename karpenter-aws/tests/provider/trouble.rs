@@ -1,5 +1,6 @@
 //! What stands in the way is told, and nobody asks without end.
 
+use futures_util::future::join_all;
 use karpenter_aws::{ApiError, instance_type::labels as own, mem::Fault};
 use karpenter_core::{
     CloudProvider,
@@ -130,4 +131,19 @@ async fn pods_of_a_pool_that_wants_what_no_machine_can_be_say_so() {
         assert_eq!(said, ["pool general: no instance type meets the requirements of the pool"]);
         assert_eq!(cluster.aws.count("CreateFleet"), 0);
     }
+}
+
+#[tokio::test]
+async fn who_asks_too_often_does_not_ask_for_each_machine_by_itself() {
+    let world = World::new();
+    let mut ids = Vec::new();
+    for uid in ["u1", "u2", "u3"] {
+        ids.push(world.provider.create(&claim(uid, &[])).await.expect("bought").instance.id);
+    }
+    let before = world.aws.count("DescribeInstances");
+    world.aws.refuse("DescribeInstances", "RequestLimitExceeded", "slow down");
+    let found = join_all(ids.iter().map(|id| world.provider.get(id))).await;
+    assert!(found.iter().all(Result::is_err), "{found:?}");
+    assert_eq!(world.aws.count("DescribeInstances") - before, 1);
+    assert!(join_all(ids.iter().map(|id| world.provider.get(id))).await.iter().all(Result::is_ok));
 }
