@@ -2,7 +2,7 @@
 import json
 import sys
 
-# Another step builds these alone, and each takes minutes.
+# Another step builds it, and it takes minutes.
 ELSEWHERE = {("karpenter-aws", "replay")}
 
 for package in json.load(sys.stdin)["packages"]:

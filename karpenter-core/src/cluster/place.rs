@@ -168,12 +168,7 @@ impl Place {
     /// What a claim without a machine will become, as far as that is known. It takes no further pods.
     pub(crate) fn unlaunched(claim: &NodeClaim) -> Self {
         let mut labels = claim.metadata.labels.clone();
-        let requirements: Requirements = claim.spec.requirements.iter().collect();
-        for (key, requirement) in requirements.iter() {
-            if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
-                labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-            }
-        }
+        claim.spec.requirements.iter().collect::<Requirements>().settle(&mut labels);
         let (name, taints) = (claim.name().to_owned(), claim.spec.taints.clone());
         Self { claim: Some(name.clone()), taints, ..Self::promised(name, labels) }
     }

@@ -259,9 +259,9 @@ impl Engine {
         if let Some(written) = lifecycle::hydrate_node(claim, node) {
             self.write_node(written, now);
         }
-        match lifecycle::ailment(node, &self.options.repair_policies) {
-            Some(ailment) => self.repair(claim, &ailment, now),
-            None => self.spare(claim, now),
+        let ailment = lifecycle::ailment(node, &self.options.repair_policies);
+        if !ailment.is_some_and(|ailment| self.repair(claim, &ailment, now)) {
+            self.spare(claim, now);
         }
         if !claim.status.is_true(INITIALIZED) {
             return;
@@ -313,12 +313,12 @@ impl Engine {
         }
     }
 
-    fn repair(&mut self, claim: &Arc<NodeClaim>, ailment: &Ailment, now: Timestamp) {
+    /// Brings a claim with a sick node to its end, if it is time and not too many are sick. Says whether it does.
+    fn repair(&mut self, claim: &Arc<NodeClaim>, ailment: &Ailment, now: Timestamp) -> bool {
         let work = Work::Claim(claim.name().to_owned());
         if now < ailment.due {
             self.agenda.at(work, ailment.due);
-            self.spare(claim, now);
-            return;
+            return false;
         }
         let pool = claim.metadata.labels.get(labels::NODE_POOL);
         let of_pool = |node: &&Arc<Node>| node.metadata.labels.get(labels::NODE_POOL) == pool;
@@ -332,16 +332,16 @@ impl Engine {
             let message = format!("{sick} of {all} nodes of the pool are unhealthy, which is more than a fifth");
             self.note(ObjectRef::NodeClaim(claim.name().to_owned()), true, "NodeRepairBlocked", message, now);
             self.agenda.at(work, now + REPAIR_RETRY);
-            self.spare(claim, now);
-            return;
+            return false;
         }
         if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {
             self.delete_claim(claim, "NodeRepair", format!("Condition {} calls for repair", ailment.condition), now);
-            return;
+            return true;
         }
         let mut out = (**claim).clone();
         out.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), now.to_string());
         self.write_claim(out, now);
+        true
     }
 
     fn write_pod_event(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {

@@ -279,6 +279,15 @@ impl Requirements {
         self.0.iter().map(|(k, r)| (&**k, r))
     }
 
+    /// Adds the labels of which they leave no choice to those that are settled already.
+    pub(crate) fn settle(&self, labels: &mut BTreeMap<String, String>) {
+        for (key, requirement) in self.iter() {
+            if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
+                labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
+    }
+
     /// Whether nothing is required.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -160,11 +160,7 @@ impl PlannedClaim {
         let mut out = pool.spec.template.metadata.labels.clone();
         out.extend(self.labels.clone());
         out.insert(labels::NODE_POOL.to_owned(), self.node_pool.clone());
-        for (key, requirement) in self.requirements.iter() {
-            if let (Some(1), Some(value)) = (requirement.value_count(), requirement.values().next()) {
-                out.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-            }
-        }
+        self.requirements.settle(&mut out);
         out
     }
 }

@@ -195,12 +195,16 @@ fn a_sick_node_is_replaced_unless_too_many_are() {
     }
 }
 
+fn static_pool(replicas: u32) -> NodePool {
+    let mut pool = NodePool::named("fixed");
+    pool.spec.replicas = Some(replicas);
+    pool
+}
+
 #[test]
 fn static_pools_keep_their_replicas() {
     let mut world = World::new(EngineOptions::default());
-    let mut pool = NodePool::named("fixed");
-    pool.spec.replicas = Some(3);
-    world.put_pool(pool);
+    world.put_pool(static_pool(3));
     world.run(120);
     assert_eq!((world.nodes.len(), world.machines.len()), (3, 3), "{:#?}", world.log);
     assert!(world.nodes.values().all(|node| node.metadata.labels[labels::NODE_POOL] == "fixed"));
@@ -217,8 +221,7 @@ fn static_pools_keep_their_replicas() {
 #[test]
 fn nodes_of_static_pools_have_the_labels_that_their_pool_asks_for() {
     let mut world = World::new(EngineOptions::default());
-    let mut pool = NodePool::named("fixed");
-    pool.spec.replicas = Some(1);
+    let mut pool = static_pool(1);
     pool.spec.template.spec.requirements =
         serde_json::from_str(r#"[{"key": "example.com/team", "operator": "In", "values": ["a"]}]"#).expect("valid");
     world.put_pool(pool);
@@ -231,9 +234,7 @@ fn nodes_of_static_pools_have_the_labels_that_their_pool_asks_for() {
 #[test]
 fn a_static_pool_asks_for_the_same_claim_again_where_nothing_is_compatible() {
     let mut world = World::new(EngineOptions::default());
-    let mut pool = NodePool::named("fixed");
-    pool.spec.replicas = Some(1);
-    world.put_pool(pool);
+    world.put_pool(static_pool(1));
     let error = || CreateError::NothingCompatible { message: "no subnet".to_owned() };
     world.launch_errors = std::iter::repeat_with(error).take(5).collect();
     world.run(120);
@@ -243,9 +244,7 @@ fn a_static_pool_asks_for_the_same_claim_again_where_nothing_is_compatible() {
 #[test]
 fn a_static_pool_that_shrinks_waits_for_claims_that_are_on_their_way() {
     let mut world = World::new(still());
-    let mut pool = NodePool::named("fixed");
-    pool.spec.replicas = Some(2);
-    world.put_pool(pool.clone());
+    world.put_pool(static_pool(2));
     world.run(120);
     assert_eq!(world.nodes.len(), 2, "{:#?}", world.log);
     let pool_of = |replicas| {
