@@ -26,7 +26,11 @@ fn loner(number: u32) -> Pod {
 }
 
 fn plan(loners: u32, others: u32) -> Plan {
-    let mut builder = Snapshot::builder().pool(NodePool::named("general"));
+    plan_in(vec![NodePool::named("general")], loners, others)
+}
+
+fn plan_in(pools: Vec<NodePool>, loners: u32, others: u32) -> Plan {
+    let mut builder = Snapshot::builder().pools(pools);
     builder = builder.pods((0..loners).map(loner).collect::<Vec<_>>());
     builder = builder.pods(Pod::named("other").cpu("1").replicas(others));
     let snapshot = builder.build().expect("a cluster");
@@ -51,4 +55,18 @@ fn others_go_to_the_nodes_of_loners() {
 #[test]
 fn without_loners_the_cheapest_core_counts() {
     assert!((dollars(&plan(0, 39)) - 1.2).abs() < 1e-9);
+}
+
+/// Plans are compared with some of more and smaller nodes, but not with nodes of a pool that has smaller ones and less weight.
+#[test]
+fn a_heavier_pool_has_them_however_large_its_nodes() {
+    let pool = |name: &str, weight: u32, machine: &str| {
+        let requirement = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [machine]});
+        let class = json!({"group": "g", "kind": "K", "name": "n"});
+        let template = json!({"spec": {"nodeClassRef": class, "requirements": [requirement]}});
+        let pool = json!({"metadata": {"name": name}, "spec": {"weight": weight, "template": template}});
+        serde_json::from_value::<NodePool>(pool).expect("as the API has it")
+    };
+    let plan = plan_in(vec![pool("light", 1, "host"), pool("heavy", 10, "farm")], 3, 30);
+    assert!(plan.claims().iter().all(|claim| claim.node_pool == "heavy"), "{:?}", plan.claims());
 }

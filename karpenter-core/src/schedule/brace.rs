@@ -6,6 +6,7 @@ use ordered_float::OrderedFloat;
 
 use super::{
     landing::{Ground, Units},
+    parallel,
     problem::{Aim, Base, Tolerance},
     search::{Batch, Search, remove_one},
 };
@@ -13,13 +14,18 @@ use crate::{cluster::Place, labels};
 
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
+/// The same where pods were left by an earlier plan.
+const CALM_TURNS_FOR_LEFTOVERS: usize = 20;
 /// How many orders are tried at most for each of these.
 const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
 const MAX_PAIRS: usize = 8_000_000;
 
-/// In how many orders pods come to find out how many are left.
-const LATE_TURNS: u64 = 2;
+/// In which orders pods come to find out how many are left: in even turns all nodes are ready at once.
+const LATE_TURNS: [u64; 2] = [0, 2];
+
+/// As much of what the first order leaves the second one leaves at least, beside nodes for these: this saves to try.
+const LEFT_AGAIN: f64 = 0.3;
 
 /// What nodes for pods that are left in the end cost, as a share of what the pods are worth: few pods fill nodes badly.
 const LATE_SHARE: f64 = 1.6;
@@ -61,9 +67,8 @@ impl<'p, 'a> Search<'p, 'a> {
         let has_leftovers = self.problem.base.has_leftovers;
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
         let ground = Ground::new(&self);
-        // In even turns all nodes are ready at once.
-        let left = (0..LATE_TURNS).map(|turn| ground.clone().land(2 * turn)).collect::<Vec<_>>();
-        let worth: f64 = left.iter().map(|left| self.worth(left)).sum::<f64>() / LATE_TURNS as f64;
+        let left = parallel::map(&LATE_TURNS, |&turn| ground.clone().land(turn));
+        let worth: f64 = left.iter().map(|left| self.worth(left)).sum::<f64>() / left.len() as f64;
         // What all nodes are likely to cost if a further plan makes those for the pods that find none.
         let late = self.bill() + LATE_SHARE * worth;
         if late <= self.bill() && !has_leftovers {
@@ -83,25 +88,31 @@ impl<'p, 'a> Search<'p, 'a> {
     /// The same with nodes for all pods that the kube-scheduler leaves in so many orders; `None` if they cost too much. What it
     /// leaves in the first order is known.
     fn braced(&self, mut ground: Ground<'p, 'a>, mut first: Option<Units>, most: f64) -> Option<Self> {
-        let max_turns = self.affordable_turns().min(TRIES * CALM_TURNS);
+        let has_leftovers = self.problem.base.has_leftovers;
+        let calm_turns = if has_leftovers { CALM_TURNS_FOR_LEFTOVERS } else { CALM_TURNS };
+        let max_turns = self.affordable_turns().min(TRIES * calm_turns);
         let mut braced = self.clone();
         let mut calm = 0;
         for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
             let left = first.take().unwrap_or_else(|| ground.clone().land(turn as u64));
             if left.is_empty() {
                 calm += 1;
-                if calm == CALM_TURNS {
+                if calm == calm_turns {
                     break;
                 }
                 continue;
             }
             calm = 0;
-            if braced.bill() + self.worth(&left) > most || !braced.make_nodes_for(&left) || braced.bill() > most {
+            if braced.bill() + self.worth(&left) > most || !braced.make_nodes_for(&left) {
+                return None;
+            }
+            let next = if turn == 0 && !has_leftovers { LEFT_AGAIN * self.worth(&left) } else { 0.0 };
+            if braced.bill() + next > most {
                 return None;
             }
             ground = Ground::new(&braced);
         }
-        Some(braced)
+        Some(if has_leftovers { braced.trimmed(calm_turns) } else { braced })
     }
 
     /// Makes nodes for units that find none where they are planned. Says whether all have one now.
@@ -127,11 +138,9 @@ impl<'p, 'a> Search<'p, 'a> {
     fn take_off(&mut self, lot: usize) -> bool {
         let keeps_others = |batch: &Batch<'_>| batch.has(lot) && batch.unit_count() > 1;
         if let Some(index) = self.batches.iter().rposition(keeps_others) {
-            let mut node = Batch { count: 1, ..self.batches[index].clone() };
+            let mut node = self.split_off(index);
             remove_one(&mut node.guests, lot);
-            self.batches[index].count -= 1;
             self.batches.push(node);
-            self.batches.retain(|batch| batch.count > 0);
         } else if let Some(lots) = self.on_places.iter_mut().find(|lots| lots.iter().any(|(there, _)| *there == lot)) {
             lots.iter_mut().filter(|(there, _)| *there == lot).for_each(|(_, count)| *count -= 1);
             lots.retain(|(_, count)| *count > 0);

@@ -26,6 +26,17 @@ impl Search<'_, '_> {
         }
         filling.fill
     }
+
+    /// A node of a candidate with just these units, if it takes them all willingly.
+    pub(super) fn fill_with(&self, candidate: &Candidate, guests: &[Seats]) -> Option<Fill> {
+        let mut filling = Filling::new(self, candidate);
+        let takes = |seats: &Seats| {
+            let guest = candidate.guest(self.problem.lot(seats.lot).shape);
+            guest
+                .is_some_and(|guest| guest.tolerance == Tolerance::Full && filling.takes(guest, seats.lot, seats.count))
+        };
+        guests.iter().all(takes).then_some(filling.fill)
+    }
 }
 
 /// A node that takes pods.
@@ -87,6 +98,23 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
             has_less_room = true;
         }
         has_less_room
+    }
+
+    /// Takes so many units of a lot, if it can, and says so.
+    fn takes(&mut self, guest: &Guest, lot: usize, count: i64) -> bool {
+        let problem = self.search.problem;
+        let Shape { requests, constraint, .. } = &problem.lots.shapes[guest.shape()];
+        let asked = (*constraint, Some(guest.alternative()));
+        let most = fit_count(requests, &self.room).min(self.occupancy.most(problem.lot(lot)));
+        if most < count || self.choice.most(&self.used, requests, asked, count) < count {
+            return false;
+        }
+        let seats = self.allowed(guest, guest.seats(lot, count)).filter(|seats| seats.count == count);
+        if let Some(seats) = seats {
+            self.seat(seats, requests, self.search.worths[guest.shape()]);
+            self.choice.add(asked);
+        }
+        seats.is_some()
     }
 
     /// As many of these pods as the requirements of the claim allow.

@@ -11,6 +11,7 @@ mod fleet;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use fixedbitset::FixedBitSet;
+use smallvec::SmallVec;
 
 use self::family::{Domains, Family};
 pub(super) use self::fleet::Fleet;
@@ -87,7 +88,7 @@ fn scattered(lot: usize, number: usize, turn: u64) -> u64 {
 }
 
 /// The weight of the heaviest pool that takes units of each lot.
-fn weights(problem: &Problem<'_>) -> Vec<u32> {
+pub(super) fn weights(problem: &Problem<'_>) -> Vec<u32> {
     let mut out = vec![0; problem.lots.list.len()];
     for candidate in &problem.candidates {
         let weight = problem.weight(candidate);
@@ -102,7 +103,7 @@ fn weights(problem: &Problem<'_>) -> Vec<u32> {
 
 /// Whether pods of a batch are known to stay where they are planned: the model does not choose the label values, types
 /// and reservations of such nodes, and leaves alone what shares the nodes of a lighter pool than its own.
-fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool {
+pub(super) fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool {
     let pool = batch.candidate.pool;
     let weight = problem.weight(batch.candidate);
     let is_open_ended =
@@ -132,8 +133,9 @@ impl<'p, 'a> Ground<'p, 'a> {
             ground.add_nodes(batch);
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
-        ground.admit(&landing, &counts, &weights);
-        ground.add_units(&landing, &counts, &search.planned(), &weights);
+        let roomy = ground.roomy_places(&counts);
+        ground.admit((&roomy, &landing), &counts, &weights);
+        ground.add_units((&roomy, &landing), &counts, &search.planned(), &weights);
         ground
     }
 
@@ -171,16 +173,23 @@ impl<'p, 'a> Ground<'p, 'a> {
         self.fleet.push(&variant.room, &size, occupancy, batch.node_count());
     }
 
+    /// The places that have room for the least that any of the units asks for which are to land.
+    fn roomy_places(&self, counts: &[i64]) -> Vec<usize> {
+        let landing = (0..counts.len()).filter(|&lot| counts[lot] > 0);
+        let least = least(landing.map(|lot| &self.problem.lot(lot).requests));
+        (0..self.problem.base.places.len()).filter(|&place| fits(&least, self.fleet.room(place))).collect()
+    }
+
     /// Notes which nodes the lots may use of which there are units to land. A lot lands only on new nodes of pools of its own
     /// weight: it may use free room of others, but a claim is not made for it.
-    fn admit(&mut self, batches: &[&Batch<'p>], counts: &[i64], weights: &[u32]) {
+    fn admit(&mut self, (roomy, batches): (&[usize], &[&Batch<'p>]), counts: &[i64], weights: &[u32]) {
         let problem = self.problem;
         self.admits = vec![FixedBitSet::new(); counts.len()];
         for lot in (0..counts.len()).filter(|&lot| counts[lot] > 0) {
             self.admits[lot].grow(self.fleet.len());
             let constraint = problem.lot(lot).constraint;
-            for (index, place) in problem.base.places.iter().enumerate() {
-                let tolerance = problem.place_tolerance(constraint, place.source);
+            for &index in roomy {
+                let tolerance = problem.place_tolerance(constraint, problem.base.places[index].source);
                 self.admits[lot].set(index, tolerance == Some(Tolerance::Full));
             }
         }
@@ -201,7 +210,13 @@ impl<'p, 'a> Ground<'p, 'a> {
     }
 
     /// Adds the units that are to land, so many of each lot. Those that are planned besides stay in their domains.
-    fn add_units(&mut self, batches: &[&Batch<'p>], counts: &[i64], planned: &[usize], weights: &[u32]) {
+    fn add_units(
+        &mut self,
+        (roomy, batches): (&[usize], &[&Batch<'p>]),
+        counts: &[i64],
+        planned: &[usize],
+        weights: &[u32],
+    ) {
         let problem = self.problem;
         let mut by_class: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         let mut domains: BTreeMap<&str, Arc<Domains>> = BTreeMap::new();
@@ -214,7 +229,7 @@ impl<'p, 'a> Ground<'p, 'a> {
                         let domains = domains
                             .entry(&latitude.key)
                             .or_insert_with(|| Arc::new(Domains::new(problem, batches, &latitude.key)));
-                        let admits = family::admitted(problem, batches, latitude, weights[index]);
+                        let admits = family::admitted(problem, (roomy, batches), latitude, weights[index]);
                         self.families.push(Family::new(latitude, admits, domains.clone()));
                         self.families.len() - 1
                     });
@@ -263,40 +278,19 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// Binds units one after the other, each to the best of the first nodes that will do, beginning where the last search
     /// ended. Those that find none remain.
     fn bind(&mut self, units: &mut Vec<Unit>, nodes: &[usize]) {
-        let sample = sample_size(nodes.len());
-        let open = self.open(units, nodes);
-        let mut start = 0;
+        let least = least(units.iter().map(|unit| &self.problem.lot(unit.lot).requests));
+        let open = self.open(&least, nodes);
+        // Of a single node it is seen when none of the units fits any more.
+        let (mut start, mut favourites, mut is_full) = (0, Favourites::default(), open.is_empty());
         units.retain(|unit| {
-            let lot = self.problem.lot(unit.lot);
-            let needs_only_room = lot.needs_only_room();
-            let family = unit.family.map(|family| &self.families[family]);
-            let most = family.map_or(i64::MAX, Family::most);
-            let goes_to = |node: usize| {
-                family.map_or_else(|| self.admits[unit.lot].contains(node), |family| family.goes_to(node, most))
-            };
-            let (mut best, mut seen, mut looked_at) = (None, 0, nodes.len());
-            let (before, after) = open.split_at(open.partition_point(|&position| position < start));
-            for &position in after.iter().chain(before) {
-                let here = nodes[position];
-                if !goes_to(here) {
-                    continue;
-                }
-                let Some(score) = self.fleet.score(here, &lot.requests) else { continue };
-                if !(needs_only_room || self.fleet.admits(here, lot)) {
-                    continue;
-                }
-                seen += 1;
-                if best.is_none_or(|(most, _)| score > most) {
-                    best = Some((score, here));
-                }
-                if seen == sample {
-                    looked_at = (position + nodes.len() - start) % nodes.len() + 1;
-                    break;
-                }
+            if is_full {
+                return true;
             }
+            let (best, looked_at) = self.best(unit, &Round { nodes, open: &open, start }, &mut favourites);
             start = (start + looked_at) % nodes.len().max(1);
-            if let Some((_, node)) = best {
-                self.fleet.add(node, lot, 1);
+            if let Some(node) = best {
+                self.fleet.add(node, self.problem.lot(unit.lot), 1);
+                is_full = open.len() == 1 && !fits(&least, self.fleet.room(node));
                 if let Some(family) = unit.family {
                     self.families[family].land(node);
                 }
@@ -305,14 +299,86 @@ impl<'p, 'a> Ground<'p, 'a> {
         });
     }
 
-    /// The positions of the nodes, if there are many of those alone that have room for the least that any of the units asks for.
-    /// No node gets emptier.
-    fn open(&self, units: &[Unit], nodes: &[usize]) -> Vec<usize> {
-        if nodes.len() <= FEW_NODES {
-            return (0..nodes.len()).collect();
+    /// The best node for a unit, and how many nodes were looked at.
+    fn best(&self, unit: &Unit, round: &Round<'_>, favourites: &mut Favourites) -> (Option<usize>, usize) {
+        let family = unit.family.map(|family| &self.families[family]);
+        if let Some(family) = family.filter(|family| family.is_wish()) {
+            let keep = |score, node| favourites.add(family.domain_of(node), score, node);
+            let looked_at = self.look_at(unit, round, keep);
+            return (favourites.take_best(family), looked_at);
         }
-        let least = least(units.iter().map(|unit| &self.problem.lot(unit.lot).requests));
-        (0..nodes.len()).filter(|&position| fits(&least, self.fleet.room(nodes[position]))).collect()
+        let mut best = None;
+        let looked_at = self.look_at(unit, round, |score, node| {
+            if best.is_none_or(|(most, _)| score > most) {
+                best = Some((score, node));
+            }
+        });
+        (best.map(|(_, node)| node), looked_at)
+    }
+
+    /// Tells of the first nodes that will do for a unit, with their scores, and says how many nodes it looked at.
+    fn look_at(&self, unit: &Unit, round: &Round<'_>, mut keep: impl FnMut(i64, usize)) -> usize {
+        let &Round { nodes, open, start } = round;
+        let lot = self.problem.lot(unit.lot);
+        let needs_only_room = lot.needs_only_room();
+        let family = unit.family.map(|family| &self.families[family]);
+        let most = family.map_or(i64::MAX, Family::most);
+        let goes_to =
+            |node: usize| family.map_or_else(|| self.admits[unit.lot].contains(node), |f| f.goes_to(node, most));
+        let (mut seen, sample) = (0, sample_size(nodes.len()));
+        let (before, after) = open.split_at(open.partition_point(|&position| position < start));
+        for &position in after.iter().chain(before) {
+            let here = nodes[position];
+            if !goes_to(here) {
+                continue;
+            }
+            let Some(score) = self.fleet.score(here, &lot.requests) else { continue };
+            if !(needs_only_room || self.fleet.admits(here, lot)) {
+                continue;
+            }
+            keep(score, here);
+            seen += 1;
+            if seen == sample {
+                return (position + nodes.len() - start) % nodes.len() + 1;
+            }
+        }
+        nodes.len()
+    }
+
+    /// The positions of the nodes that have room for the least that any unit asks for. No node gets emptier.
+    fn open(&self, least: &[i64], nodes: &[usize]) -> Vec<usize> {
+        (0..nodes.len()).filter(|&position| fits(least, self.fleet.room(nodes[position]))).collect()
+    }
+}
+
+/// Nodes in the order in which they are looked at.
+struct Round<'n> {
+    nodes: &'n [usize],
+    /// The positions of those that may have room.
+    open: &'n [usize],
+    /// The position of the first.
+    start: usize,
+}
+
+/// The best node of each domain, for a pod that prefers some domains to others.
+#[derive(Default)]
+struct Favourites(SmallVec<[(usize, i64, usize); 4]>);
+
+impl Favourites {
+    /// Keeps a node if it has the best score in its domain; of equals the first.
+    fn add(&mut self, domain: usize, score: i64, node: usize) {
+        match self.0.iter_mut().find(|(other, ..)| *other == domain) {
+            Some(best) if best.1 < score => *best = (domain, score, node),
+            Some(_) => {}
+            None => self.0.push((domain, score, node)),
+        }
+    }
+
+    /// The best of all, with what the preference of a family adds to the scores. None is left.
+    fn take_best(&mut self, family: &Family<'_>) -> Option<usize> {
+        let bonuses = family.bonuses(self.0.iter().map(|(domain, ..)| *domain));
+        let scored = self.0.drain(..).zip(bonuses).map(|((_, score, node), bonus)| (score + bonus, node));
+        scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, node)| node)
     }
 }
 

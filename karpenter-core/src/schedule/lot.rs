@@ -83,8 +83,8 @@ pub(super) struct Lots {
     pub(super) shapes: Vec<Shape>,
     /// The lots of each shape, in their order.
     pub(super) of_shapes: Vec<Vec<usize>>,
-    /// The most nodes that rules ask for that let a node have only a few of some pods.
-    pub(super) nodes_for_loners: usize,
+    /// How many nodes rules ask for that let a node have only a few of some pods, by shape; 0 without such rules.
+    pub(super) nodes_for_loners: Vec<usize>,
     pub(super) constraints: Vec<Constraint>,
     /// Pods that were given no domain, with the lot without pods that tells what they ask for.
     pub(super) blocked: Vec<(usize, Vec<usize>, Option<TopologyObstacle>)>,
@@ -152,11 +152,13 @@ impl Lots {
         let mut list: Vec<Lot> = kinds.into_iter().map(lot).collect();
         let needs = NodeNeeds::new(&list);
         let (shapes, of_shapes) = shapes(&mut list, &needs);
+        let most = |lots: &Vec<usize>| lots.iter().map(|&lot| number(needs.of(&list[lot]))).max().unwrap_or(0);
+        let nodes_for_loners = of_shapes.iter().map(most).collect();
         Self {
             list,
             shapes,
             of_shapes,
-            nodes_for_loners: needs.most(),
+            nodes_for_loners,
             constraints: constraints.into_iter().collect(),
             blocked,
             portions: allotment.portions,
@@ -233,7 +235,7 @@ impl Lots {
 fn shapes(lots: &mut [Lot], needs: &NodeNeeds) -> (Vec<Shape>, Vec<Vec<usize>>) {
     let mut shapes: IndexMap<Shape, Vec<usize>, FxBuild> = IndexMap::default();
     for (index, lot) in lots.iter_mut().enumerate() {
-        let entry = shapes.entry(lot.shape(needs.of(lot)));
+        let entry = shapes.entry(lot.shape(needs.class_of(lot)));
         lot.shape = entry.index();
         entry.or_default().push(index);
     }
@@ -257,14 +259,14 @@ impl NodeNeeds {
         Self(counted.into_iter().map(|(whom, (count, most))| (whom, count / most.max(1))).collect())
     }
 
-    /// Those of the rules of a lot, in powers of two: one more than the logarithm, and 0 without rules.
-    fn of(&self, lot: &Lot) -> u32 {
-        let needs = lot.manners.own_limits().map(|(whom, ..)| self.0[&whom].max(1).ilog2() + 1);
-        needs.max().unwrap_or(0)
+    /// Those of the rules of a lot; 0 without rules.
+    fn of(&self, lot: &Lot) -> i64 {
+        lot.manners.own_limits().map(|(whom, ..)| self.0[&whom].max(1)).max().unwrap_or(0)
     }
 
-    fn most(&self) -> usize {
-        self.0.values().max().map_or(0, |&most| number(most))
+    /// The same in powers of two: one more than the logarithm.
+    fn class_of(&self, lot: &Lot) -> u32 {
+        self.of(lot).checked_ilog2().map_or(0, |log| log + 1)
     }
 }
 

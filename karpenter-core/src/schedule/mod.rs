@@ -35,6 +35,7 @@ mod shelf;
 mod solve;
 mod stop;
 mod topology;
+mod trim;
 mod volumes;
 mod weigh;
 mod workload;

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use ordered_float::OrderedFloat;
+
 use super::{
     PlannerOptions, PreferencePolicy, StopFlag, Warning,
     amounts::{Amounts, fits, least, take},
@@ -351,6 +353,31 @@ impl<'a> Problem<'a> {
         for (value, shape) in self.values.iter_mut().zip(&self.lots.shapes).filter(|(value, _)| value.is_finite()) {
             *value = shape.unit_size as f64;
         }
+    }
+
+    /// What the cheapest of some candidates costs that takes a unit of each shape, reservations apart; infinite if none does.
+    pub(super) fn cheapest_nodes(&self, candidates: &[Candidate]) -> Vec<f64> {
+        let mut cheapest = vec![f64::INFINITY; self.lots.shapes.len()];
+        for candidate in candidates.iter().filter(|candidate| candidate.reservation.is_none()) {
+            for guest in &candidate.guests {
+                cheapest[guest.shape()] = cheapest[guest.shape()].min(candidate.price);
+            }
+        }
+        cheapest
+    }
+
+    /// What nodes may cost so that there are enough for those pods of which a node takes only a few that would cost most on
+    /// nodes of their own, in dollars an hour. Any price if there are no such pods. Each pool still has a node for each unit
+    /// that it takes.
+    pub(super) fn price_among_equals(&self) -> f64 {
+        let cheapest = self.cheapest_nodes(&self.candidates);
+        let alone = cheapest.iter().zip(&self.lots.nodes_for_loners);
+        let alone = alone.map(|(&price, &nodes)| (OrderedFloat(price * nodes as f64), nodes));
+        let dearest = alone.filter(|(price, nodes)| price.is_finite() && *nodes > 0).max();
+        let Some((_, nodes)) = dearest else { return f64::INFINITY };
+        let worth = self.mean_value * self.lots.units() as f64;
+        let of_pools = self.candidates.chunk_by(|a, b| a.pool == b.pool).flat_map(|pool| self.cheapest_nodes(pool));
+        of_pools.filter(|price| price.is_finite()).fold(worth / nodes as f64, f64::max)
     }
 
     /// The weight of the pool of a candidate.

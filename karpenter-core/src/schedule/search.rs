@@ -55,6 +55,8 @@ impl Stranding {
 pub(super) struct Search<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
     pub(super) stranding: Stranding,
+    /// What a node may cost, in dollars an hour.
+    most_price: f64,
     /// What a unit of each shape is worth where it fills a node.
     pub(super) worths: Cow<'p, [f64]>,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
@@ -125,6 +127,7 @@ impl<'p, 'a> Search<'p, 'a> {
         Self {
             problem,
             stranding,
+            most_price: f64::INFINITY,
             worths: Cow::Borrowed(&problem.values),
             enough_values: Arc::default(),
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
@@ -143,18 +146,18 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn for_loners(mut self) -> Self {
         let lots = &self.problem.lots;
         let most = lots.shapes.iter().map(|shape| shape.spread_class).max().unwrap_or(0);
-        let mut cheapest = vec![f64::INFINITY; lots.shapes.len()];
-        for candidate in self.problem.candidates.iter().filter(|candidate| candidate.reservation.is_none()) {
-            for guest in &candidate.guests {
-                cheapest[guest.shape()] = cheapest[guest.shape()].min(candidate.price);
-            }
-        }
+        let cheapest = self.problem.cheapest_nodes(&self.problem.candidates);
         for ((worth, price), shape) in self.worths.to_mut().iter_mut().zip(cheapest).zip(&lots.shapes) {
             if shape.spread_class == most && most > 0 && price.is_finite() {
                 *worth = price;
             }
         }
         self
+    }
+
+    /// The same search, in which no node is dearer.
+    pub(super) fn up_to(self, most_price: f64) -> Self {
+        Self { most_price, ..self }
     }
 
     /// Plans what can be planned.
@@ -312,7 +315,7 @@ impl<'p, 'a> Search<'p, 'a> {
     /// The candidates of each weight, the heaviest first.
     pub(super) fn tiers(&self) -> Vec<Vec<&'p Candidate>> {
         let mut tiers: Vec<(u32, Vec<&Candidate>)> = Vec::new();
-        for candidate in &self.problem.candidates {
+        for candidate in self.problem.candidates.iter().filter(|candidate| candidate.price <= self.most_price) {
             let weight = self.problem.weight(candidate);
             match tiers.last_mut() {
                 Some((last, tier)) if *last == weight => tier.push(candidate),
@@ -320,6 +323,16 @@ impl<'p, 'a> Search<'p, 'a> {
             }
         }
         tiers.into_iter().map(|(_, tier)| tier).collect()
+    }
+
+    /// Makes one node of a batch a batch of its own, which is no longer among the others.
+    pub(super) fn split_off(&mut self, index: usize) -> Batch<'p> {
+        let node = Batch { count: 1, ..self.batches[index].clone() };
+        self.batches[index].count -= 1;
+        if self.batches[index].count == 0 {
+            self.batches.remove(index);
+        }
+        node
     }
 
     /// Makes planned units of a lot units that are left.
@@ -442,7 +455,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
 impl Batch<'_> {
     /// Whether the nodes are no other than those of another batch.
-    fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_like(&self, other: &Self) -> bool {
         std::ptr::eq(self.candidate, other.candidate) && self.guests == other.guests && self.floor == other.floor
     }
 

@@ -118,7 +118,8 @@ impl<'a> Problem<'a> {
 
     /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
     fn is_for_loners(&self) -> bool {
-        self.lots.nodes_for_loners.saturating_mul(UNITS_FOR_EACH_LONER) >= self.lots.units()
+        let most = self.lots.nodes_for_loners.iter().max().copied().unwrap_or(0);
+        most.saturating_mul(UNITS_FOR_EACH_LONER) >= self.lots.units()
     }
 
     /// Whether the search has to end with what there is.
@@ -197,7 +198,8 @@ impl Found {
         let has_model = search.can_land();
         let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
         let is_known = |other: &Search<'_, '_>| !has_model || other.can_land();
-        let larger = |stranding: &Stranding| Some(Search::new(problem, *stranding).run());
+        let most_price = problem.price_among_equals();
+        let larger = |stranding: &Stranding| Some(Search::new(problem, *stranding).up_to(most_price).run());
         let others = || match () {
             () if has_model => parallel::map(&LARGER_NODES, larger),
             () => vec![Search::new(problem, TIGHT).run_mixture()],

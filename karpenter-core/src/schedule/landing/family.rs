@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
+use smallvec::SmallVec;
 
-use super::numbered;
+use super::{fleet::whole, numbered};
 use crate::schedule::{
     problem::{Problem, Tolerance, meet},
     search::Batch,
@@ -29,12 +30,14 @@ pub(super) struct Family<'p> {
 pub(super) struct Domains {
     names: Vec<Arc<str>>,
     of_nodes: Vec<Option<usize>>,
+    /// How much a pod counts for `PodTopologySpread` if it compares so many domains.
+    weights: Vec<f64>,
 }
 
 impl Domains {
     /// Those of the places that there are, then of new nodes.
     pub(super) fn new(problem: &Problem<'_>, batches: &[&Batch<'_>], key: &str) -> Self {
-        let mut out = Self { names: Vec::new(), of_nodes: Vec::new() };
+        let mut out = Self { names: Vec::new(), of_nodes: Vec::new(), weights: Vec::new() };
         for place in &problem.base.places {
             let domain = place.source.labels.get(key).map(|value| out.index(value));
             out.of_nodes.push(domain);
@@ -45,7 +48,12 @@ impl Domains {
             let domain = if let [value] = values.as_slice() { Some(out.index(value)) } else { None };
             out.of_nodes.extend(std::iter::repeat_n(domain, batch.node_count()));
         }
+        out.weights = Self::weights(out.names.len());
         out
+    }
+
+    fn weights(most_domains: usize) -> Vec<f64> {
+        (0..=most_domains).map(|count| ((count + 2) as f64).ln()).collect()
     }
 
     fn index(&mut self, value: &str) -> usize {
@@ -79,6 +87,27 @@ impl<'p> Family<'p> {
         floor + max_skew
     }
 
+    /// Whether the kube-scheduler only prefers some domains to others.
+    pub(super) fn is_wish(&self) -> bool {
+        self.latitude.limit.is_none()
+    }
+
+    /// The domain of a node to which pods may go.
+    pub(super) fn domain_of(&self, node: usize) -> usize {
+        self.domains.of_nodes[node].expect("pods of a spread only go to nodes with a domain")
+    }
+
+    /// What `PodTopologySpread` adds to the score of a node in each of some domains, by its weight of 2: the fewer pods one has
+    /// beside the others, the more.
+    pub(super) fn bonuses(&self, domains: impl ExactSizeIterator<Item = usize>) -> SmallVec<[i64; 4]> {
+        let weight = self.domains.weights[domains.len()];
+        let loads: SmallVec<[f64; 4]> = domains.map(|domain| (self.counts[domain] as f64 * weight).round()).collect();
+        let (least, most) =
+            loads.iter().fold((f64::INFINITY, 0.0), |(least, most), &load| (load.min(least), load.max(most)));
+        let share = |&load: &f64| if most > 0.0 { whole(100.0 * (most + least - load) / most) } else { 100 };
+        loads.iter().map(|load| 2 * share(load)).collect()
+    }
+
     /// Counts a pod that is bound to a node.
     pub(super) fn land(&mut self, node: usize) {
         if let Some(domain) = self.domains.of_nodes[node] {
@@ -94,12 +123,18 @@ impl<'p> Family<'p> {
     }
 }
 
-/// The nodes that pods may use wherever a spread puts them: the places that there are, and new nodes of pools of a weight.
-pub(super) fn admitted(problem: &Problem<'_>, batches: &[&Batch<'_>], latitude: &Latitude, weight: u32) -> FixedBitSet {
+/// The nodes that pods may use wherever a spread puts them: places that have room, and new nodes of pools of a weight.
+pub(super) fn admitted(
+    problem: &Problem<'_>,
+    (roomy, batches): (&[usize], &[&Batch<'_>]),
+    latitude: &Latitude,
+    weight: u32,
+) -> FixedBitSet {
     let constraint = &latitude.constraint;
     let count = batches.iter().map(|batch| batch.node_count()).sum::<usize>();
     let mut out = FixedBitSet::with_capacity(problem.base.places.len() + count);
-    for (index, place) in problem.base.places.iter().enumerate() {
+    for &index in roomy {
+        let place = &problem.base.places[index];
         out.set(index, constraint.tolerance_of(place.source) == Some(Tolerance::Full));
     }
     let mut meetings = BTreeMap::new();
@@ -115,4 +150,28 @@ pub(super) fn admitted(problem: &Problem<'_>, batches: &[&Batch<'_>], latitude: 
         out.set_range(nodes, takes);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{api::PodSpec, schedule::class::Constraint};
+
+    #[test]
+    fn domains_with_fewer_pods_have_higher_scores() {
+        let counts = [("a", 1), ("b", 1), ("c", 2)].map(|(name, count)| (Arc::from(name), count));
+        let latitude = Latitude {
+            key: Arc::from("zone"),
+            constraint: Constraint::of_pod(&PodSpec::default()),
+            counts: counts.into_iter().collect(),
+            limit: None,
+        };
+        let names = ["a", "b", "c"].map(Arc::from).to_vec();
+        let domains = Domains { names, of_nodes: Vec::new(), weights: Domains::weights(3) };
+        let family = Family::new(&latitude, FixedBitSet::new(), Arc::new(domains));
+        // By the formula of the kube-scheduler the loads are 2, 2 and 3: a pod counts for ln(3 + 2).
+        assert_eq!(family.bonuses([0, 1, 2].into_iter()).as_slice(), [200, 200, 132]);
+        // Two domains that are alike, with ln(2 + 2) for each pod: 1.
+        assert_eq!(family.bonuses([0, 1].into_iter()).as_slice(), [200, 200]);
+    }
 }

@@ -92,7 +92,7 @@ impl Fleet {
 
 /// Rounded down, but for the last billionth: to divide whole numbers would take much of the time of the model.
 #[expect(clippy::cast_possible_truncation, reason = "rounding down is what is wanted")]
-fn whole(percents: f64) -> i64 {
+pub(super) fn whole(percents: f64) -> i64 {
     (percents + 1e-9) as i64
 }
 
