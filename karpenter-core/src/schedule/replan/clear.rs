@@ -35,14 +35,16 @@ pub(super) fn is_waited_for<'k>(
 pub(super) fn is_clear(base: &Base<'_>) -> bool {
     let places = base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.coming.is_empty());
     let classes = || 0..base.classes.list.len();
-    places.into_iter().all(|(index, place)| {
-        let keeps_clear = |class| keeps_clear(base, (index, place), base.classes.neighbourhood(class));
-        let counts_clearly = |class| {
-            let rules = base.classes.neighbourhood(class).hard();
-            counts_clearly(base, (index, place), rules, &base.classes.node_wanted(class))
-        };
-        classes().all(keeps_clear) && classes().all(counts_clearly)
-    })
+    let draws_clearly = |class| draws_clearly(base, base.classes.neighbourhood(class).hard());
+    classes().all(draws_clearly)
+        && places.into_iter().all(|(index, place)| {
+            let keeps_clear = |class| keeps_clear(base, (index, place), base.classes.neighbourhood(class));
+            let counts_clearly = |class| {
+                let rules = base.classes.neighbourhood(class).hard();
+                counts_clearly(base, (index, place), rules, &base.classes.node_wanted(class))
+            };
+            classes().all(keeps_clear) && classes().all(counts_clearly)
+        })
 }
 
 /// Whether the place has the labels by which pods and those that come to it must not meet.
@@ -53,6 +55,18 @@ fn keeps_clear(base: &Base<'_>, (index, place): (usize, &Place), neighbourhood: 
     let kept_away = neighbourhood.hard().away.iter().filter(is_kept_away);
     let mut terms = kept_away.chain(standing.away(index).iter().filter(keeps_away));
     terms.all(|term| term.is_by_host() || place.labels.contains_key(&*term.key))
+}
+
+/// Whether it is known of some pod where it is, for each rule by which pods must be near to others that exist or are still to come:
+/// they may not begin in a domain of their own then.
+fn draws_clearly(base: &Base<'_>, rules: &Rules) -> bool {
+    let (standing, selectors) = (&base.classes.standing, &base.classes.selectors);
+    rules.near.iter().filter(|term| !term.is_by_host()).all(|term| {
+        let has_company = |place: usize| standing.has_company(selectors, place, std::slice::from_ref(term));
+        let places = base.snapshot.places().iter().enumerate();
+        let mut with_company = places.filter(|(index, _)| has_company(*index)).map(|(_, place)| place).peekable();
+        with_company.peek().is_none() || with_company.any(|place| place.labels.contains_key(&*term.key))
+    })
 }
 
 /// Whether the place has the labels that tell whether pods that come to it count for spreads.
