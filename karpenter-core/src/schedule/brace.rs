@@ -24,7 +24,8 @@ const MAX_PAIRS: usize = 8_000_000;
 /// In which orders pods come to find out how many are left: in even turns all nodes are ready at once.
 const LATE_TURNS: [u64; 2] = [0, 2];
 
-/// As much of what the first order leaves the second one leaves at least, beside nodes for these: this saves to try.
+/// What share of the pods that the first order leaves another one is taken to leave again, although there are nodes for these.
+/// Where that is too dear, no other order is tried.
 const LEFT_AGAIN: f64 = 0.3;
 
 /// What nodes for pods that are left in the end cost, as a share of what the pods are worth: few pods fill nodes badly.

@@ -198,11 +198,12 @@ impl Found {
         let has_model = search.can_land();
         let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
         let is_known = |other: &Search<'_, '_>| !has_model || other.can_land();
-        let most_price = problem.price_among_equals();
-        let larger = |stranding: &Stranding| Some(Search::new(problem, *stranding).up_to(most_price).run());
-        let others = || match () {
-            () if has_model => parallel::map(&LARGER_NODES, larger),
-            () => vec![Search::new(problem, TIGHT).run_mixture()],
+        let others = || {
+            if !has_model {
+                return vec![Search::new(problem, TIGHT).run_mixture()];
+            }
+            let most_price = problem.price_among_equals();
+            parallel::map(&LARGER_NODES, |&stranding| Some(Search::new(problem, stranding).up_to(most_price).run()))
         };
         let turned = || problem.is_small().then(|| problem.usual(!problem.is_for_loners()).run());
         let plain = || problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());

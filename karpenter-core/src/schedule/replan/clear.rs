@@ -57,8 +57,8 @@ fn keeps_clear(base: &Base<'_>, (index, place): (usize, &Place), neighbourhood: 
     terms.all(|term| term.is_by_host() || place.labels.contains_key(&*term.key))
 }
 
-/// Whether it is known of some pod where it is, for each rule by which pods must be near to others that exist or are still to come:
-/// they may not begin in a domain of their own then.
+/// Whether, for each rule by which pods must be near to others, it is known of one of these where it is, unless there are none.
+/// Pods may begin in a domain of their own only if there are none.
 fn draws_clearly(base: &Base<'_>, rules: &Rules) -> bool {
     let (standing, selectors) = (&base.classes.standing, &base.classes.selectors);
     rules.near.iter().filter(|term| !term.is_by_host()).all(|term| {
