@@ -433,9 +433,7 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Makes as many nodes of a candidate as there are pods and limits for, but no more than `most`, and says how many.
     pub(super) fn make(&mut self, candidate: &'p Candidate, guests: &[Seats], most: i64) -> i64 {
         let by_pods = guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0).min(most);
-        let pool = &self.problem.base.pools[candidate.pool];
-        let type_index = pool.variant(candidate.row).type_index;
-        let sizes: Vec<i64> = pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect();
+        let sizes = self.limited_sizes(candidate);
         let left = &self.limits_left[candidate.pool];
         let by_limits = sizes.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
         let by_reservation = candidate.reservation.map_or(i64::MAX, |reservation| self.reservations_left[reservation]);
@@ -450,6 +448,27 @@ impl<'p, 'a> Search<'p, 'a> {
         let floor = self.problem.total(guests);
         self.batches.push(Batch { candidate, guests: guests.to_vec(), floor, count });
         count
+    }
+
+    /// Takes one node of a batch out of the plan; its pods are left.
+    pub(super) fn unmake(&mut self, index: usize) -> Batch<'p> {
+        let node = self.split_off(index);
+        let sizes = self.limited_sizes(node.candidate);
+        take(&mut self.limits_left[node.candidate.pool], &sizes, -1);
+        if let Some(reservation) = node.candidate.reservation {
+            self.reservations_left[reservation] += 1;
+        }
+        for seats in &node.guests {
+            self.take_back(seats.lot, seats.count);
+        }
+        node
+    }
+
+    /// What a node takes of each limit of its pool.
+    fn limited_sizes(&self, candidate: &Candidate) -> Vec<i64> {
+        let pool = &self.problem.base.pools[candidate.pool];
+        let type_index = pool.variant(candidate.row).type_index;
+        pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect()
     }
 }
 

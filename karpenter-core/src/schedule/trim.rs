@@ -1,7 +1,7 @@
 //! Fewer and cheaper nodes for pods of which each still finds one, in whichever order the kube-scheduler takes them.
 
 use super::{
-    amounts::{Amounts, fits, take},
+    amounts::{Amounts, fits},
     candidate::Candidate,
     landing::{Ground, is_settled, weights},
     search::{Batch, Search, Seats},
@@ -133,12 +133,7 @@ impl<'p> Search<'p, '_> {
         }
         let price: f64 = gone.iter().map(|batch| batch.candidate.price).sum();
         let mut guests: Vec<Seats> = Vec::new();
-        for seats in gone.iter().flat_map(|batch| &batch.guests) {
-            match guests.iter_mut().find(|other| other.lot == seats.lot) {
-                Some(other) => other.count += seats.count,
-                None => guests.push(*seats),
-            }
-        }
+        gone.iter().flat_map(|batch| &batch.guests).for_each(|seats| join(&mut guests, *seats));
         let is_cheaper =
             |other: &&Candidate| other.price < price && other.reservation.is_none() && problem.weight(other) == weight;
         let stand = |candidate| Some(Stand { candidate, guests: self.fill_with(candidate, &guests)?.guests });
@@ -170,10 +165,7 @@ impl<'p> Search<'p, '_> {
     fn squeeze_in(&mut self, lot: usize) -> bool {
         let with_unit = |batch: &Batch<'_>| {
             let mut guests = batch.guests.clone();
-            match guests.iter_mut().find(|seats| seats.lot == lot) {
-                Some(seats) => seats.count += 1,
-                None => guests.push(Seats { lot, alternative: 0, count: 1 }),
-            }
+            join(&mut guests, Seats { lot, alternative: 0, count: 1 });
             Some(self.fill_with(batch.candidate, &guests)?.guests)
         };
         let found = self.batches.iter().enumerate().rev().find_map(|(index, batch)| Some((index, with_unit(batch)?)));
@@ -185,21 +177,13 @@ impl<'p> Search<'p, '_> {
         self.use_up(lot, 1);
         true
     }
+}
 
-    /// Takes one node of a batch out of the plan; its pods are left.
-    fn unmake(&mut self, index: usize) -> Batch<'p> {
-        let node = self.split_off(index);
-        let pool = &self.problem.base.pools[node.candidate.pool];
-        let type_index = pool.variant(node.candidate.row).type_index;
-        let sizes: Vec<i64> = pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect();
-        take(&mut self.limits_left[node.candidate.pool], &sizes, -1);
-        if let Some(reservation) = node.candidate.reservation {
-            self.reservations_left[reservation] += 1;
-        }
-        for seats in &node.guests {
-            self.take_back(seats.lot, seats.count);
-        }
-        node
+/// Adds seats to those of a node; its seats of the same lot are counted together.
+fn join(guests: &mut Vec<Seats>, seats: Seats) {
+    match guests.iter_mut().find(|other| other.lot == seats.lot) {
+        Some(other) => other.count += seats.count,
+        None => guests.push(seats),
     }
 }
 
