@@ -7,14 +7,18 @@
 
 mod family;
 mod fleet;
+mod scores;
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
-use self::family::{Domains, Family};
 pub(super) use self::fleet::Fleet;
+use self::{
+    family::{Domains, Family},
+    scores::Scores,
+};
 use super::{
     amounts::{fits, least, take},
     candidate::Candidate,
@@ -44,11 +48,14 @@ pub(super) struct Ground<'p, 'a> {
     admits: Vec<FixedBitSet>,
     /// Pods that may land in other domains than the plan gives them.
     families: Vec<Family<'p>>,
+    scores: Scores<'p>,
 }
 
 #[derive(Clone, Copy)]
 struct Unit {
     lot: usize,
+    /// The number of what it asks for.
+    asked: usize,
     number: usize,
     /// The index of its family.
     family: Option<usize>,
@@ -124,6 +131,7 @@ impl<'p, 'a> Ground<'p, 'a> {
             units: Vec::new(),
             admits: Vec::new(),
             families: Vec::new(),
+            scores: Scores::default(),
         };
         let landing: Vec<&Batch<'p>> =
             search.batches.iter().filter(|batch| !is_settled(problem, &weights, batch)).collect();
@@ -222,6 +230,7 @@ impl<'p, 'a> Ground<'p, 'a> {
         let mut domains: BTreeMap<&str, Arc<Domains>> = BTreeMap::new();
         for (index, lot) in problem.lots.list.iter().enumerate() {
             let landing = number(counts[index]);
+            let asked = self.scores.number(&lot.requests);
             for (number, portion) in problem.lots.portions_of(lot).take(planned[index]).enumerate() {
                 let family = portion.latitude.as_deref().map(|latitude| {
                     let (class, level, pins) = &portion.key;
@@ -241,7 +250,7 @@ impl<'p, 'a> Ground<'p, 'a> {
                     family
                 });
                 if number < landing {
-                    self.units.push(Unit { lot: index, number, family });
+                    self.units.push(Unit { lot: index, asked, number, family });
                 }
             }
         }
@@ -286,10 +295,12 @@ impl<'p, 'a> Ground<'p, 'a> {
             if is_full {
                 return true;
             }
+            self.scores.update(unit.asked, &self.fleet);
             let (best, looked_at) = self.best(unit, &Round { nodes, open: &open, start }, &mut favourites);
             start = (start + looked_at) % nodes.len().max(1);
             if let Some(node) = best {
                 self.fleet.add(node, self.problem.lot(unit.lot), 1);
+                self.scores.land(node);
                 is_full = open.len() == 1 && !fits(&least, self.fleet.room(node));
                 if let Some(family) = unit.family {
                     self.families[family].land(node);
@@ -317,22 +328,31 @@ impl<'p, 'a> Ground<'p, 'a> {
     }
 
     /// Tells of the first nodes that will do for a unit, with their scores, and says how many nodes it looked at.
-    fn look_at(&self, unit: &Unit, round: &Round<'_>, mut keep: impl FnMut(i64, usize)) -> usize {
+    fn look_at(&self, unit: &Unit, round: &Round<'_>, keep: impl FnMut(u8, usize)) -> usize {
+        let Some(family) = unit.family.map(|family| &self.families[family]) else {
+            let admits = &self.admits[unit.lot];
+            return self.look_at_those(|node| admits.contains(node), unit, round, keep);
+        };
+        let most = family.most();
+        self.look_at_those(|node| family.goes_to(node, most), unit, round, keep)
+    }
+
+    /// The same, of the nodes to which the unit may go.
+    fn look_at_those(
+        &self,
+        goes_to: impl Fn(usize) -> bool,
+        unit: &Unit,
+        round: &Round<'_>,
+        mut keep: impl FnMut(u8, usize),
+    ) -> usize {
         let &Round { nodes, open, start } = round;
-        let lot = self.problem.lot(unit.lot);
+        let (scores, lot) = (self.scores.of(unit.asked), self.problem.lot(unit.lot));
         let needs_only_room = lot.needs_only_room();
-        let family = unit.family.map(|family| &self.families[family]);
-        let most = family.map_or(i64::MAX, Family::most);
-        let goes_to =
-            |node: usize| family.map_or_else(|| self.admits[unit.lot].contains(node), |f| f.goes_to(node, most));
         let (mut seen, sample) = (0, sample_size(nodes.len()));
         let (before, after) = open.split_at(open.partition_point(|&position| position < start));
         for &position in after.iter().chain(before) {
             let here = nodes[position];
-            if !goes_to(here) {
-                continue;
-            }
-            let Some(score) = self.fleet.score(here, &lot.requests) else { continue };
+            let Some(score) = scores[here].filter(|_| goes_to(here)) else { continue };
             if !(needs_only_room || self.fleet.admits(here, lot)) {
                 continue;
             }
@@ -362,11 +382,11 @@ struct Round<'n> {
 
 /// The best node of each domain, for a pod that prefers some domains to others.
 #[derive(Default)]
-struct Favourites(SmallVec<[(usize, i64, usize); 4]>);
+struct Favourites(SmallVec<[(usize, u8, usize); 4]>);
 
 impl Favourites {
     /// Keeps a node if it has the best score in its domain; of equals the first.
-    fn add(&mut self, domain: usize, score: i64, node: usize) {
+    fn add(&mut self, domain: usize, score: u8, node: usize) {
         match self.0.iter_mut().find(|(other, ..)| *other == domain) {
             Some(best) if best.1 < score => *best = (domain, score, node),
             Some(_) => {}
@@ -377,7 +397,7 @@ impl Favourites {
     /// The best of all, with what the preference of a family adds to the scores. None is left.
     fn take_best(&mut self, family: &Family<'_>) -> Option<usize> {
         let bonuses = family.bonuses(self.0.iter().map(|(domain, ..)| *domain));
-        let scored = self.0.drain(..).zip(bonuses).map(|((_, score, node), bonus)| (score + bonus, node));
+        let scored = self.0.drain(..).zip(bonuses).map(|((_, score, node), bonus)| (i64::from(score) + bonus, node));
         scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, node)| node)
     }
 }

@@ -105,7 +105,7 @@ impl<'p> Family<'p> {
         let (least, most) =
             loads.iter().fold((f64::INFINITY, 0.0), |(least, most), &load| (load.min(least), load.max(most)));
         let share = |&load: &f64| if most > 0.0 { whole(100.0 * (most + least - load) / most) } else { 100 };
-        loads.iter().map(|load| 2 * share(load)).collect()
+        loads.iter().map(|load| 2 * i64::from(share(load))).collect()
     }
 
     /// Counts a pod that is bound to a node.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::{
     ResourceName,
     schedule::{
@@ -13,26 +11,31 @@ use crate::{
     },
 };
 
+/// What each of the two scores is at most.
+const MOST: u8 = 100;
+
 /// Nodes that there are or will be, by their numbers.
 #[derive(Clone)]
 pub(in crate::schedule) struct Fleet {
     /// How many resources there are.
     width: usize,
-    /// The indices of CPU and memory.
-    scored_axes: SmallVec<[usize; 2]>,
+    /// The indices of CPU and memory; twice the same if pods ask for one of them only, `None` if they ask for neither.
+    scored_axes: Option<[usize; 2]>,
     /// What is left of each resource, node by node.
     rooms: Vec<i64>,
     /// How many percents of what pods and daemons may have each unit of CPU and memory is, node by node.
-    percents: Vec<f64>,
+    percents: Vec<[f64; 2]>,
     occupancies: Vec<Arc<Occupancy>>,
 }
 
 impl Fleet {
     pub(super) fn new(axes: &Axes) -> Self {
         let is_scored = |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory);
+        let mut scored = (0..axes.names().len()).filter(|&axis| is_scored(&axes.names()[axis]));
+        let first = scored.next();
         Self {
             width: axes.names().len(),
-            scored_axes: (0..axes.names().len()).filter(|&axis| is_scored(&axes.names()[axis])).collect(),
+            scored_axes: first.map(|first| [first, scored.next().unwrap_or(first)]),
             rooms: Vec::new(),
             percents: Vec::new(),
             occupancies: Vec::new(),
@@ -49,7 +52,7 @@ impl Fleet {
         let occupancy = Arc::new(occupancy);
         for _ in 0..count {
             self.rooms.extend_from_slice(room);
-            self.percents.extend(self.scored_axes.iter().map(|&axis| 100.0 / all[axis].max(1) as f64));
+            self.percents.extend(self.scored_axes.map(|axes| axes.map(|axis| 100.0 / all[axis].max(1) as f64)));
             self.occupancies.push(occupancy.clone());
         }
     }
@@ -72,28 +75,27 @@ impl Fleet {
 
     /// What a node is worth to the kube-scheduler for a pod; `None` if it has no room. The sum of `NodeResourcesFit` (least
     /// allocated) and `NodeResourcesBalancedAllocation`, each up to 100.
-    pub(super) fn score(&self, node: usize, requests: &[i64]) -> Option<i64> {
+    pub(super) fn score(&self, node: usize, requests: &[i64]) -> Option<u8> {
         let room = self.room(node);
         if !fits(requests, room) {
             return None;
         }
-        let (mut free, mut least, mut most) = (0, 100, 0);
-        let count = self.scored_axes.len();
-        for (&axis, percents) in self.scored_axes.iter().zip(&self.percents[node * count..]) {
-            let share = whole((room[axis] - requests[axis]).max(0) as f64 * percents);
-            free += share;
-            least = share.min(least);
-            most = share.max(most);
-        }
-        let balance = 100 - (most - least).max(0) / 2;
-        Some(balance + if count == 2 { free / 2 } else { free })
+        let Some(axes) = self.scored_axes else { return Some(MOST) };
+        let [a, b] = self.percents[node];
+        let share = |axis: usize, percents| whole((room[axis] - requests[axis]).max(0) as f64 * percents);
+        let (a, b) = (share(axes[0], a), share(axes[1], b));
+        Some(MOST - a.abs_diff(b) / 2 + u8::midpoint(a, b))
     }
 }
 
 /// Rounded down, but for the last billionth: to divide whole numbers would take much of the time of the model.
-#[expect(clippy::cast_possible_truncation, reason = "rounding down is what is wanted")]
-pub(super) fn whole(percents: f64) -> i64 {
-    (percents + 1e-9) as i64
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rounding down is what is wanted, and no share is below 0 or above 100"
+)]
+pub(super) fn whole(percents: f64) -> u8 {
+    (percents + 1e-9) as u8
 }
 
 #[cfg(test)]
@@ -116,7 +118,8 @@ mod tests {
                 fleet.push(&room, &[cpu, memory], Occupancy::with_ports(Vec::new()), 1);
                 let shares = [room[0] * 100 / cpu, room[1] * 100 / memory];
                 let expected = i64::midpoint(shares[0], shares[1]) + 100 - (shares[0] - shares[1]).abs() / 2;
-                assert_eq!(fleet.score(0, &[0, 0]), Some(expected), "{room:?} of {cpu} and {memory}");
+                let score = fleet.score(0, &[0, 0]).map(i64::from);
+                assert_eq!(score, Some(expected), "{room:?} of {cpu} and {memory}");
             }
         }
     }
