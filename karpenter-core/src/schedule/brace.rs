@@ -15,7 +15,7 @@ use crate::{cluster::Place, labels};
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
 /// The same where pods were left by an earlier plan.
-const CALM_TURNS_FOR_LEFTOVERS: usize = 20;
+const CALM_TURNS_FOR_LEFTOVERS: usize = 12;
 /// How many orders are tried at most for each of these.
 const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
@@ -118,8 +118,8 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Makes nodes for units that find none where they are planned. Says whether all have one now.
     ///
-    /// The units move to the new nodes, and the nodes that they leave keep the room for them. Where a node would be left
-    /// without pods another like it is made.
+    /// The units move to the new nodes, and the nodes that they leave keep their place and the room for them. Where a node
+    /// would be left without pods another like it is made.
     fn make_nodes_for(&mut self, left: &Units) -> bool {
         let before = self.planned();
         for (&lot, &count) in left {
@@ -141,6 +141,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if let Some(index) = self.batches.iter().rposition(keeps_others) {
             let mut node = self.split_off(index);
             remove_one(&mut node.guests, lot);
+            node.is_pinned = true;
             self.batches.push(node);
         } else if let Some(lots) = self.on_places.iter_mut().find(|lots| lots.iter().any(|(there, _)| *there == lot)) {
             lots.iter_mut().filter(|(there, _)| *there == lot).for_each(|(_, count)| *count -= 1);
@@ -161,8 +162,9 @@ impl<'p, 'a> Search<'p, 'a> {
         for guest in batch.candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
             for &other in &self.problem.lots.of_shapes[guest.shape()] {
                 if self.take_off(other) && self.make(batch.candidate, &[guest.seats(other, 1)], 1) > 0 {
-                    let floor = &mut self.batches.last_mut().expect("it was just made").floor;
-                    floor.iter_mut().zip(batch.floor).for_each(|(floor, least)| *floor = least.max(*floor));
+                    let made = self.batches.last_mut().expect("it was just made");
+                    made.floor.iter_mut().zip(batch.floor).for_each(|(floor, least)| *floor = least.max(*floor));
+                    made.is_pinned = true;
                     return true;
                 }
             }
@@ -202,5 +204,42 @@ impl Base<'_> {
             }
             None => places.iter().filter_map(|place| price(place)).sum(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Catalogs, InstanceType, Planner, Price, Quantity, Requirement, Snapshot,
+        api::{NodePool, Pod},
+        schedule::search::Stranding,
+    };
+
+    #[test]
+    fn a_node_that_a_pod_leaves_stays_in_its_zone() {
+        let price = |dollars| Price::per_hour(dollars).expect("not below zero");
+        let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(110))];
+        let machine = InstanceType::named("machine", capacity);
+        let machine = machine.offering("on-demand", "a", price(0.1)).offering("on-demand", "b", price(0.2));
+        let pods = [Pod::named("in-b").cpu("2").node_selector(labels::ZONE, "b"), Pod::named("anywhere").cpu("1")];
+        let [in_b, anywhere] = pods;
+        let builder = Snapshot::builder().pool(NodePool::named("general")).pods(in_b).pods(anywhere);
+        let snapshot = builder.build().expect("valid");
+        let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+        let planner = Planner::default();
+        let problem = planner.prepare(&snapshot, &catalogs);
+        let mut search = Search::new(&problem, Stranding::USUAL);
+        let zone_b = problem.candidates.iter().find(|candidate| candidate.guests.len() == 2).expect("it takes both");
+        let guest = |lot: usize| zone_b.guest(problem.lot(lot).shape).expect("it takes both");
+        let seats: Vec<_> = (0..2).map(|lot| guest(lot).seats(lot, 1)).collect();
+        assert_eq!(search.make(zone_b, &seats, 1), 1);
+        let pinned = (0..2).find(|&lot| problem.lot(lot).requests[0] == 2000).expect("one asks for two CPUs");
+
+        assert!(search.take_off(pinned));
+        let claims = search.into_plan().claims;
+        assert_eq!(claims.len(), 1);
+        assert_eq!(claims[0].pods.len(), 1);
+        assert_eq!(claims[0].requirements.get(labels::ZONE), Some(&Requirement::one_of(["b"])));
     }
 }

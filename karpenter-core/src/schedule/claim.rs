@@ -33,7 +33,13 @@ impl Choice {
     /// What the claim of a node of a batch allows.
     pub(super) fn new(problem: &Problem<'_>, batch: &Batch<'_>) -> Self {
         let pool = &problem.base.pools[batch.candidate.pool];
-        let all = Self::of_all(problem, batch.candidate, &batch.guests, &batch.floor);
+        let mut asked = pool.requirements.clone();
+        if batch.is_pinned {
+            let offered = offering_of(pool, batch.candidate.row).requirements.iter();
+            let of_place = offered.filter(|(key, _)| *key != labels::CAPACITY_TYPE);
+            of_place.for_each(|(key, requirement)| asked.add(key, requirement.clone()));
+        }
+        let all = Self::of_all(problem, batch.candidate, asked, (&batch.guests, &batch.floor));
         let types = truncated(pool, all.types, problem.base.options.max_instance_types);
         let requirements = lowered(pool, &all.requirements, &types);
         Self { requirements, types }
@@ -61,13 +67,17 @@ impl Choice {
         }
     }
 
-    /// The same with all types, however many a claim may name.
-    fn of_all(problem: &Problem<'_>, candidate: &Candidate, guests: &[Seats], floor: &[i64]) -> Self {
+    /// The same with all types, however many a claim may name, for a node of which that much is asked beside its pods.
+    fn of_all(
+        problem: &Problem<'_>,
+        candidate: &Candidate,
+        mut requirements: Requirements,
+        (guests, floor): (&[Seats], &[i64]),
+    ) -> Self {
         let pool = &problem.base.pools[candidate.pool];
         let mut used = problem.total(guests);
         used.iter_mut().zip(floor).for_each(|(used, floor)| *used = *floor.max(used));
         let mut host_ports = Vec::new();
-        let mut requirements = pool.requirements.clone();
         for &Seats { lot, alternative, .. } in guests {
             let lot = problem.lot(lot);
             host_ports.extend_from_slice(&lot.host_ports);
@@ -103,7 +113,7 @@ pub(super) fn too_few_values(
     if !pool.has_min_values() || problem.base.options.min_values == MinValuesPolicy::BestEffort {
         return None;
     }
-    let Choice { types, .. } = Choice::of_all(problem, candidate, guests, &[]);
+    let Choice { types, .. } = Choice::of_all(problem, candidate, pool.requirements.clone(), (guests, &[]));
     pool.min_values().find_map(|(key, min_values)| {
         let values: BTreeSet<&str> = types.iter().flat_map(|&(_, t)| values_of(pool, t, key)).collect();
         (values.len() < min_values as usize).then(|| (key.to_owned(), min_values, values.len()))

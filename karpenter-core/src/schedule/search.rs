@@ -93,6 +93,8 @@ pub(super) struct Batch<'p> {
     pub(super) guests: Vec<Seats>,
     /// The room that each must have, even where its pods need less: others may come in their place.
     pub(super) floor: Amounts,
+    /// Whether each must be where its offering is, even where its pods may be elsewhere, for the same reason.
+    pub(super) is_pinned: bool,
     /// How many nodes.
     pub(super) count: i64,
 }
@@ -446,7 +448,7 @@ impl<'p, 'a> Search<'p, 'a> {
             self.use_up(seats.lot, seats.count * count);
         }
         let floor = self.problem.total(guests);
-        self.batches.push(Batch { candidate, guests: guests.to_vec(), floor, count });
+        self.batches.push(Batch { candidate, guests: guests.to_vec(), floor, is_pinned: false, count });
         count
     }
 
@@ -475,7 +477,8 @@ impl<'p, 'a> Search<'p, 'a> {
 impl Batch<'_> {
     /// Whether the nodes are no other than those of another batch.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        std::ptr::eq(self.candidate, other.candidate) && self.guests == other.guests && self.floor == other.floor
+        std::ptr::eq(self.candidate, other.candidate)
+            && (&self.guests, &self.floor, self.is_pinned) == (&other.guests, &other.floor, other.is_pinned)
     }
 
     pub(super) fn node_count(&self) -> usize {

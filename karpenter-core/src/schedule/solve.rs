@@ -27,7 +27,7 @@ const UNITS_FOR_EACH_LONER: usize = 8;
 
 /// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart. Which of these
 /// is best differs with the sizes of pods and the prices of large nodes.
-const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Stranding { share: 1.2, forced: 1.0 }];
+const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Stranding { share: 0.7, forced: 0.7 }];
 /// What a mixture is made with where it cannot: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 

@@ -16,7 +16,9 @@ impl Search<'_, '_> {
     /// The same pods on cheaper nodes, as long as all of them find nodes in so many orders.
     pub(super) fn trimmed(self, calm_turns: usize) -> Self {
         let weights = weights(self.problem);
-        Trimming { search: self, weights, turns: (0..calm_turns as u64).collect(), pairs_left: MAX_PAIRS }.run()
+        let calm_turns = calm_turns as u64;
+        let turns = (0..calm_turns).collect();
+        Trimming { search: self, weights, turns, calm_turns, next_turn: calm_turns, pairs_left: MAX_PAIRS }.run()
     }
 }
 
@@ -24,8 +26,13 @@ struct Trimming<'p, 'a> {
     search: Search<'p, 'a>,
     /// The weight of the heaviest pool that takes units of each lot.
     weights: Vec<u32>,
-    /// The orders in which all pods find nodes.
+    /// Orders in which all pods are to find nodes, those first in which a try failed lately.
     turns: Vec<u64>,
+    /// In how many orders that were not looked at before they must find nodes too: of many tries some will do for any orders
+    /// that are known.
+    calm_turns: u64,
+    /// The first of these.
+    next_turn: u64,
     pairs_left: usize,
 }
 
@@ -79,20 +86,24 @@ impl<'p, 'a> Trimming<'p, 'a> {
     /// Goes on with another search if all its pods find nodes, and says whether it does.
     fn takes(&mut self, other: Search<'p, 'a>) -> bool {
         let (ground, pairs) = (Ground::new(&other), other.landing_pairs());
-        let leaves_any = |&turn: &u64| {
+        let mut leaves_any = |turn: u64| {
             self.pairs_left = self.pairs_left.saturating_sub(pairs);
             self.pairs_left == 0 || !ground.clone().land(turn).is_empty()
         };
-        let restless = self.turns.iter().position(leaves_any);
-        let is_calm = restless.is_none();
         // The order in which one try failed is the one in which the next is likely to.
-        if let Some(index) = restless {
+        if let Some(index) = self.turns.iter().position(|&turn| leaves_any(turn)) {
             self.turns[..=index].rotate_right(1);
+            return false;
         }
-        if is_calm {
-            self.search = other;
+        let mut others = self.next_turn..self.next_turn + self.calm_turns;
+        let restless = others.find(|&turn| leaves_any(turn));
+        self.next_turn = others.start;
+        if let Some(turn) = restless {
+            self.turns.insert(0, turn);
+            return false;
         }
-        is_calm
+        self.search = other;
+        true
     }
 
     /// Does without one node of a batch, if the other new nodes have room for its pods.
@@ -153,7 +164,9 @@ impl<'p> Search<'p, '_> {
         for cheaper in &stands[..index] {
             keep_above(&mut floor, room, self.room_of(cheaper.candidate));
         }
-        self.batches.last_mut().expect("it was just made").floor = floor;
+        let is_pinned = stands[..index].iter().any(|cheaper| fits(&floor, self.room_of(cheaper.candidate)));
+        let made = self.batches.last_mut().expect("it was just made");
+        (made.floor, made.is_pinned) = (floor, is_pinned);
         true
     }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What each of the two scores is at most.
-const MOST: u8 = 100;
+const MOST: f64 = 100.0;
 
 /// Nodes that there are or will be, by their numbers.
 #[derive(Clone)]
@@ -80,11 +80,11 @@ impl Fleet {
         if !fits(requests, room) {
             return None;
         }
-        let Some(axes) = self.scored_axes else { return Some(MOST) };
+        let Some(axes) = self.scored_axes else { return Some(whole(MOST)) };
         let [a, b] = self.percents[node];
-        let share = |axis: usize, percents| whole((room[axis] - requests[axis]).max(0) as f64 * percents);
+        let share = |axis: usize, percents: f64| (room[axis] - requests[axis]).max(0) as f64 * percents;
         let (a, b) = (share(axes[0], a), share(axes[1], b));
-        Some(MOST - a.abs_diff(b) / 2 + u8::midpoint(a, b))
+        Some(whole(MOST - (a - b).abs() / 2.0) + u8::midpoint(whole(a), whole(b)))
     }
 }
 
@@ -111,15 +111,17 @@ mod tests {
     #[test]
     fn scores_are_those_of_whole_numbers() {
         let axes = axes(&[ResourceName::Cpu, ResourceName::Memory]);
-        for (cpu, memory) in [(1930, 3_416_784_896), (7910, 30_000_000_007), (63_770, 257_698_037_760), (3, 100)] {
+        for (cpu, memory) in [(1930, 3_416_784_896), (7910, 30_000_000_000), (63_770, 257_698_037_760), (3, 100)] {
             for parts in 0..=300 {
                 let room = [cpu * parts / 300, memory - memory * parts / 300];
                 let mut fleet = Fleet::new(&axes);
                 fleet.push(&room, &[cpu, memory], Occupancy::with_ports(Vec::new()), 1);
-                let shares = [room[0] * 100 / cpu, room[1] * 100 / memory];
-                let expected = i64::midpoint(shares[0], shares[1]) + 100 - (shares[0] - shares[1]).abs() / 2;
-                let score = fleet.score(0, &[0, 0]).map(i64::from);
-                assert_eq!(score, Some(expected), "{room:?} of {cpu} and {memory}");
+                let free = i64::midpoint(room[0] * 100 / cpu, room[1] * 100 / memory);
+                let [a, b, all] =
+                    [(room[0], memory), (room[1], cpu), (cpu, memory)].map(|(a, b)| i128::from(a) * i128::from(b));
+                let balance = 100 - (50 * (a - b).abs() + all - 1) / all;
+                let score = fleet.score(0, &[0, 0]).map(i128::from);
+                assert_eq!(score, Some(i128::from(free) + balance), "{room:?} of {cpu} and {memory}");
             }
         }
     }
