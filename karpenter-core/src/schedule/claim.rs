@@ -33,13 +33,12 @@ impl Choice {
     /// What the claim of a node of a batch allows.
     pub(super) fn new(problem: &Problem<'_>, batch: &Batch<'_>) -> Self {
         let pool = &problem.base.pools[batch.candidate.pool];
-        let mut asked = pool.requirements.clone();
-        if batch.is_pinned {
-            let offered = offering_of(pool, batch.candidate.row).requirements.iter();
-            let of_place = offered.filter(|(key, _)| *key != labels::CAPACITY_TYPE);
-            of_place.for_each(|(key, requirement)| asked.add(key, requirement.clone()));
-        }
-        let all = Self::of_all(problem, batch.candidate, asked, (&batch.guests, &batch.floor));
+        let of_all = |asked| Self::of_all(problem, batch.candidate, asked, (&batch.guests, &batch.floor));
+        let free = of_all(pool.requirements.clone());
+        let is_spot = batch.is_pinned && batch.candidate.is_spot(problem);
+        let least = if is_spot { free.types.len().min(problem.base.options.min_spot_types) } else { 0 };
+        let pinned = batch.is_pinned.then(|| of_all(of_place(pool, batch.candidate.row)));
+        let all = pinned.filter(|pinned| pinned.types.len() >= least).unwrap_or(free);
         let types = truncated(pool, all.types, problem.base.options.max_instance_types);
         let requirements = lowered(pool, &all.requirements, &types);
         Self { requirements, types }
@@ -213,6 +212,17 @@ fn settle(pool: &Pool<'_>, requirements: &Requirements) -> BTreeMap<String, Stri
 fn offering_of<'p>(pool: &Pool<'p>, row: usize) -> &'p Offering {
     let type_index = pool.table().rows()[row].type_index;
     &pool.catalog.types()[type_index].offerings[row - pool.table().rows_of(type_index).start]
+}
+
+/// What a pool asks for, and the labels of an offering besides, its capacity type apart.
+fn of_place(pool: &Pool<'_>, row: usize) -> Requirements {
+    let mut out = pool.requirements.clone();
+    for (key, requirement) in
+        offering_of(pool, row).requirements.iter().filter(|(key, _)| *key != labels::CAPACITY_TYPE)
+    {
+        out.add(key, requirement.clone());
+    }
+    out
 }
 
 /// A claim that was not planned for a reservation must not use one up.

@@ -93,7 +93,8 @@ pub(super) struct Batch<'p> {
     pub(super) guests: Vec<Seats>,
     /// The room that each must have, even where its pods need less: others may come in their place.
     pub(super) floor: Amounts,
-    /// Whether each must be where its offering is, even where its pods may be elsewhere, for the same reason.
+    /// Whether each must be where its offering is, even where its pods may be elsewhere, for the same reason, as long as that leaves
+    /// enough types to choose from.
     pub(super) is_pinned: bool,
     /// How many nodes.
     pub(super) count: i64,
