@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ordered_float::OrderedFloat;
 
 use super::{
-    landing::{Arrival, Ground, Units},
+    landing::{Ground, Units},
     parallel,
     problem::{Aim, Base, Tolerance},
     search::{Batch, Search, remove_one},
@@ -21,7 +21,7 @@ const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
 const MAX_PAIRS: usize = 8_000_000;
 
-/// In which orders pods come to find out how many are left.
+/// In which orders pods come to find out how many are left: in even turns all nodes are ready at once.
 const LATE_TURNS: [u64; 2] = [0, 2];
 
 /// What share of the pods that the first order leaves another one is taken to leave again, although there are nodes for these.
@@ -68,7 +68,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let has_leftovers = self.problem.base.has_leftovers;
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
         let ground = Ground::new(&self);
-        let left = parallel::map(&LATE_TURNS, |&turn| ground.clone().land(turn, Arrival::Together));
+        let left = parallel::map(&LATE_TURNS, |&turn| ground.clone().land(turn));
         let worth: f64 = left.iter().map(|left| self.worth(left)).sum::<f64>() / left.len() as f64;
         // What all nodes are likely to cost if a further plan makes those for the pods that find none.
         let late = self.bill() + LATE_SHARE * worth;
@@ -95,10 +95,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut braced = self.clone();
         let mut calm = 0;
         for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
-            // The nodes for pods that were left before are few and mostly come at about the same time.
-            let is_staggered = !has_leftovers && turn % 2 == 1;
-            let arrival = if is_staggered { Arrival::OneByOne } else { Arrival::Together };
-            let left = first.take().unwrap_or_else(|| ground.clone().land(turn as u64, arrival));
+            let left = first.take().unwrap_or_else(|| ground.clone().land(turn as u64));
             if left.is_empty() {
                 calm += 1;
                 if calm == calm_turns {

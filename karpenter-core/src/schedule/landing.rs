@@ -28,15 +28,10 @@ use super::{
 };
 use crate::Requirement;
 
+/// In how many waves nodes come that are not ready all at once.
+const WAVES: usize = 1000;
 /// With fewer nodes the kube-scheduler looks at all; with more at a share of them, the smaller the more there are.
 const FEW_NODES: usize = 100;
-
-/// How new nodes become ready.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
-    Together,
-    OneByOne,
-}
 
 /// Units of some lots.
 pub(super) type Units = BTreeMap<usize, i64>;
@@ -152,11 +147,13 @@ impl<'p, 'a> Ground<'p, 'a> {
         ground
     }
 
-    /// Lets all units come in one order and gives back those that find no node; each turn has another order.
-    pub(super) fn land(mut self, turn: u64, arrival: Arrival) -> Units {
+    /// Lets all units come in one order and gives back those that find no node; each turn has another order. In every second
+    /// turn nodes are ready all at once, in the others one after the other.
+    pub(super) fn land(mut self, turn: u64) -> Units {
         let mut units = std::mem::take(&mut self.units);
         units.sort_by_cached_key(|unit| (scattered(unit.lot, unit.number, turn), unit.lot, unit.number));
-        self.land_all(units, turn, arrival)
+        let waves = if turn.is_multiple_of(2) { 1 } else { WAVES };
+        self.land_all(units, turn, waves)
     }
 
     /// Adds the places; their pods are to land again, unless they were reluctant to come.
@@ -259,15 +256,15 @@ impl<'p, 'a> Ground<'p, 'a> {
         }
     }
 
-    /// Binds units as nodes come: first to the places that there are, then to the new nodes in one wave or many. What finds no
+    /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. What finds no
     /// node in one wave looks only at the nodes of the next, because the others do not get emptier; in the end it looks at
     /// all, because a spread may allow domains that it did not allow before.
-    fn land_all(&mut self, mut units: Vec<Unit>, turn: u64, arrival: Arrival) -> Units {
+    fn land_all(&mut self, mut units: Vec<Unit>, turn: u64, waves: usize) -> Units {
         let place_count = self.problem.base.places.len();
         let all: Vec<usize> = (0..self.fleet.len()).collect();
         let mut new_nodes = all[place_count..].to_vec();
         new_nodes.sort_by_cached_key(|&node| scattered(usize::MAX, node, turn));
-        let size = if arrival == Arrival::OneByOne { 1 } else { new_nodes.len().max(1) };
+        let size = new_nodes.len().div_ceil(waves).max(1);
         for nodes in std::iter::once(&all[..place_count]).chain(new_nodes.chunks(size)) {
             self.bind(&mut units, nodes);
         }

@@ -3,7 +3,7 @@
 use super::{
     amounts::{Amounts, fits},
     candidate::Candidate,
-    landing::{Arrival, Ground, is_settled, weights},
+    landing::{Ground, is_settled, weights},
     search::{Batch, Search, Seats},
 };
 
@@ -15,16 +15,10 @@ const PAIRS_FOR_EACH_KIND: usize = 10;
 impl Search<'_, '_> {
     /// The same pods on cheaper nodes, as long as all of them find nodes in so many orders.
     pub(super) fn trimmed(self, calm_turns: usize) -> Self {
+        let weights = weights(self.problem);
         let calm_turns = calm_turns as u64;
-        let trimming = Trimming {
-            weights: weights(self.problem),
-            search: self,
-            turns: (0..calm_turns).collect(),
-            calm_turns,
-            next_turn: calm_turns,
-            pairs_left: MAX_PAIRS,
-        };
-        trimming.run()
+        let turns = (0..calm_turns).collect();
+        Trimming { search: self, weights, turns, calm_turns, next_turn: calm_turns, pairs_left: MAX_PAIRS }.run()
     }
 }
 
@@ -94,7 +88,7 @@ impl<'p, 'a> Trimming<'p, 'a> {
         let (ground, pairs) = (Ground::new(&other), other.landing_pairs());
         let mut leaves_any = |turn: u64| {
             self.pairs_left = self.pairs_left.saturating_sub(pairs);
-            self.pairs_left == 0 || !ground.clone().land(turn, Arrival::Together).is_empty()
+            self.pairs_left == 0 || !ground.clone().land(turn).is_empty()
         };
         // The order in which one try failed is the one in which the next is likely to.
         if let Some(index) = self.turns.iter().position(|&turn| leaves_any(turn)) {
