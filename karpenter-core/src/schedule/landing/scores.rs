@@ -59,3 +59,39 @@ impl<'p> Scores<'p> {
         row.counted = self.landed.len();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Quantity, ResourceList, ResourceName,
+        schedule::{amounts::Axes, occupancy::Occupancy},
+    };
+
+    /// Nodes of four CPUs of which so much is left, in thousandths.
+    fn nodes(rooms: &[i64]) -> Fleet {
+        let list: ResourceList = [(ResourceName::Cpu, Quantity::from_units(1))].into_iter().collect();
+        let mut out = Fleet::new(&Axes::of([&list]));
+        rooms.iter().for_each(|&room| out.push(&[room], &[4000], Occupancy::with_ports(Vec::new()), 1));
+        out
+    }
+
+    #[test]
+    fn scores_are_those_of_the_nodes_as_they_are_now() {
+        let asked = [500, 1000, 3000].map(|cpu| Amounts::from_slice(&[cpu]));
+        let mut scores = Scores::default();
+        let numbers = asked.each_ref().map(|asked| scores.number(asked));
+        let mut rooms = [4000; 5];
+        for (step, (node, taken)) in [(0, 3000), (1, 1000), (0, 500), (4, 4000), (1, 2500)].into_iter().enumerate() {
+            // Some are asked for more often than others.
+            for (number, asked) in numbers.into_iter().zip(&asked).take(1 + step % 3) {
+                let fleet = nodes(&rooms);
+                scores.update(number, &fleet);
+                let now: Vec<_> = (0..rooms.len()).map(|node| fleet.score(node, asked)).collect();
+                assert_eq!(scores.of(number), now, "after {step} landings");
+            }
+            rooms[node] -= taken;
+            scores.land(node);
+        }
+    }
+}
