@@ -72,7 +72,9 @@ mod tests {
     fn nodes(rooms: &[i64]) -> Fleet {
         let list: ResourceList = [(ResourceName::Cpu, Quantity::from_units(1))].into_iter().collect();
         let mut out = Fleet::new(&Axes::of([&list]));
-        rooms.iter().for_each(|&room| out.push(&[room], &[4000], Occupancy::with_ports(Vec::new()), 1));
+        for &room in rooms {
+            out.push(&[room], &[4000], Occupancy::with_ports(Vec::new()), 1);
+        }
         out
     }
 
