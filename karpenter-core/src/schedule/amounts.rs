@@ -96,6 +96,13 @@ pub(super) fn least<'r>(all: impl IntoIterator<Item = &'r Amounts>) -> Amounts {
     out
 }
 
+/// Makes each amount at least another.
+pub(super) fn raise(amounts: &mut [i64], least: &[i64]) {
+    for (amount, least) in amounts.iter_mut().zip(least) {
+        *amount = *least.max(amount);
+    }
+}
+
 /// How many pods that each ask for `requests` fit.
 pub(super) fn fit_count(requests: &[i64], room: &[i64]) -> i64 {
     // Mostly none does, and dividing takes long.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ordered_float::OrderedFloat;
 
 use super::{
+    amounts::raise,
     landing::{Ground, Units},
     parallel,
     problem::{Aim, Base, Tolerance},
@@ -163,7 +164,7 @@ impl<'p, 'a> Search<'p, 'a> {
             for &other in &self.problem.lots.of_shapes[guest.shape()] {
                 if self.take_off(other) && self.make(batch.candidate, &[guest.seats(other, 1)], 1) > 0 {
                     let made = self.batches.last_mut().expect("it was just made");
-                    made.floor.iter_mut().zip(batch.floor).for_each(|(floor, least)| *floor = least.max(*floor));
+                    raise(&mut made.floor, &batch.floor);
                     made.is_pinned = true;
                     return true;
                 }
@@ -222,8 +223,8 @@ mod tests {
         let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(110))];
         let machine = InstanceType::named("machine", capacity);
         let machine = machine.offering("on-demand", "a", price(0.1)).offering("on-demand", "b", price(0.2));
-        let pods = [Pod::named("in-b").cpu("2").node_selector(labels::ZONE, "b"), Pod::named("anywhere").cpu("1")];
-        let [in_b, anywhere] = pods;
+        let in_b = Pod::named("in-b").cpu("2").node_selector(labels::ZONE, "b");
+        let anywhere = Pod::named("anywhere").cpu("1");
         let builder = Snapshot::builder().pool(NodePool::named("general")).pods(in_b).pods(anywhere);
         let snapshot = builder.build().expect("valid");
         let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");

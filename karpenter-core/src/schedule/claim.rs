@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 
 use super::{
     MinValuesPolicy,
+    amounts::raise,
     candidate::Candidate,
     plan::PlannedClaim,
     pool::{Pool, Variant},
@@ -35,7 +36,7 @@ impl Choice {
         let pool = &problem.base.pools[batch.candidate.pool];
         let of_all = |asked| Self::of_all(problem, batch.candidate, asked, (&batch.guests, &batch.floor));
         let free = of_all(pool.requirements.clone());
-        let is_spot = batch.is_pinned && batch.candidate.is_spot(problem);
+        let is_spot = batch.candidate.is_spot(problem);
         let least = if is_spot { free.types.len().min(problem.base.options.min_spot_types) } else { 0 };
         let pinned = batch.is_pinned.then(|| of_all(of_place(pool, batch.candidate.row)));
         let all = pinned.filter(|pinned| pinned.types.len() >= least).unwrap_or(free);
@@ -75,7 +76,7 @@ impl Choice {
     ) -> Self {
         let pool = &problem.base.pools[candidate.pool];
         let mut used = problem.total(guests);
-        used.iter_mut().zip(floor).for_each(|(used, floor)| *used = *floor.max(used));
+        raise(&mut used, floor);
         let mut host_ports = Vec::new();
         for &Seats { lot, alternative, .. } in guests {
             let lot = problem.lot(lot);
@@ -217,9 +218,8 @@ fn offering_of<'p>(pool: &Pool<'p>, row: usize) -> &'p Offering {
 /// What a pool asks for, and the labels of an offering besides, its capacity type apart.
 fn of_place(pool: &Pool<'_>, row: usize) -> Requirements {
     let mut out = pool.requirements.clone();
-    for (key, requirement) in
-        offering_of(pool, row).requirements.iter().filter(|(key, _)| *key != labels::CAPACITY_TYPE)
-    {
+    let offered = offering_of(pool, row).requirements.iter();
+    for (key, requirement) in offered.filter(|(key, _)| *key != labels::CAPACITY_TYPE) {
         out.add(key, requirement.clone());
     }
     out

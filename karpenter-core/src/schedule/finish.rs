@@ -4,7 +4,7 @@
 //! a single larger node may have been the better end.
 
 use super::{
-    amounts::{Amounts, fits, take},
+    amounts::{Amounts, fits, raise, take},
     candidate::Candidate,
     occupancy::Occupancy,
     problem::Tolerance,
@@ -49,7 +49,7 @@ impl<'t, 'p> Ends<'t, 'p> {
         let mut most_room = problem.base.classes.axes.zero();
         for candidate in tier {
             let room = &problem.base.pools[candidate.pool].variant(candidate.row).room;
-            most_room.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
+            raise(&mut most_room, room);
         }
         let lots = lots.iter().map(|&lot| (lot, empty.most(problem.lot(lot)))).collect();
         Self { tier, by_price, lots, most_room }

@@ -11,7 +11,7 @@ use ordered_float::OrderedFloat;
 use smallvec::SmallVec;
 
 use super::{
-    amounts::{Amounts, fit_count, take},
+    amounts::{Amounts, fit_count, raise, take},
     candidate::Candidate,
     pool::Pool,
     problem::{Aim, Base, Problem},
@@ -32,7 +32,7 @@ fn by_room(pool: &Pool<'_>) -> Vec<usize> {
     let Some(&first) = rows.first() else { return rows };
     let mut largest: Amounts = pool.variant(first).room.iter().map(|_| 1).collect();
     for &row in &rows {
-        largest.iter_mut().zip(&pool.variant(row).room).for_each(|(largest, room)| *largest = *room.max(largest));
+        raise(&mut largest, &pool.variant(row).room);
     }
     let size = |row: usize| {
         let shares = pool.variant(row).room.iter().zip(&largest).map(|(&room, &largest)| room as f64 / largest as f64);
@@ -179,7 +179,7 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
         for &row in self.rows.iter().filter(|&&row| self.meets(row, None)) {
             let room = &pool.variant(row).room;
             let most = by_type.entry(pool.variant(row).type_index).or_insert_with(|| room.clone());
-            most.iter_mut().zip(room).for_each(|(most, room)| *most = *room.max(most));
+            raise(most, room);
         }
         for (axis, left) in left.iter_mut().enumerate() {
             let mut rooms: Vec<i64> = by_type.values().map(|room| room[axis]).collect();

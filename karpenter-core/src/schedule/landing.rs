@@ -94,18 +94,24 @@ fn scattered(lot: usize, number: usize, turn: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The weight of the heaviest pool that takes units of each lot.
-pub(super) fn weights(problem: &Problem<'_>) -> Vec<u32> {
-    let mut out = vec![0; problem.lots.list.len()];
-    for candidate in &problem.candidates {
-        let weight = problem.weight(candidate);
-        for guest in candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
-            for &lot in &problem.lots.of_shapes[guest.shape()] {
-                out[lot] = weight.max(out[lot]);
+impl Problem<'_> {
+    /// The weight of the heaviest pool that takes units of each lot.
+    pub(super) fn weights_of_lots(&self) -> Arc<Vec<u32>> {
+        self.weights_of_lots.get(&(), |()| (), || Arc::new(self.find_weights_of_lots()))
+    }
+
+    fn find_weights_of_lots(&self) -> Vec<u32> {
+        let mut out = vec![0; self.lots.list.len()];
+        for candidate in &self.candidates {
+            let weight = self.weight(candidate);
+            for guest in candidate.guests.iter().filter(|guest| guest.tolerance == Tolerance::Full) {
+                for &lot in &self.lots.of_shapes[guest.shape()] {
+                    out[lot] = weight.max(out[lot]);
+                }
             }
         }
+        out
     }
-    out
 }
 
 /// Whether pods of a batch are known to stay where they are planned: the model does not choose the label values, types
@@ -124,7 +130,7 @@ impl<'p, 'a> Ground<'p, 'a> {
     /// The nodes of a search, and the units that are to land on them.
     pub(super) fn new(search: &Search<'p, 'a>) -> Self {
         let problem = search.problem;
-        let weights = weights(problem);
+        let weights = problem.weights_of_lots();
         let mut ground = Self {
             problem,
             fleet: (*problem.base.places_to_land_on()).clone(),

@@ -68,6 +68,8 @@ pub struct Problem<'a> {
     pub(super) values: Vec<f64>,
     /// What a unit is worth on average, in dollars an hour.
     pub(super) mean_value: f64,
+    /// The weight of the heaviest pool that takes units of each lot, once it is asked for.
+    pub(super) weights_of_lots: Answers<(), Vec<u32>>,
 }
 
 /// What a search goes for, and who gets the room that there is.
@@ -267,6 +269,7 @@ impl<'a> Problem<'a> {
             too_few_values: BTreeMap::new(),
             values: Vec::new(),
             mean_value: 0.0,
+            weights_of_lots: Answers::up_to(1),
         };
         problem.candidates = Candidate::all(&problem);
         problem.drop_guests_without_enough_values();

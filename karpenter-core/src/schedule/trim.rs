@@ -1,9 +1,11 @@
 //! Fewer and cheaper nodes for pods of which each still finds one, in whichever order the kube-scheduler takes them.
 
+use std::sync::Arc;
+
 use super::{
-    amounts::{Amounts, fits},
+    amounts::{Amounts, fits, raise},
     candidate::Candidate,
-    landing::{Ground, is_settled, weights},
+    landing::{Ground, is_settled},
     search::{Batch, Search, Seats},
 };
 
@@ -15,7 +17,7 @@ const PAIRS_FOR_EACH_KIND: usize = 10;
 impl Search<'_, '_> {
     /// The same pods on cheaper nodes, as long as all of them find nodes in so many orders.
     pub(super) fn trimmed(self, calm_turns: usize) -> Self {
-        let weights = weights(self.problem);
+        let weights = self.problem.weights_of_lots();
         let calm_turns = calm_turns as u64;
         let turns = (0..calm_turns).collect();
         Trimming { search: self, weights, turns, calm_turns, next_turn: calm_turns, pairs_left: MAX_PAIRS }.run()
@@ -25,7 +27,7 @@ impl Search<'_, '_> {
 struct Trimming<'p, 'a> {
     search: Search<'p, 'a>,
     /// The weight of the heaviest pool that takes units of each lot.
-    weights: Vec<u32>,
+    weights: Arc<Vec<u32>>,
     /// Orders in which all pods are to find nodes, those first in which a try failed lately.
     turns: Vec<u64>,
     /// In how many orders that were not looked at before they must find nodes too: of many tries some will do for any orders
@@ -184,8 +186,7 @@ impl<'p> Search<'p, '_> {
         let found = self.batches.iter().enumerate().rev().find_map(|(index, batch)| Some((index, with_unit(batch)?)));
         let Some((index, guests)) = found else { return false };
         let mut node = self.split_off(index);
-        let total = self.problem.total(&guests);
-        node.floor.iter_mut().zip(total).for_each(|(floor, total)| *floor = total.max(*floor));
+        raise(&mut node.floor, &self.problem.total(&guests));
         self.batches.push(Batch { guests, ..node });
         self.use_up(lot, 1);
         true

@@ -15,7 +15,7 @@ use crate::{
     api::Taint,
     requirements::node_value,
     schedule::{
-        amounts::Amounts,
+        amounts::{Amounts, raise},
         class::Constraint,
         pool::Pool,
         problem::{Base, Meeting, OpenPlace, meet},
@@ -199,7 +199,7 @@ fn of_reservation(base: &Base<'_>, reservation: usize, rows: Vec<ReservedRow>, r
     let mut fits = vec![false; requests.len()];
     let mut prices = vec![f64::INFINITY; rows.first().map_or(0, |row| row.admits.len())];
     for row in &rows {
-        room.iter_mut().zip(&row.room).for_each(|(most, &amount)| *most = amount.max(*most));
+        raise(&mut room, &row.room);
         fits.iter_mut().zip(fitting(requests, &row.room)).for_each(|(fits, here)| *fits |= here);
         for (least, _) in prices.iter_mut().zip(&row.admits).filter(|(_, admits)| **admits) {
             *least = least.min(row.price as f64);

@@ -1,6 +1,6 @@
 //! Scores that are remembered until something lands on a node: pods that ask for the same are many.
 
-use indexmap::{IndexMap, map::Entry};
+use indexmap::IndexMap;
 
 use super::fleet::Fleet;
 use crate::{FxBuild, schedule::amounts::Amounts};
@@ -27,9 +27,7 @@ impl<'p> Scores<'p> {
     pub(super) fn number(&mut self, requests: &'p Amounts) -> usize {
         let entry = self.asked.entry(requests);
         let number = entry.index();
-        if let Entry::Vacant(entry) = entry {
-            entry.insert(Row::default());
-        }
+        entry.or_default();
         number
     }
 
