@@ -15,8 +15,6 @@ use crate::{cluster::Place, labels};
 
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
-/// The same where pods were left by an earlier plan.
-const CALM_TURNS_FOR_LEFTOVERS: usize = 12;
 /// How many orders are tried at most for each of these.
 const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
@@ -83,7 +81,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// What units are worth together, in dollars an hour.
-    fn worth(&self, units: &Units) -> f64 {
+    pub(super) fn worth(&self, units: &Units) -> f64 {
         units.iter().map(|(&lot, &count)| self.problem.value(lot) * count as f64).sum()
     }
 
@@ -91,15 +89,14 @@ impl<'p, 'a> Search<'p, 'a> {
     /// leaves in the first order is known.
     fn braced(&self, mut ground: Ground<'p, 'a>, mut first: Option<Units>, most: f64) -> Option<Self> {
         let has_leftovers = self.problem.base.has_leftovers;
-        let calm_turns = if has_leftovers { CALM_TURNS_FOR_LEFTOVERS } else { CALM_TURNS };
-        let max_turns = self.affordable_turns().min(TRIES * calm_turns);
+        let max_turns = self.affordable_turns().min(TRIES * CALM_TURNS);
         let mut braced = self.clone();
         let mut calm = 0;
         for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
             let left = first.take().unwrap_or_else(|| ground.clone().land(turn as u64));
             if left.is_empty() {
                 calm += 1;
-                if calm == calm_turns {
+                if calm == CALM_TURNS {
                     break;
                 }
                 continue;
@@ -114,14 +111,14 @@ impl<'p, 'a> Search<'p, 'a> {
             }
             ground = Ground::new(&braced);
         }
-        Some(if has_leftovers { braced.trimmed(calm_turns) } else { braced })
+        Some(if has_leftovers { braced.trimmed(CALM_TURNS).reworked(CALM_TURNS) } else { braced })
     }
 
     /// Makes nodes for units that find none where they are planned. Says whether all have one now.
     ///
     /// The units move to the new nodes, and the nodes that they leave keep their place and the room for them. Where a node
     /// would be left without pods another like it is made.
-    fn make_nodes_for(&mut self, left: &Units) -> bool {
+    pub(super) fn make_nodes_for(&mut self, left: &Units) -> bool {
         let before = self.planned();
         for (&lot, &count) in left {
             for _ in 0..count {

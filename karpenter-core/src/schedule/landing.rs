@@ -29,7 +29,10 @@ use super::{
 use crate::Requirement;
 
 /// In how many waves nodes come that are not ready all at once.
-const WAVES: usize = 1000;
+const WAVES: usize = 6;
+/// Before the last of these, one in so many of the pods that have no node is tried again: the others wait, because they were
+/// tried shortly before.
+const ONE_TRIED_OF: u64 = 2;
 /// With fewer nodes the kube-scheduler looks at all; with more at a share of them, the smaller the more there are.
 const FEW_NODES: usize = 100;
 
@@ -87,7 +90,7 @@ impl Search<'_, '_> {
 }
 
 /// A number that looks like chance: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-fn scattered(lot: usize, number: usize, turn: u64) -> u64 {
+pub(super) fn scattered(lot: usize, number: usize, turn: u64) -> u64 {
     let mut z = (lot as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number as u64).wrapping_add(turn << 32);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -154,7 +157,7 @@ impl<'p, 'a> Ground<'p, 'a> {
     }
 
     /// Lets all units come in one order and gives back those that find no node; each turn has another order. In every second
-    /// turn nodes are ready all at once, in the others one after the other.
+    /// turn nodes are ready all at once, in the others in waves.
     pub(super) fn land(mut self, turn: u64) -> Units {
         let mut units = std::mem::take(&mut self.units);
         units.sort_by_cached_key(|unit| (scattered(unit.lot, unit.number, turn), unit.lot, unit.number));
@@ -262,18 +265,23 @@ impl<'p, 'a> Ground<'p, 'a> {
         }
     }
 
-    /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. What finds no
-    /// node in one wave looks only at the nodes of the next, because the others do not get emptier; in the end it looks at
-    /// all, because a spread may allow domains that it did not allow before.
+    /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. In the end they
+    /// look at all again, because a spread may allow domains that it did not allow before.
     fn land_all(&mut self, mut units: Vec<Unit>, turn: u64, waves: usize) -> Units {
         let place_count = self.problem.base.places.len();
         let all: Vec<usize> = (0..self.fleet.len()).collect();
         let mut new_nodes = all[place_count..].to_vec();
         new_nodes.sort_by_cached_key(|&node| scattered(usize::MAX, node, turn));
         let size = new_nodes.len().div_ceil(waves).max(1);
-        for nodes in std::iter::once(&all[..place_count]).chain(new_nodes.chunks(size)) {
-            self.bind(&mut units, nodes);
+        self.bind(&mut units, &all[..place_count]);
+        for (wave, come) in (1..).zip((size..new_nodes.len()).step_by(size)) {
+            let chance = |unit: &Unit| scattered(unit.lot, unit.number, turn.wrapping_add(wave << 16));
+            let (mut tried, waiting) = units.into_iter().partition(|unit| chance(unit).is_multiple_of(ONE_TRIED_OF));
+            self.bind(&mut tried, &new_nodes[..come]);
+            units = waiting;
+            units.append(&mut tried);
         }
+        self.bind(&mut units, &new_nodes);
         loop {
             let before = units.len();
             if units.iter().any(|unit| unit.family.is_some()) {

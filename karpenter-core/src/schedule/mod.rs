@@ -28,6 +28,7 @@ mod pool_types;
 mod problem;
 mod replan;
 mod reservation;
+mod rework;
 mod room;
 mod screen;
 mod search;

@@ -177,7 +177,7 @@ impl<'p> Search<'p, '_> {
     }
 
     /// Gives a unit that is left to a new node that has room for it, and says whether there is one.
-    fn squeeze_in(&mut self, lot: usize) -> bool {
+    pub(super) fn squeeze_in(&mut self, lot: usize) -> bool {
         let with_unit = |batch: &Batch<'_>| {
             let mut guests = batch.guests.clone();
             join(&mut guests, Seats { lot, alternative: 0, count: 1 });

@@ -1,0 +1,141 @@
+//! Cheaper nodes for pods that an earlier plan left, found by taking nodes out and making others in their place.
+//!
+//! Such pods are few and differ much, and where one node cannot be spared several often can: a node that is empty draws pods
+//! away from where they leave the most room for others. Each try takes a few nodes out, gives their pods to those that
+//! stay, and makes nodes for whichever find none in some order (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking
+//! Optimization Results Using the Ruin and Recreate Principle", Journal of Computational Physics 159, 2000).
+
+use std::{cmp::Reverse, ops::Range};
+
+use ordered_float::OrderedFloat;
+
+use super::{
+    landing::{Ground, is_settled, scattered},
+    parallel,
+    problem::Tolerance,
+    search::{Batch, Search},
+};
+
+/// How many tries begin with the same search. The cheapest of what they find is where the next ones begin.
+const TRIES_AT_ONCE: usize = 8;
+/// How often so many are made at most: with more the nodes hardly get cheaper.
+const MAX_ROUNDS: usize = 40;
+/// The most pairs of pods and nodes that are looked at in all tries together, if each looks at as many orders as must be calm:
+/// some tenths of a second.
+const MAX_PAIRS: usize = 40_000_000;
+/// The most nodes that a try takes out.
+const MOST_TAKEN_OUT: u64 = 3;
+/// So many orders that nobody has tried belong to each try.
+const ORDERS_OF_TRY: u64 = 1024;
+
+/// What became of a try.
+struct Try<'p, 'a> {
+    /// A cheaper search all of whose pods find nodes in all orders.
+    found: Option<Search<'p, 'a>>,
+    /// The first order in which some of the pods found none.
+    restless: Option<u64>,
+}
+
+impl<'p, 'a> Search<'p, 'a> {
+    /// The same pods on cheaper nodes, as long as all of them find nodes in so many known orders, in those in which a try
+    /// failed, and in so many others.
+    pub(super) fn reworked(mut self, calm_turns: usize) -> Self {
+        let landings_of_round = calm_turns * TRIES_AT_ONCE;
+        let rounds = MAX_PAIRS / self.landing_pairs().saturating_mul(landings_of_round).max(1);
+        let mut known: Vec<u64> = (0..calm_turns as u64).collect();
+        for round in 0..rounds.min(MAX_ROUNDS) {
+            if self.problem.is_stopped() {
+                break;
+            }
+            let numbers: Vec<usize> = (round * TRIES_AT_ONCE..(round + 1) * TRIES_AT_ONCE).collect();
+            let tries = parallel::map(&numbers, |&number| self.rework(number as u64, &known, calm_turns as u64));
+            // The order in which one try failed is the one in which the next is likely to.
+            for turn in tries.iter().filter_map(|attempt| attempt.restless) {
+                known.retain(|other| *other != turn);
+                known.insert(0, turn);
+            }
+            let found = tries.into_iter().filter_map(|attempt| attempt.found);
+            self = found.min_by(|a, b| a.bill().total_cmp(&b.bill())).unwrap_or(self);
+        }
+        self
+    }
+
+    /// One try; each number stands for another one.
+    fn rework(&self, number: u64, known: &[u64], calm_turns: u64) -> Try<'p, 'a> {
+        match self.without_some(number).filter(|other| other.bill() < self.bill()) {
+            Some(other) if other.planned() == self.planned() => {
+                let first_unknown = (number + 1) * ORDERS_OF_TRY;
+                other.calmed(known, first_unknown..first_unknown + calm_turns, self.bill())
+            }
+            _ => Try { found: None, restless: None },
+        }
+    }
+
+    /// The same pods with some nodes taken out. Their pods are given to those that stay, or to new ones if these are full.
+    fn without_some(&self, number: u64) -> Option<Self> {
+        let chance = |what: usize| scattered(what, 0, number);
+        let mut other = self.clone();
+        let mut units: Vec<usize> = Vec::new();
+        for _ in 0..=chance(0) % MOST_TAKEN_OUT {
+            let gone = other.unmake(other.any_open_batch(chance(units.len() + 1))?);
+            units.extend(gone.guests.iter().flat_map(|seats| (0..seats.count).map(|_| seats.lot)));
+        }
+        let is_by_size = chance(units.len() + 1).is_multiple_of(2);
+        let mut units: Vec<(usize, usize)> = units.into_iter().enumerate().collect();
+        units.sort_by_cached_key(|&(index, lot)| {
+            let size = if is_by_size { self.problem.value(lot) } else { 0.0 };
+            (Reverse(OrderedFloat(size)), scattered(lot, index, number))
+        });
+        let mut is_full = false;
+        for (_, lot) in units {
+            is_full |= !other.squeeze_in(lot);
+        }
+        if is_full {
+            for tier in other.tiers() {
+                other.make_nodes(&tier, Tolerance::Full);
+            }
+        }
+        Some(other)
+    }
+
+    /// A batch of which the model of binding tells where its pods land, if there is any. Each kind of node is as likely as the
+    /// others, however many there are of it.
+    fn any_open_batch(&self, chance: u64) -> Option<usize> {
+        let weights = self.problem.weights_of_lots();
+        let is_open = |index: &usize| !is_settled(self.problem, &weights, &self.batches[*index]);
+        let open: Vec<usize> = (0..self.batches.len()).filter(is_open).collect();
+        let is_alike = |a: &Batch<'_>, b: &Batch<'_>| std::ptr::eq(a.candidate, b.candidate);
+        let mut kinds: Vec<Vec<usize>> = Vec::new();
+        for index in open {
+            match kinds.iter_mut().find(|kind| is_alike(&self.batches[kind[0]], &self.batches[index])) {
+                Some(kind) => kind.push(index),
+                None => kinds.push(vec![index]),
+            }
+        }
+        let kind = pick(&kinds, chance)?;
+        pick(kind, chance / kinds.len() as u64).copied()
+    }
+
+    /// Makes nodes for what is left in any of these orders until nothing is, as long as all cost less than so much.
+    fn calmed(mut self, known: &[u64], unknown: Range<u64>, most: f64) -> Try<'p, 'a> {
+        let (mut restless, mut unknown) = (None, unknown);
+        loop {
+            let ground = Ground::new(&self);
+            let mut turns = known.iter().copied().chain(unknown.clone());
+            let left =
+                turns.find_map(|turn| Some((turn, ground.clone().land(turn))).filter(|(_, left)| !left.is_empty()));
+            let Some((turn, left)) = left else { return Try { found: Some(self), restless } };
+            restless.get_or_insert(turn);
+            if self.bill() + self.worth(&left) >= most || !self.make_nodes_for(&left) || self.bill() >= most {
+                return Try { found: None, restless };
+            }
+            unknown = unknown.end..unknown.end + (unknown.end - unknown.start);
+        }
+    }
+}
+
+/// One of some items.
+fn pick<T>(items: &[T], chance: u64) -> Option<&T> {
+    let count = items.len() as u64;
+    items.get(usize::try_from(chance.checked_rem(count)?).ok()?)
+}
