@@ -25,7 +25,9 @@ const MAX_ROUNDS: usize = 40;
 const MAX_PAIRS: usize = 40_000_000;
 /// The most nodes that a try takes out.
 const MOST_TAKEN_OUT: u64 = 3;
-/// So many orders that nobody has tried belong to each try.
+/// In so many times the orders that are known at first must the pods find nodes besides.
+const UNKNOWN_ORDERS: u64 = 2;
+/// So many orders that no other try sees belong to each try.
 const ORDERS_OF_TRY: u64 = 1024;
 
 /// What became of a try.
@@ -38,7 +40,7 @@ struct Try<'p, 'a> {
 
 impl<'p, 'a> Search<'p, 'a> {
     /// The same pods on cheaper nodes, as long as all of them find nodes in so many known orders, in those in which a try
-    /// failed, and in so many others.
+    /// failed, and in others that no try has seen: of many tries some will do for any orders that are known.
     pub(super) fn reworked(mut self, calm_turns: usize) -> Self {
         let landings_of_round = calm_turns * TRIES_AT_ONCE;
         let rounds = MAX_PAIRS / self.landing_pairs().saturating_mul(landings_of_round).max(1);
@@ -65,7 +67,7 @@ impl<'p, 'a> Search<'p, 'a> {
         match self.without_some(number).filter(|other| other.bill() < self.bill()) {
             Some(other) if other.planned() == self.planned() => {
                 let first_unknown = (number + 1) * ORDERS_OF_TRY;
-                other.calmed(known, first_unknown..first_unknown + calm_turns, self.bill())
+                other.calmed(known, first_unknown..first_unknown + UNKNOWN_ORDERS * calm_turns, self.bill())
             }
             _ => Try { found: None, restless: None },
         }
@@ -138,4 +140,30 @@ impl<'p, 'a> Search<'p, 'a> {
 fn pick<T>(items: &[T], chance: u64) -> Option<&T> {
     let count = items.len() as u64;
     items.get(usize::try_from(chance.checked_rem(count)?).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::trim::tests::changed;
+
+    const TYPES: [(&str, i64, f64); 2] = [("half", 4, 0.18), ("double", 16, 0.85)];
+
+    #[test]
+    fn one_node_takes_the_place_of_three_although_it_costs_more_than_two() {
+        let pods = ["7", "7", "2"];
+        assert_eq!(changed(&TYPES, &pods, |search| search.trimmed(10)), [8, 8, 8]);
+        assert_eq!(changed(&TYPES, &pods, |search| search.trimmed(10).reworked(10)), [16]);
+    }
+
+    #[test]
+    fn two_nodes_take_the_place_of_one() {
+        let pods = ["1", "2", "3"];
+        assert_eq!(changed(&TYPES, &pods, |search| search.trimmed(10)), [8]);
+        assert_eq!(changed(&TYPES, &pods, |search| search.trimmed(10).reworked(10)), [4, 4]);
+    }
+
+    #[test]
+    fn no_node_goes_that_is_needed_in_some_order() {
+        assert_eq!(changed(&[], &["8", "4", "4"], |search| search.reworked(10)), [8, 8, 8]);
+    }
 }

@@ -214,7 +214,7 @@ fn keep_above(floor: &mut Amounts, room: &Amounts, smaller: &Amounts) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         Catalogs, InstanceType, Planner, Price, Quantity, Snapshot,
@@ -228,8 +228,12 @@ mod tests {
         InstanceType::named(name, capacity).offering("on-demand", "a", price)
     }
 
-    /// The CPUs of the nodes that are left of one machine of eight CPUs for each of these pods.
-    fn trimmed(types: &[(&str, i64, f64)], pods: &[&str]) -> Vec<i64> {
+    /// The CPUs of what such a change makes of one machine of eight CPUs for each of these pods, which cost 0.4 an hour each.
+    pub(in crate::schedule) fn changed(
+        types: &[(&str, i64, f64)],
+        pods: &[&str],
+        change: impl for<'p, 'a> FnOnce(Search<'p, 'a>) -> Search<'p, 'a>,
+    ) -> Vec<i64> {
         let pods = pods.iter().enumerate().map(|(number, cpu)| Pod::named(format!("pod-{number}")).cpu(cpu));
         let mut builder = Snapshot::builder().pool(NodePool::named("general"));
         for pod in pods {
@@ -249,12 +253,16 @@ mod tests {
             }
         }
         let before = search.planned();
-        let trimmed = search.trimmed(20);
-        assert_eq!(trimmed.planned(), before, "no pod is lost");
-        let cpus = |batch: &Batch<'_>| vec![trimmed.room_of(batch.candidate)[0] / 1000; batch.node_count()];
-        let mut all: Vec<i64> = trimmed.batches.iter().flat_map(cpus).collect();
+        let changed = change(search);
+        assert_eq!(changed.planned(), before, "no pod is lost");
+        let cpus = |batch: &Batch<'_>| vec![changed.room_of(batch.candidate)[0] / 1000; batch.node_count()];
+        let mut all: Vec<i64> = changed.batches.iter().flat_map(cpus).collect();
         all.sort_unstable();
         all
+    }
+
+    fn trimmed(types: &[(&str, i64, f64)], pods: &[&str]) -> Vec<i64> {
+        changed(types, pods, |search| search.trimmed(20))
     }
 
     #[test]
