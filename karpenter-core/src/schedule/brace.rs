@@ -127,9 +127,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 }
             }
         }
-        for tier in self.tiers() {
-            self.make_nodes(&tier, Tolerance::Full);
-        }
+        self.make_all_nodes(Tolerance::Full);
         self.planned().iter().zip(&before).all(|(now, before)| now >= before)
     }
 

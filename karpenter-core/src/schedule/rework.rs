@@ -79,8 +79,8 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut other = self.clone();
         let mut units: Vec<usize> = Vec::new();
         for _ in 0..=chance(0) % MOST_TAKEN_OUT {
-            let gone = other.unmake(other.any_open_batch(chance(units.len() + 1))?);
-            units.extend(gone.guests.iter().flat_map(|seats| (0..seats.count).map(|_| seats.lot)));
+            let index = other.any_open_batch(chance(units.len() + 1))?;
+            units.extend(other.unmake(index).units());
         }
         let is_by_size = chance(units.len() + 1).is_multiple_of(2);
         let mut units: Vec<(usize, usize)> = units.into_iter().enumerate().collect();
@@ -93,9 +93,7 @@ impl<'p, 'a> Search<'p, 'a> {
             is_full |= !other.squeeze_in(lot);
         }
         if is_full {
-            for tier in other.tiers() {
-                other.make_nodes(&tier, Tolerance::Full);
-            }
+            other.make_all_nodes(Tolerance::Full);
         }
         Some(other)
     }
@@ -105,10 +103,9 @@ impl<'p, 'a> Search<'p, 'a> {
     fn any_open_batch(&self, chance: u64) -> Option<usize> {
         let weights = self.problem.weights_of_lots();
         let is_open = |index: &usize| !is_settled(self.problem, &weights, &self.batches[*index]);
-        let open: Vec<usize> = (0..self.batches.len()).filter(is_open).collect();
         let is_alike = |a: &Batch<'_>, b: &Batch<'_>| std::ptr::eq(a.candidate, b.candidate);
         let mut kinds: Vec<Vec<usize>> = Vec::new();
-        for index in open {
+        for index in (0..self.batches.len()).filter(is_open) {
             match kinds.iter_mut().find(|kind| is_alike(&self.batches[kind[0]], &self.batches[index])) {
                 Some(kind) => kind.push(index),
                 None => kinds.push(vec![index]),
@@ -119,8 +116,8 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Makes nodes for what is left in any of these orders until nothing is, as long as all cost less than so much.
-    fn calmed(mut self, known: &[u64], unknown: Range<u64>, most: f64) -> Try<'p, 'a> {
-        let (mut restless, mut unknown) = (None, unknown);
+    fn calmed(mut self, known: &[u64], mut unknown: Range<u64>, most: f64) -> Try<'p, 'a> {
+        let mut restless = None;
         loop {
             let ground = Ground::new(&self);
             let mut turns = known.iter().copied().chain(unknown.clone());

@@ -165,11 +165,14 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Plans what can be planned.
     pub(super) fn run(self) -> Self {
-        self.run_with(|search, tolerance| {
-            for tier in search.tiers() {
-                search.make_nodes(&tier, tolerance);
-            }
-        })
+        self.run_with(Self::make_all_nodes)
+    }
+
+    /// Makes nodes for what is left, those of the heaviest pools first.
+    pub(super) fn make_all_nodes(&mut self, tolerance: Tolerance) {
+        for tier in self.tiers() {
+            self.make_nodes(&tier, tolerance);
+        }
     }
 
     /// Plans what can be planned, by mixtures of nodes; `None` if there would be none of them.
@@ -489,6 +492,11 @@ impl Batch<'_> {
     /// Whether each node has units of a lot.
     pub(super) fn has(&self, lot: usize) -> bool {
         self.guests.iter().any(|seats| seats.lot == lot)
+    }
+
+    /// The lot of each unit of a node.
+    pub(super) fn units(&self) -> impl Iterator<Item = usize> {
+        self.guests.iter().flat_map(|seats| (0..seats.count).map(|_| seats.lot))
     }
 
     /// How many units each node has.

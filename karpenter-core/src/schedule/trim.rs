@@ -112,8 +112,7 @@ impl<'p, 'a> Trimming<'p, 'a> {
     fn spare(&mut self, index: usize) -> bool {
         let mut other = self.search.clone();
         let gone = other.unmake(index);
-        let units = gone.guests.iter().flat_map(|seats| (0..seats.count).map(|_| seats.lot));
-        units.into_iter().all(|lot| other.squeeze_in(lot)) && self.takes(other)
+        gone.units().all(|lot| other.squeeze_in(lot)) && self.takes(other)
     }
 
     /// Puts the cheapest node that will do, if there is one, in the place of one node of each of these batches, the last first.

@@ -38,14 +38,18 @@ impl Bench {
         }
     }
 
+    fn bind(&mut self, pod: &ObjectKey, node: &str) {
+        self.api.modify::<Pod>(pod, |p| node.clone_into(&mut p.spec.node_name));
+        self.tell();
+    }
+
     /// Binds whom it can, and tells why it cannot bind the others.
     fn run(&mut self) -> BTreeMap<String, Result<String, String>> {
         self.tell();
         let mut out = BTreeMap::new();
         while let Some(Decision { pod, node }) = self.scheduler.decide(self.api.now()) {
             if let Ok(node) = &node {
-                self.api.modify::<Pod>(&pod, |p| p.spec.node_name.clone_from(node));
-                self.tell();
+                self.bind(&pod, node);
             }
             out.insert(pod.name.clone(), node);
         }
@@ -286,8 +290,7 @@ proptest! {
             };
             let wrong: Vec<_> = found.iter().filter(|v| !is_expected(v)).collect();
             prop_assert!(wrong.is_empty(), "{wrong:?}");
-            bench.api.modify::<Pod>(&pod, |p| p.spec.node_name = node.clone());
-            bench.tell();
+            bench.bind(&pod, &node);
         }
     }
 }
