@@ -67,7 +67,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let has_leftovers = self.problem.base.has_leftovers;
         let most = ceiling.map_or(f64::INFINITY, |ceiling| ceiling.max(self.bill())).min(self.most_to_spend());
         let ground = Ground::new(&self);
-        let left = parallel::map(&LATE_TURNS, |&turn| ground.clone().land(turn));
+        let left = parallel::map(&LATE_TURNS, |&turn| ground.land(turn));
         let worth: f64 = left.iter().map(|left| self.worth(left)).sum::<f64>() / left.len() as f64;
         // What all nodes are likely to cost if a further plan makes those for the pods that find none.
         let late = self.bill() + LATE_SHARE * worth;
@@ -93,7 +93,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut braced = self.clone();
         let mut calm = 0;
         for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
-            let left = first.take().unwrap_or_else(|| ground.clone().land(turn as u64));
+            let left = first.take().unwrap_or_else(|| ground.land(turn as u64));
             if left.is_empty() {
                 calm += 1;
                 if calm == CALM_TURNS {

@@ -5,17 +5,20 @@
 //! of its filters and of the scores that it gives by default, with one order of pods of many: see
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 
+mod doors;
 mod family;
 mod fleet;
 mod scores;
+mod turn;
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use fixedbitset::FixedBitSet;
-use smallvec::SmallVec;
+use indexmap::IndexMap;
 
 pub(super) use self::fleet::Fleet;
 use self::{
+    doors::Doors,
     family::{Domains, Family},
     scores::Scores,
 };
@@ -25,41 +28,36 @@ use super::{
     occupancy::Occupancy,
     problem::{Base, Problem, Tolerance},
     search::{Batch, Search, Seats, number},
+    topology::Latitude,
 };
-use crate::Requirement;
-
-/// In how many waves nodes come that are not ready all at once.
-const WAVES: usize = 6;
-/// Before the last of these, one in so many of the pods that have no node is tried again: the others wait, because they were
-/// tried shortly before.
-const ONE_TRIED_OF: u64 = 2;
-/// With fewer nodes the kube-scheduler looks at all; with more at a share of them, the smaller the more there are.
-const FEW_NODES: usize = 100;
+use crate::{FxBuild, Requirement};
 
 /// Units of some lots.
 pub(super) type Units = BTreeMap<usize, i64>;
 
 /// The nodes on which pods land, before any of them does.
-#[derive(Clone)]
 pub(super) struct Ground<'p, 'a> {
     problem: &'p Problem<'a>,
     /// The places, then the nodes to make.
     fleet: Fleet,
     /// The units to land.
     units: Vec<Unit>,
-    /// By lot, the nodes that its units may use; empty for lots that have no unit to land.
-    admits: Vec<FixedBitSet>,
+    doors: Doors,
     /// Pods that may land in other domains than the plan gives them.
     families: Vec<Family<'p>>,
+    /// The labels by whose values families are divided.
+    domains: IndexMap<&'p str, Arc<Domains>, FxBuild>,
     scores: Scores<'p>,
 }
 
 #[derive(Clone, Copy)]
 struct Unit {
     lot: usize,
+    number: usize,
     /// The number of what it asks for.
     asked: usize,
-    number: usize,
+    /// The number of the door to the nodes that it may use.
+    door: usize,
     /// The index of its family.
     family: Option<usize>,
 }
@@ -138,8 +136,9 @@ impl<'p, 'a> Ground<'p, 'a> {
             problem,
             fleet: (*problem.base.places_to_land_on()).clone(),
             units: Vec::new(),
-            admits: Vec::new(),
+            doors: Doors::default(),
             families: Vec::new(),
+            domains: IndexMap::default(),
             scores: Scores::default(),
         };
         let landing: Vec<&Batch<'p>> =
@@ -151,18 +150,9 @@ impl<'p, 'a> Ground<'p, 'a> {
             batch.guests.iter().for_each(|seats| counts[seats.lot] += seats.count * batch.count);
         }
         let roomy = ground.roomy_places(&counts);
-        ground.admit((&roomy, &landing), &counts, &weights);
-        ground.add_units((&roomy, &landing), &counts, &search.planned(), &weights);
+        let admits = ground.admits((&roomy, &landing), &counts, &weights);
+        ground.add_units((&roomy, &landing), &admits, &counts, &search.planned(), &weights);
         ground
-    }
-
-    /// Lets all units come in one order and gives back those that find no node; each turn has another order. In every second
-    /// turn nodes are ready all at once, in the others in waves.
-    pub(super) fn land(mut self, turn: u64) -> Units {
-        let mut units = std::mem::take(&mut self.units);
-        units.sort_by_cached_key(|unit| (scattered(unit.lot, unit.number, turn), unit.lot, unit.number));
-        let waves = if turn.is_multiple_of(2) { 1 } else { WAVES };
-        self.land_all(units, turn, waves)
     }
 
     /// Adds the places; their pods are to land again, unless they were reluctant to come.
@@ -197,17 +187,17 @@ impl<'p, 'a> Ground<'p, 'a> {
         (0..self.problem.base.places.len()).filter(|&place| fits(&least, self.fleet.room(place))).collect()
     }
 
-    /// Notes which nodes the lots may use of which there are units to land. A lot lands only on new nodes of pools of its own
-    /// weight: it may use free room of others, but a claim is not made for it.
-    fn admit(&mut self, (roomy, batches): (&[usize], &[&Batch<'p>]), counts: &[i64], weights: &[u32]) {
+    /// By lot, the nodes that its units may use; none for lots that have no unit to land. A lot lands only on new nodes of
+    /// pools of its own weight: it may use free room of others, but a claim is not made for it.
+    fn admits(&self, (roomy, batches): (&[usize], &[&Batch<'p>]), counts: &[i64], weights: &[u32]) -> Vec<FixedBitSet> {
         let problem = self.problem;
-        self.admits = vec![FixedBitSet::new(); counts.len()];
+        let mut admits = vec![FixedBitSet::new(); counts.len()];
         for lot in (0..counts.len()).filter(|&lot| counts[lot] > 0) {
-            self.admits[lot].grow(self.fleet.len());
+            admits[lot].grow(self.fleet.len());
             let constraint = problem.lot(lot).constraint;
             for &index in roomy {
                 let tolerance = problem.place_tolerance(constraint, problem.base.places[index].source);
-                self.admits[lot].set(index, tolerance == Some(Tolerance::Full));
+                admits[lot].set(index, tolerance == Some(Tolerance::Full));
             }
         }
         for (candidate, nodes) in numbered(problem, batches) {
@@ -219,200 +209,62 @@ impl<'p, 'a> Ground<'p, 'a> {
                 }
                 for &lot in &problem.lots.of_shapes[guest.shape()] {
                     if counts[lot] > 0 && problem.weight(candidate) == weights[lot] {
-                        self.admits[lot].insert_range(nodes.clone());
+                        admits[lot].insert_range(nodes.clone());
                     }
                 }
             }
         }
+        admits
     }
 
     /// Adds the units that are to land, so many of each lot. Those that are planned besides stay in their domains.
     fn add_units(
         &mut self,
-        (roomy, batches): (&[usize], &[&Batch<'p>]),
+        nodes: (&[usize], &[&Batch<'p>]),
+        admits: &[FixedBitSet],
         counts: &[i64],
         planned: &[usize],
         weights: &[u32],
     ) {
         let problem = self.problem;
         let mut by_class: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        let mut domains: BTreeMap<&str, Arc<Domains>> = BTreeMap::new();
+        let mut admits_of_families: Vec<FixedBitSet> = Vec::new();
         for (index, lot) in problem.lots.list.iter().enumerate() {
             let landing = number(counts[index]);
             let asked = self.scores.number(&lot.requests);
+            let mut last_door = None;
             for (number, portion) in problem.lots.portions_of(lot).take(planned[index]).enumerate() {
                 let family = portion.latitude.as_deref().map(|latitude| {
                     let (class, level, pins) = &portion.key;
                     let family = *by_class.entry((*class, *level)).or_insert_with(|| {
-                        let domains = domains
-                            .entry(&latitude.key)
-                            .or_insert_with(|| Arc::new(Domains::new(problem, batches, &latitude.key)));
-                        let admits = family::admitted(problem, (roomy, batches), latitude, weights[index]);
-                        self.families.push(Family::new(latitude, admits, domains.clone()));
+                        admits_of_families.push(self.add_family(nodes, latitude, weights[index]));
                         self.families.len() - 1
                     });
-                    if let Some(domain) =
-                        pins.get(&latitude.key).and_then(Requirement::any_value).filter(|_| number >= landing)
-                    {
+                    let domain = pins.get(&latitude.key).and_then(Requirement::any_value);
+                    if let Some(domain) = domain.filter(|_| number >= landing) {
                         self.families[family].stay(&domain);
                     }
                     family
                 });
                 if number < landing {
-                    self.units.push(Unit { lot: index, asked, number, family });
+                    let known = last_door.filter(|(other, _)| *other == family);
+                    let (_, door) = *last_door.insert(known.unwrap_or_else(|| {
+                        let admits = family.map_or(&admits[index], |family| &admits_of_families[family]);
+                        (family, self.doors.number(index, admits.clone(), problem, &self.fleet))
+                    }));
+                    self.units.push(Unit { lot: index, number, asked, door, family });
                 }
             }
         }
     }
 
-    /// Binds units as nodes come: first to the places that there are, then to the new nodes in so many waves. In the end they
-    /// look at all again, because a spread may allow domains that it did not allow before.
-    fn land_all(&mut self, mut units: Vec<Unit>, turn: u64, waves: usize) -> Units {
-        let place_count = self.problem.base.places.len();
-        let all: Vec<usize> = (0..self.fleet.len()).collect();
-        let mut new_nodes = all[place_count..].to_vec();
-        new_nodes.sort_by_cached_key(|&node| scattered(usize::MAX, node, turn));
-        let size = new_nodes.len().div_ceil(waves).max(1);
-        self.bind(&mut units, &all[..place_count]);
-        for (wave, come) in (1..).zip((size..new_nodes.len()).step_by(size)) {
-            let chance = |unit: &Unit| scattered(unit.lot, unit.number, turn.wrapping_add(wave << 16));
-            let (mut tried, waiting) = units.into_iter().partition(|unit| chance(unit).is_multiple_of(ONE_TRIED_OF));
-            self.bind(&mut tried, &new_nodes[..come]);
-            units = waiting;
-            units.append(&mut tried);
-        }
-        self.bind(&mut units, &new_nodes);
-        loop {
-            let before = units.len();
-            if units.iter().any(|unit| unit.family.is_some()) {
-                self.bind(&mut units, &all);
-            }
-            if units.len() == before {
-                break;
-            }
-        }
-        let mut left = Units::new();
-        for unit in units {
-            *left.entry(unit.lot).or_default() += 1;
-        }
-        left
-    }
-
-    /// Binds units one after the other, each to the best of the first nodes that will do, beginning where the last search
-    /// ended. Those that find none remain.
-    fn bind(&mut self, units: &mut Vec<Unit>, nodes: &[usize]) {
-        let least = least(units.iter().map(|unit| &self.problem.lot(unit.lot).requests));
-        let open = self.open(&least, nodes);
-        // Of a single node it is seen when none of the units fits any more.
-        let (mut start, mut favourites, mut is_full) = (0, Favourites::default(), open.is_empty());
-        units.retain(|unit| {
-            if is_full {
-                return true;
-            }
-            self.scores.update(unit.asked, &self.fleet);
-            let (best, looked_at) = self.best(unit, &Round { nodes, open: &open, start }, &mut favourites);
-            start = (start + looked_at) % nodes.len().max(1);
-            if let Some(node) = best {
-                self.fleet.add(node, self.problem.lot(unit.lot), 1);
-                self.scores.land(node);
-                is_full = open.len() == 1 && !fits(&least, self.fleet.room(node));
-                if let Some(family) = unit.family {
-                    self.families[family].land(node);
-                }
-            }
-            best.is_none()
-        });
-    }
-
-    /// The best node for a unit, and how many nodes were looked at.
-    fn best(&self, unit: &Unit, round: &Round<'_>, favourites: &mut Favourites) -> (Option<usize>, usize) {
-        let family = unit.family.map(|family| &self.families[family]);
-        if let Some(family) = family.filter(|family| family.is_wish()) {
-            let keep = |score, node| favourites.add(family.domain_of(node), score, node);
-            let looked_at = self.look_at(unit, round, keep);
-            return (favourites.take_best(family), looked_at);
-        }
-        let mut best = None;
-        let looked_at = self.look_at(unit, round, |score, node| {
-            if best.is_none_or(|(most, _)| score > most) {
-                best = Some((score, node));
-            }
-        });
-        (best.map(|(_, node)| node), looked_at)
-    }
-
-    /// Tells of the first nodes that will do for a unit, with their scores, and says how many nodes it looked at.
-    fn look_at(&self, unit: &Unit, round: &Round<'_>, keep: impl FnMut(u8, usize)) -> usize {
-        let Some(family) = unit.family.map(|family| &self.families[family]) else {
-            let admits = &self.admits[unit.lot];
-            return self.look_at_those(|node| admits.contains(node), unit, round, keep);
-        };
-        let most = family.most();
-        self.look_at_those(|node| family.goes_to(node, most), unit, round, keep)
-    }
-
-    /// The same, of the nodes to which the unit may go.
-    fn look_at_those(
-        &self,
-        goes_to: impl Fn(usize) -> bool,
-        unit: &Unit,
-        round: &Round<'_>,
-        mut keep: impl FnMut(u8, usize),
-    ) -> usize {
-        let &Round { nodes, open, start } = round;
-        let (scores, lot) = (self.scores.of(unit.asked), self.problem.lot(unit.lot));
-        let needs_only_room = lot.needs_only_room();
-        let (mut seen, sample) = (0, sample_size(nodes.len()));
-        let (before, after) = open.split_at(open.partition_point(|&position| position < start));
-        for &position in after.iter().chain(before) {
-            let here = nodes[position];
-            let Some(score) = scores[here].filter(|_| goes_to(here)) else { continue };
-            if !(needs_only_room || self.fleet.admits(here, lot)) {
-                continue;
-            }
-            keep(score, here);
-            seen += 1;
-            if seen == sample {
-                return (position + nodes.len() - start) % nodes.len() + 1;
-            }
-        }
-        nodes.len()
-    }
-
-    /// The positions of the nodes that have room for the least that any unit asks for. No node gets emptier.
-    fn open(&self, least: &[i64], nodes: &[usize]) -> Vec<usize> {
-        (0..nodes.len()).filter(|&position| fits(least, self.fleet.room(nodes[position]))).collect()
-    }
-}
-
-/// Nodes in the order in which they are looked at.
-struct Round<'n> {
-    nodes: &'n [usize],
-    /// The positions of those that may have room.
-    open: &'n [usize],
-    /// The position of the first.
-    start: usize,
-}
-
-/// The best node of each domain, for a pod that prefers some domains to others.
-#[derive(Default)]
-struct Favourites(SmallVec<[(usize, u8, usize); 4]>);
-
-impl Favourites {
-    /// Keeps a node if it has the best score in its domain; of equals the first.
-    fn add(&mut self, domain: usize, score: u8, node: usize) {
-        match self.0.iter_mut().find(|(other, ..)| *other == domain) {
-            Some(best) if best.1 < score => *best = (domain, score, node),
-            Some(_) => {}
-            None => self.0.push((domain, score, node)),
-        }
-    }
-
-    /// The best of all, with what the preference of a family adds to the scores. None is left.
-    fn take_best(&mut self, family: &Family<'_>) -> Option<usize> {
-        let bonuses = family.bonuses(self.0.iter().map(|(domain, ..)| *domain));
-        let scored = self.0.drain(..).zip(bonuses).map(|((_, score, node), bonus)| (i64::from(score) + bonus, node));
-        scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, node)| node)
+    /// Adds a family, and gives back the nodes that it may use.
+    fn add_family(&mut self, nodes: (&[usize], &[&Batch<'p>]), latitude: &'p Latitude, weight: u32) -> FixedBitSet {
+        let entry = self.domains.entry(&*latitude.key);
+        let key = entry.index();
+        let domains = entry.or_insert_with(|| Arc::new(Domains::new(self.problem, nodes.1, &latitude.key)));
+        self.families.push(Family::new(latitude, key, domains.clone()));
+        family::admitted(self.problem, nodes, latitude, domains, weight)
     }
 }
 
@@ -427,15 +279,4 @@ fn numbered<'b, 'p>(
         next = nodes.end;
         (batch.candidate, nodes)
     })
-}
-
-/// How many nodes that will do the kube-scheduler compares, of so many that there are.
-const fn sample_size(nodes: usize) -> usize {
-    if nodes <= FEW_NODES {
-        return nodes;
-    }
-    let percent = 50_usize.saturating_sub(nodes / 125);
-    let percent = if percent < 5 { 5 } else { percent };
-    let size = nodes * percent / 100;
-    if size < FEW_NODES { FEW_NODES } else { size }
 }

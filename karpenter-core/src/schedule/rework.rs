@@ -121,8 +121,7 @@ impl<'p, 'a> Search<'p, 'a> {
         loop {
             let ground = Ground::new(&self);
             let mut turns = known.iter().copied().chain(unknown.clone());
-            let left =
-                turns.find_map(|turn| Some((turn, ground.clone().land(turn))).filter(|(_, left)| !left.is_empty()));
+            let left = turns.find_map(|turn| Some((turn, ground.land(turn))).filter(|(_, left)| !left.is_empty()));
             let Some((turn, left)) = left else { return Try { found: Some(self), restless } };
             restless.get_or_insert(turn);
             if self.bill() + self.worth(&left) >= most || !self.make_nodes_for(&left) || self.bill() >= most {

@@ -90,7 +90,7 @@ impl<'p, 'a> Trimming<'p, 'a> {
         let (ground, pairs) = (Ground::new(&other), other.landing_pairs());
         let mut leaves_any = |turn: u64| {
             self.pairs_left = self.pairs_left.saturating_sub(pairs);
-            self.pairs_left == 0 || !ground.clone().land(turn).is_empty()
+            self.pairs_left == 0 || !ground.land(turn).is_empty()
         };
         // The order in which one try failed is the one in which the next is likely to.
         if let Some(index) = self.turns.iter().position(|&turn| leaves_any(turn)) {

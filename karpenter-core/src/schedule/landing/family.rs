@@ -16,9 +16,8 @@ use crate::schedule::{
 #[derive(Clone)]
 pub(super) struct Family<'p> {
     latitude: &'p Latitude,
-    /// The nodes that its pods may use, in any domain.
-    admits: FixedBitSet,
-    /// The domain of each node.
+    /// The number of the label by whose values nodes are divided.
+    pub(super) key: usize,
     domains: Arc<Domains>,
     /// How many pods each domain has.
     counts: Vec<i64>,
@@ -29,7 +28,7 @@ pub(super) struct Family<'p> {
 /// The values of a label of all nodes.
 pub(super) struct Domains {
     names: Vec<Arc<str>>,
-    of_nodes: Vec<Option<usize>>,
+    of_nodes: Vec<Option<u32>>,
     /// How much a pod counts for `PodTopologySpread` if it compares so many domains.
     weights: Vec<f64>,
 }
@@ -39,49 +38,56 @@ impl Domains {
     pub(super) fn new(problem: &Problem<'_>, batches: &[&Batch<'_>], key: &str) -> Self {
         let mut out = Self { names: Vec::new(), of_nodes: Vec::new(), weights: Vec::new() };
         for place in &problem.base.places {
-            let domain = place.source.labels.get(key).map(|value| out.index(value));
+            let domain = place.source.labels.get(key).map(|value| out.number(value));
             out.of_nodes.push(domain);
         }
         for batch in batches {
             let pool = &problem.base.pools[batch.candidate.pool];
             let values = pool.values(batch.candidate.row, key, None);
-            let domain = if let [value] = values.as_slice() { Some(out.index(value)) } else { None };
+            let domain = if let [value] = values.as_slice() { Some(out.number(value)) } else { None };
             out.of_nodes.extend(std::iter::repeat_n(domain, batch.node_count()));
         }
         out.weights = Self::weights(out.names.len());
         out
     }
 
+    /// The numbers of the domains of nodes in an order; 0 for nodes that have none, to which no pods of a spread go.
+    pub(super) fn in_order(&self, order: &[usize]) -> Vec<u32> {
+        order.iter().map(|&node| self.of_nodes[node].unwrap_or(0)).collect()
+    }
+
     fn weights(most_domains: usize) -> Vec<f64> {
         (0..=most_domains).map(|count| ((count + 2) as f64).ln()).collect()
     }
 
-    fn index(&mut self, value: &str) -> usize {
-        self.names.iter().position(|name| **name == *value).unwrap_or_else(|| {
+    fn number(&mut self, value: &str) -> u32 {
+        let number = self.names.iter().position(|name| **name == *value).unwrap_or_else(|| {
             self.names.push(Arc::from(value));
             self.names.len() - 1
-        })
+        });
+        u32::try_from(number).expect("there are fewer domains than that")
     }
 }
 
 impl<'p> Family<'p> {
     /// A family before any of its pods lands.
-    pub(super) fn new(latitude: &'p Latitude, admits: FixedBitSet, domains: Arc<Domains>) -> Self {
+    pub(super) fn new(latitude: &'p Latitude, key: usize, domains: Arc<Domains>) -> Self {
         let mut counts: Vec<i64> =
             domains.names.iter().map(|name| latitude.counts.get(name).copied().unwrap_or(0)).collect();
         // Domains without a node stay as they are.
         let is_bare = |name: &&Arc<str>| !domains.names.contains(name);
         counts.extend(latitude.counts.iter().filter(|(name, _)| is_bare(name)).map(|(_, count)| *count));
-        Self { latitude, admits, domains, counts, counted: latitude.counts.len() }
+        Self { latitude, key, domains, counts, counted: latitude.counts.len() }
     }
 
-    /// Whether a pod may go to a node now.
-    pub(super) fn goes_to(&self, node: usize, most: i64) -> bool {
-        self.admits.contains(node) && self.domains.of_nodes[node].is_some_and(|domain| self.counts[domain] < most)
+    /// Whether a pod may go to each domain now: all bits or none. There is one more, lest there be none.
+    pub(super) fn open_domains(&self) -> SmallVec<[u8; 8]> {
+        let most = self.most();
+        self.counts.iter().map(|&count| if count < most { u8::MAX } else { 0 }).chain([0]).collect()
     }
 
     /// How many pods a domain may have, this pod included.
-    pub(super) fn most(&self) -> i64 {
+    fn most(&self) -> i64 {
         let Some((max_skew, min_domains)) = self.latitude.limit else { return i64::MAX };
         let floor = if self.counted < min_domains { 0 } else { self.counts.iter().copied().min().unwrap_or(0) };
         floor + max_skew
@@ -92,27 +98,21 @@ impl<'p> Family<'p> {
         self.latitude.limit.is_none()
     }
 
-    /// The domain of a node to which pods may go.
-    pub(super) fn domain_of(&self, node: usize) -> usize {
-        self.domains.of_nodes[node].expect("pods of a spread only go to nodes with a domain")
-    }
-
     /// What `PodTopologySpread` adds to the score of a node in each of some domains, by its weight of 2: the fewer pods one has
     /// beside the others, the more.
-    pub(super) fn bonuses(&self, domains: impl ExactSizeIterator<Item = usize>) -> SmallVec<[i64; 4]> {
+    pub(super) fn bonuses(&self, domains: impl ExactSizeIterator<Item = u32>) -> SmallVec<[i64; 4]> {
         let weight = self.domains.weights[domains.len()];
-        let loads: SmallVec<[f64; 4]> = domains.map(|domain| (self.counts[domain] as f64 * weight).round()).collect();
+        let load = |domain: u32| (self.counts[domain as usize] as f64 * weight).round();
+        let loads: SmallVec<[f64; 4]> = domains.map(load).collect();
         let (least, most) =
             loads.iter().fold((f64::INFINITY, 0.0), |(least, most), &load| (load.min(least), load.max(most)));
         let share = |&load: &f64| if most > 0.0 { whole(100.0 * (most + least - load) / most) } else { 100 };
         loads.iter().map(|load| 2 * i64::from(share(load))).collect()
     }
 
-    /// Counts a pod that is bound to a node.
-    pub(super) fn land(&mut self, node: usize) {
-        if let Some(domain) = self.domains.of_nodes[node] {
-            self.counts[domain] += 1;
-        }
+    /// Counts a pod that is bound to a node of a domain.
+    pub(super) fn land(&mut self, domain: u32) {
+        self.counts[domain as usize] += 1;
     }
 
     /// Counts a pod that stays in the domain that the plan gives it.
@@ -123,11 +123,13 @@ impl<'p> Family<'p> {
     }
 }
 
-/// The nodes that pods may use wherever a spread puts them: places that have room, and new nodes of pools of a weight.
+/// The nodes that pods may use in whichever domain a spread puts them: places that have room, and new nodes of pools of a
+/// weight.
 pub(super) fn admitted(
     problem: &Problem<'_>,
     (roomy, batches): (&[usize], &[&Batch<'_>]),
     latitude: &Latitude,
+    domains: &Domains,
     weight: u32,
 ) -> FixedBitSet {
     let constraint = &latitude.constraint;
@@ -149,6 +151,9 @@ pub(super) fn admitted(
         });
         out.set_range(nodes, takes);
     }
+    for (node, _) in domains.of_nodes.iter().enumerate().filter(|(_, domain)| domain.is_none()) {
+        out.set(node, false);
+    }
     out
 }
 
@@ -168,7 +173,7 @@ mod tests {
         };
         let names = ["a", "b", "c"].map(Arc::from).to_vec();
         let domains = Domains { names, of_nodes: Vec::new(), weights: Domains::weights(3) };
-        let family = Family::new(&latitude, FixedBitSet::new(), Arc::new(domains));
+        let family = Family::new(&latitude, 0, Arc::new(domains));
         // By the formula of the kube-scheduler the loads are 2, 2 and 3: a pod counts for ln(3 + 2).
         assert_eq!(family.bonuses([0, 1, 2].into_iter()).as_slice(), [200, 200, 132]);
         // Two domains that are alike, with ln(2 + 2) for each pod: 1.

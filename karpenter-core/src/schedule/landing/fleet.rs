@@ -52,13 +52,30 @@ impl Fleet {
         let occupancy = Arc::new(occupancy);
         for _ in 0..count {
             self.rooms.extend_from_slice(room);
-            self.percents.extend(self.scored_axes.map(|axes| axes.map(|axis| 100.0 / all[axis].max(1) as f64)));
+            let percents = |axes: [usize; 2]| axes.map(|axis| 100.0 / all[axis].max(1) as f64);
+            self.percents.push(self.scored_axes.map_or([0.0; 2], percents));
             self.occupancies.push(occupancy.clone());
         }
     }
 
     pub(super) fn room(&self, node: usize) -> &[i64] {
         &self.rooms[node * self.width..][..self.width]
+    }
+
+    /// The same nodes in another order.
+    pub(super) fn in_order(&self, order: &[usize]) -> Self {
+        Self {
+            width: self.width,
+            scored_axes: self.scored_axes,
+            rooms: order.iter().flat_map(|&node| self.room(node)).copied().collect(),
+            percents: order.iter().map(|&node| self.percents[node]).collect(),
+            occupancies: order.iter().map(|&node| self.occupancies[node].clone()).collect(),
+        }
+    }
+
+    /// Whether it is known without a look that nothing sets the pods of two nodes apart.
+    pub(super) fn are_alike(&self, a: usize, b: usize) -> bool {
+        Arc::ptr_eq(&self.occupancies[a], &self.occupancies[b])
     }
 
     /// Whether a unit of a lot may be bound to a node that has room for it.

@@ -16,8 +16,8 @@ pub(super) struct Scores<'p> {
 /// The scores of all nodes for the same requests.
 #[derive(Clone, Default)]
 struct Row {
-    /// `None` for nodes without room; empty if it was never asked for.
-    scores: Vec<Option<u8>>,
+    /// One more than the score, 0 for nodes without room; empty if it was never asked for.
+    scores: Vec<u8>,
     /// How much of what landed is counted.
     counted: usize,
 }
@@ -36,25 +36,22 @@ impl<'p> Scores<'p> {
         self.landed.push(node);
     }
 
-    /// What nodes are worth for requests of a number, as it was when that was brought up to date.
-    pub(super) fn of(&self, number: usize) -> &[Option<u8>] {
-        &self.asked[number].scores
-    }
-
-    /// Brings up to date what nodes are worth for requests of a number.
-    pub(super) fn update(&mut self, number: usize, fleet: &Fleet) {
+    /// What nodes are worth for requests of a number, one more than the score of each; 0 for nodes without room.
+    pub(super) fn of(&mut self, number: usize, fleet: &Fleet) -> &[u8] {
         let (requests, row) =
             self.asked.get_index_mut(number).expect("requests are numbered before they are asked for");
+        let mark = |node: usize| fleet.score(node, requests).map_or(0, |score| score + 1);
         let landed = &self.landed[row.counted..];
         if row.scores.is_empty() || landed.len() >= fleet.len() {
             row.scores.clear();
-            row.scores.extend((0..fleet.len()).map(|node| fleet.score(node, requests)));
+            row.scores.extend((0..fleet.len()).map(mark));
         } else {
             for again in landed.chunk_by(|a, b| a == b) {
-                row.scores[again[0]] = fleet.score(again[0], requests);
+                row.scores[again[0]] = mark(again[0]);
             }
         }
         row.counted = self.landed.len();
+        &row.scores
     }
 }
 
@@ -86,9 +83,9 @@ mod tests {
             // Some are asked for more often than others.
             for (number, asked) in numbers.into_iter().zip(&asked).take(1 + step % 3) {
                 let fleet = nodes(&rooms);
-                scores.update(number, &fleet);
-                let now: Vec<_> = (0..rooms.len()).map(|node| fleet.score(node, asked)).collect();
-                assert_eq!(scores.of(number), now, "after {step} landings");
+                let mark = |node: usize| fleet.score(node, asked).map_or(0, |score| score + 1);
+                let now: Vec<_> = (0..rooms.len()).map(mark).collect();
+                assert_eq!(scores.of(number, &fleet), now, "after {step} landings");
             }
             rooms[node] -= taken;
             scores.land(node);
