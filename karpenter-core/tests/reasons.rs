@@ -168,6 +168,35 @@ fn ports_and_neighbours_of_nodes_are_named() {
 }
 
 #[test]
+fn a_claim_for_one_pod_at_a_time_is_not_for_a_second_one() {
+    let pod = |name: &str, more: &str| -> Pod {
+        read(&format!(
+            r#"{{"metadata":{{"name":"{name}"{more}}},"spec":{{"nodeName":"{}","volumes":[{{"name":"v","persistentVolumeClaim":{{"claimName":"data"}}}}],"containers":[{{"resources":{{"requests":{{"cpu":"1"}}}}}}]}},"status":{{"conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#,
+            if name == "bound" { "n" } else { "" }
+        ))
+    };
+    let solve_with = |mode: &str, pods: Vec<Pod>| {
+        let claim: PersistentVolumeClaim = read(&format!(
+            r#"{{"metadata":{{"name":"data","annotations":{{"pv.kubernetes.io/bind-completed":"yes"}}}},"spec":{{"volumeName":"v","accessModes":["{mode}"]}}}}"#
+        ));
+        let volume: PersistentVolume =
+            read(r#"{"metadata":{"name":"v"},"spec":{"csi":{"driver":"d","volumeHandle":"h"}}}"#);
+        let builder = Snapshot::builder().pool(NodePool::named("general")).nodes([node("n", "1", "")]).pods(pods);
+        solve(builder.volume_claims([claim]).volumes([volume]), vec![machine("machine", "a", 4, 16)])
+    };
+    let going = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+
+    let plan = solve_with("ReadWriteOncePod", vec![pod("bound", ""), pod("next", "")]);
+    assert_eq!(why(&plan), "volume claim default/data is for one pod at a time, and pod default/bound has it");
+    assert!(plan.claims().is_empty());
+    let plan = solve_with("ReadWriteOncePod", vec![pod("b", ""), pod("a", "")]);
+    assert_eq!(why(&plan), "volume claim default/data is for one pod at a time, and pod default/a has it");
+    // A pod that ends makes room for the next.
+    assert!(solve_with("ReadWriteOncePod", vec![pod("bound", going), pod("next", "")]).unplaced().is_empty());
+    assert!(solve_with("ReadWriteMany", vec![pod("bound", ""), pod("next", "")]).unplaced().is_empty());
+}
+
+#[test]
 fn a_node_that_attaches_no_more_volumes_is_named() {
     let pod: Pod = read(
         r#"{"metadata":{"name":"p"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}],"containers":[{"resources":{"requests":{"cpu":"4"}}}]},"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#,

@@ -96,6 +96,16 @@ mod tests {
     }
 
     #[test]
+    fn taints_of_others_keep_when_they_were_added() {
+        let lost = json!({"key": "lost", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+        let before: Node = serde_json::from_value(json!({"spec": {"taints": [lost]}})).expect("a node");
+        let mut after = before.clone();
+        after.spec.taints.push(Taint::new("ours", "", TaintEffect::NoSchedule));
+        let ours = json!({"key": "ours", "effect": "NoSchedule"});
+        assert_eq!(Patches::of_node(&before, &after).object, Some(json!({"spec": {"taints": [lost, ours]}})));
+    }
+
+    #[test]
     fn the_last_of_a_list_is_taken_away_too() {
         let mut before = Node::default();
         before.metadata.finalizers = vec!["karpenter.sh/termination".to_owned()];

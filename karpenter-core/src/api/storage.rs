@@ -8,6 +8,8 @@ use super::{NodeSelector, ObjectKey, ObjectMeta, is_default, nullable};
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// On a claim: its class, from before there was a field for it. The control plane reads it before the field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// On a claim: one pod at a time mounts its volume.
+const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
 /// On a class: claims that name no class are of this one.
 const IS_DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -49,6 +51,11 @@ impl PersistentVolumeClaim {
         self.status.phase == "Lost"
     }
 
+    /// Whether one pod at a time mounts its volume, as the kube-scheduler sees to (KEP-2485).
+    pub fn is_for_one_pod(&self) -> bool {
+        self.spec.access_modes.iter().any(|mode| mode == READ_WRITE_ONCE_POD)
+    }
+
     /// Whether its binding to the volume that it names is complete.
     pub fn is_fully_bound(&self) -> bool {
         self.metadata.annotations.contains_key(BIND_COMPLETED)
@@ -66,6 +73,9 @@ pub struct PersistentVolumeClaimSpec {
     /// The class; see [`PersistentVolumeClaim::class_name`].
     #[serde(skip_serializing_if = "is_default")]
     pub storage_class_name: Option<String>,
+    /// Who may mount it and how, as `ReadWriteOnce`; see [`PersistentVolumeClaim::is_for_one_pod`].
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub access_modes: Vec<String>,
 }
 
 /// How a [`PersistentVolumeClaim`] fares.

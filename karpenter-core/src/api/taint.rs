@@ -1,11 +1,18 @@
-use std::{borrow::Cow, collections::BTreeSet, fmt};
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    collections::BTreeSet,
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use serde::{Deserialize, Serialize, de::IntoDeserializer};
 
 use super::{is_default, nullable};
+use crate::Timestamp;
 
-/// Keeps pods away from a node unless they tolerate it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Keeps pods away from a node unless they tolerate it. When it was added makes it no other taint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Taint {
@@ -16,12 +23,45 @@ pub struct Taint {
     pub value: String,
     /// What happens to pods that do not tolerate it.
     pub effect: TaintEffect,
+    /// When it was added to its node, where that is written: what tolerates it for a time counts from then.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub time_added: Option<Timestamp>,
 }
 
 impl Taint {
     /// A taint of these three parts.
     pub fn new(key: impl Into<String>, value: impl Into<String>, effect: TaintEffect) -> Self {
-        Self { key: key.into(), value: value.into(), effect }
+        Self { key: key.into(), value: value.into(), effect, time_added: None }
+    }
+
+    fn parts(&self) -> (&str, &str, TaintEffect) {
+        (&self.key, &self.value, self.effect)
+    }
+}
+
+impl PartialEq for Taint {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Taint {}
+
+impl PartialOrd for Taint {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Taint {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl Hash for Taint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
     }
 }
 

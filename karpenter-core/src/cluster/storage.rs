@@ -22,6 +22,8 @@ use crate::{
 const EBS_DRIVER: &str = "ebs.csi.aws.com";
 /// What classes called it when it was a part of Kubernetes.
 const EBS_IN_TREE: &str = "kubernetes.io/aws-ebs";
+/// The labels that tell the zones of a volume.
+const ZONE_LABELS: [&str; 2] = [labels::ZONE, "failure-domain.beta.kubernetes.io/zone"];
 /// The most alternatives that the volumes of a pod may come to. Volumes of one topology come to as many as it has
 /// zones; five volumes with four terms each, on labels that have nothing to do with each other, come to 4^5 = 1024.
 const MAX_ALTERNATIVES: usize = 1024;
@@ -105,8 +107,8 @@ impl Storage {
 
     /// What the node of a pod must be like for its volumes.
     ///
-    /// The node must suit every volume: one of the terms of a volume's node affinity, or one of the allowed topologies
-    /// of the class of which a volume will be made. An expression of `matchFields` is kept under a key that is no
+    /// The node must suit every volume: one of the terms of a volume's node affinity in the zones of its labels, or
+    /// one of the allowed topologies of the class of which a volume will be made. An expression of `matchFields` is kept under a key that is no
     /// label; [`VolumeNeeds::admit_node`] knows it. The affinity of volumes in the file system of a node to the name of
     /// its host is dropped, so that the pod can leave that node, as Karpenter does; the kube-scheduler does not.
     ///
@@ -124,6 +126,16 @@ impl Storage {
         }
         let alternatives = combine(&narrowings)?;
         Ok(VolumeNeeds { alternatives, attachments: self.attachments_of(pod).into_iter().collect() })
+    }
+
+    /// The claims of a pod that are for one pod at a time; see [`PersistentVolumeClaim::is_for_one_pod`].
+    pub(crate) fn exclusive_claims_of<'s>(&'s self, pod: &'s Pod) -> impl Iterator<Item = ObjectKey> {
+        self.claims_of(pod).filter_map(|(key, claim)| claim.filter(|claim| claim.is_for_one_pod()).map(|_| key))
+    }
+
+    /// Whether some claim is for one pod at a time.
+    pub(crate) fn has_exclusive_claims(&self) -> bool {
+        self.claims.values().any(PersistentVolumeClaim::is_for_one_pod)
     }
 
     /// The volumes that drivers attach to the node of a pod. Claims and classes that do not exist are passed over.
@@ -174,7 +186,7 @@ impl Storage {
             None => Err(VolumeProblem::VolumeMissing { claim, volume }),
             Some(found) if found.is_terminating() => Err(VolumeProblem::VolumeDeleting { claim, volume }),
             Some(_) if !is_bound => Err(VolumeProblem::NotFullyBound { claim, volume }),
-            Some(found) => Ok(affinity_of(found)),
+            Some(found) => Ok(nodes_of(found)),
         }
     }
 
@@ -227,6 +239,15 @@ fn claim_key(pod: &Pod, volume: &Volume) -> Option<ObjectKey> {
     Some(ObjectKey::new(pod.namespace(), name))
 }
 
+/// The alternatives for a node that is to mount a volume: those of its node affinity, in the zones that its labels name; `None`
+/// means any node.
+fn nodes_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
+    let zone = zone_of(volume);
+    let Some(mut alternatives) = affinity_of(volume) else { return (!zone.is_empty()).then(|| vec![zone]) };
+    alternatives.iter_mut().for_each(|alternative| alternative.add_all(&zone));
+    Some(alternatives)
+}
+
 /// The alternatives of a volume's node affinity; `None` means any node.
 fn affinity_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
     let terms = &volume.spec.node_affinity.required.as_ref()?.node_selector_terms;
@@ -241,6 +262,16 @@ fn affinity_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
         Some(NodeAlternatives::of_term(&term).unwrap_or_default())
     };
     unless_any(terms.len(), terms.iter().filter_map(read).collect())
+}
+
+/// The zones of a volume by its labels, as the filter `VolumeZone` of the kube-scheduler reads them: two underscores stand
+/// between several. Its region, which the zones imply, is not looked at: not every catalog tells regions.
+fn zone_of(volume: &PersistentVolume) -> Requirements {
+    let mut out = Requirements::new();
+    for zones in ZONE_LABELS.iter().filter_map(|key| volume.metadata.labels.get(*key)) {
+        out.add(labels::ZONE, Requirement::one_of(zones.split("__").map(str::trim)));
+    }
+    out
 }
 
 /// The alternatives for the node where a volume of a class is made; `None` means any node.

@@ -34,13 +34,15 @@ impl AllVolumes {
         snapshot: &'s Snapshot,
         pods: impl Iterator<Item = &'s Pod>,
     ) -> (Self, BTreeMap<ObjectKey, VolumeProblem>) {
-        let (mut needs, mut problems) = (Vec::new(), BTreeMap::new());
-        for pod in pods.filter(|pod| !pod.spec.volumes.is_empty()) {
+        let mut needs = Vec::new();
+        let pods: Vec<&Pod> = pods.filter(|pod| !pod.spec.volumes.is_empty()).collect();
+        let mut problems = taken_claims(snapshot, &pods);
+        for pod in pods {
+            let key = pod.key();
             match snapshot.storage().needs_of(pod) {
-                Ok(found) => needs.push((pod.key(), found)),
-                Err(problem) => {
-                    problems.insert(pod.key(), problem);
-                }
+                Err(problem) => drop(problems.insert(key, problem)),
+                Ok(found) if !problems.contains_key(&key) => needs.push((key, found)),
+                Ok(_) => {}
             }
         }
         let limited: BTreeSet<&str> =
@@ -67,6 +69,33 @@ impl AllVolumes {
     pub(super) fn kind(&self, number: usize) -> &Volumes {
         &self.kinds[number]
     }
+}
+
+/// The pods that mount what is for one pod at a time and another has: one on a node that is not about to leave it, or the first
+/// by name of those that wait.
+fn taken_claims(snapshot: &Snapshot, pods: &[&Pod]) -> BTreeMap<ObjectKey, VolumeProblem> {
+    let storage = snapshot.storage();
+    let mut problems = BTreeMap::new();
+    if !storage.has_exclusive_claims() {
+        return problems;
+    }
+    let mut holders: BTreeMap<ObjectKey, ObjectKey> = BTreeMap::new();
+    let staying = snapshot.places().iter().filter(|place| !place.is_deleting).flat_map(|place| place.residents.iter());
+    for pod in staying.filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+        holders.extend(storage.exclusive_claims_of(pod).map(|claim| (claim, pod.key())));
+    }
+    let mut waiting: Vec<(ObjectKey, &Pod)> = pods.iter().map(|pod| (pod.key(), *pod)).collect();
+    waiting.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    for (key, pod) in waiting {
+        let claims: Vec<ObjectKey> = storage.exclusive_claims_of(pod).collect();
+        let taken = claims.iter().find_map(|claim| holders.get_key_value(claim)).filter(|(_, holder)| **holder != key);
+        if let Some((claim, holder)) = taken {
+            problems.insert(key, VolumeProblem::TakenByPod { claim: claim.clone(), pod: holder.clone() });
+        } else {
+            holders.extend(claims.into_iter().map(|claim| (claim, key.clone())));
+        }
+    }
+    problems
 }
 
 impl Volumes {

@@ -16,6 +16,14 @@ pub enum VolumeProblem {
         /// The claim.
         claim: ObjectKey,
     },
+    /// A claim is for one pod at a time, and another pod has it or comes first.
+    #[error("volume claim {claim} is for one pod at a time, and pod {pod} has it")]
+    TakenByPod {
+        /// The claim.
+        claim: ObjectKey,
+        /// The other pod.
+        pod: ObjectKey,
+    },
     /// The volume that a claim was bound to is gone.
     #[error("volume claim {claim} has lost its volume")]
     ClaimLost {

@@ -158,6 +158,32 @@ fn bound_volumes_need_one_of_their_terms_and_new_ones_one_of_their_topologies() 
 }
 
 #[test]
+fn the_zone_of_a_volume_may_be_a_label() {
+    let zone = |name: &str, key: &str, zones: &str, affinity: &str| -> PersistentVolume {
+        let spec = format!(r#""spec":{{"nodeAffinity":{{"required":{{"nodeSelectorTerms":{affinity}}}}}}}"#);
+        object(name, &format!(r#""labels":{{"{key}":"{zones}"}}"#), &spec)
+    };
+    let beta = "failure-domain.beta.kubernetes.io/zone";
+    let racks = format!("[{},{}]", term("rack", r#""1""#), term("rack", r#""2""#));
+    let elsewhere = format!("[{}]", term(beta, r#""b""#));
+    let names = ["one", "several", "racks", "nowhere", "ebs"];
+    let storage = storage(Snapshot::builder().volume_claims(names.map(bound)).volumes([
+        zone("one", labels::ZONE, "a", "[]"),
+        zone("several", beta, "a__b", "[]"),
+        zone("racks", labels::ZONE, "a", &racks),
+        zone("nowhere", labels::ZONE, "a", &elsewhere),
+        zone("ebs", "topology.ebs.csi.aws.com/zone", "a", "[]"),
+    ]));
+    let of = |claim: &str| alternatives(&storage, &pod(&[claim])).map(|texts| texts.join("; "));
+    assert_eq!(of("one").as_deref(), Ok("topology.kubernetes.io/zone In [a]"));
+    assert_eq!(of("several").as_deref(), Ok("topology.kubernetes.io/zone In [a, b]"));
+    let in_racks = "rack In [1], topology.kubernetes.io/zone In [a]; rack In [2], topology.kubernetes.io/zone In [a]";
+    assert_eq!(of("racks").as_deref(), Ok(in_racks));
+    assert_eq!(of("nowhere"), Err("no node can mount the volumes of volume claim default/nowhere".to_owned()));
+    assert_eq!(of("ebs").as_deref(), Ok(""));
+}
+
+#[test]
 fn the_name_of_the_node_may_be_asked_for() {
     let terms = r#"[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]"#;
     let storage = storage(Snapshot::builder().volume_claims([bound("v")]).volumes([csi("v", terms)]));
