@@ -244,7 +244,9 @@ fn claim_key(pod: &Pod, volume: &Volume) -> Option<ObjectKey> {
 fn nodes_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
     let zone = zone_of(volume);
     let Some(mut alternatives) = affinity_of(volume) else { return (!zone.is_empty()).then(|| vec![zone]) };
-    alternatives.iter_mut().for_each(|alternative| alternative.add_all(&zone));
+    for alternative in &mut alternatives {
+        alternative.add_all(&zone);
+    }
     Some(alternatives)
 }
 
