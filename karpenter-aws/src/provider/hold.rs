@@ -125,9 +125,12 @@ impl Inner {
         let now = self.clock.now();
         let mut state = self.lock();
         state.tell_of_ends(&machines, now);
-        // Of machines that nobody is known to own, nobody knows whether they may go.
-        let known = machines.iter().filter_map(|machine| Some((machine, state.owners.uid_of(&machine.id)?)));
-        Ok(known.map(|(machine, uid)| machines::to_instance(machine, uid)).collect())
+        // Of machines of which the tags tell nothing, nobody knows whether they may go.
+        let told = |machine: &Ec2Instance| {
+            let uid = state.owners.uid_of(&machine.id).or_else(|| state.owners.likely_uid_of(machine))?;
+            Some(machines::to_instance(machine, uid))
+        };
+        Ok(machines.iter().filter_map(told).collect())
     }
 
     /// All machines of the cluster that are not gone. What is known of their owners is brought up to date.

@@ -118,6 +118,13 @@ impl Owners {
         self.by_machine.get(machine).map(|owned| owned.uid.as_str())
     }
 
+    /// The uid of a claim for which a machine may have been bought with others, of which it is not known whose it is: of a
+    /// claim that has no machine yet, or none if all have one. `None` if its tags tell of no claims.
+    pub(crate) fn likely_uid_of<'m>(&self, machine: &'m Ec2Instance) -> Option<&'m str> {
+        let mut uids = tags::uids_of(machine)?;
+        Some(uids.find(|uid| self.machine_of(uid).is_none()).unwrap_or(""))
+    }
+
     /// The zone of a machine.
     pub(crate) fn zone_of(&self, machine: &str) -> Option<&str> {
         self.by_machine.get(machine).map(|owned| owned.zone.as_str())
@@ -224,6 +231,20 @@ mod tests {
         assert_eq!(owners.machine_of("u1"), Some("i-2"));
         owners.learn(&[], &BTreeSet::new(), at(0));
         assert_eq!(owners.machine_of("u1"), None, "it is gone");
+    }
+
+    #[test]
+    fn of_machines_of_a_fleet_that_came_short_nobody_knows_whose_they_are_until_all_claims_have_others() {
+        let uids = Tags::from([(tags::CLAIM_UIDS.to_owned(), "u1 u2".to_owned())]);
+        let short = Ec2Instance { id: "i-1".to_owned(), tags: uids, ..Ec2Instance::default() };
+        let mut owners = Owners::default();
+        owners.learn(std::slice::from_ref(&short), &BTreeSet::new(), at(0));
+        assert_eq!((owners.uid_of("i-1"), owners.likely_uid_of(&short)), (None, Some("u1")));
+        owners.bought("i-2", "u1", "z", at(0));
+        assert_eq!(owners.likely_uid_of(&short), Some("u2"));
+        owners.bought("i-3", "u2", "z", at(0));
+        assert_eq!(owners.likely_uid_of(&short), Some(""));
+        assert_eq!(owners.likely_uid_of(&Ec2Instance::default()), None);
     }
 
     #[test]

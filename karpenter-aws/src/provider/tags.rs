@@ -48,6 +48,11 @@ pub(crate) fn of_pool(cluster: &str, class: &str, pool: &str, own: &Tags) -> Tag
     out
 }
 
+/// The uids of the claims that a machine was bought for with others; `None` if its tags do not tell.
+pub(crate) fn uids_of(machine: &Ec2Instance) -> Option<std::str::Split<'_, char>> {
+    machine.tags.get(CLAIM_UIDS).map(|uids| uids.split(' '))
+}
+
 /// The claim of each machine, as far as its tags tell. Machines that were bought together are dealt by the order of
 /// their ids, which says nothing once one of them is not there any more.
 pub(crate) fn claims_of(machines: &[Ec2Instance]) -> BTreeMap<&str, &str> {

@@ -48,14 +48,18 @@ impl Census {
     ) -> Lost {
         let there: IndexSet<&str, FxBuild> = machines.iter().map(|m| m.id.as_str()).collect();
         let (mut lost, mut uids): (_, IndexSet<&str, FxBuild>) = (Lost::default(), IndexSet::default());
+        let mut ids: IndexSet<&str, FxBuild> = IndexSet::default();
         for claim in claims {
             uids.insert(claim.metadata.uid.as_str());
+            ids.insert(claim.status.provider_id.as_str());
             let is_missed = !there.contains(claim.status.provider_id.as_str()) && launched_before(claim, now);
             if is_missed && !node_of(claim).is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
                 lost.claims.push(claim.name().to_owned());
             }
         }
-        let is_orphan = |m: &&Instance| !m.is_terminating && !uids.contains(m.claim_uid.as_str());
+        // A machine that a claim names is its own, whatever the provider takes it for.
+        let has_claim = |m: &Instance| uids.contains(m.claim_uid.as_str()) || ids.contains(m.id.as_str());
+        let is_orphan = |m: &&Instance| !m.is_terminating && !has_claim(m);
         let seen = machines.iter().filter(is_orphan).take(MAX_ORPHANS);
         self.orphans = seen.map(|m| (m.id.clone(), *self.orphans.get(&m.id).unwrap_or(&now))).collect();
         let is_due = |(_, since): &(&ProviderId, &Timestamp)| **since + ORPHANED_AFTER <= now;
@@ -95,5 +99,18 @@ mod tests {
         assert_eq!((lost.claims.len(), lost.machines), (1, vec![ProviderId::new("orphan")]));
         census.compare(&[own], [&claim], |_| None, at(160));
         assert_eq!(census.compare(&[orphan], [&claim], |_| None, at(400)).machines, []);
+    }
+
+    #[test]
+    fn a_machine_that_a_claim_names_is_no_orphan() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let mut claim = NodeClaim::named("c");
+        claim.metadata.uid = "u".to_owned();
+        claim.status.provider_id = "named".to_owned();
+        let machines = ["named", "other"].map(|id| Instance::new(ProviderId::new(id), "unknown", BTreeMap::new()));
+        let mut census = Census::default();
+        census.compare(&machines, [&claim], |_| None, at(0));
+        let lost = census.compare(&machines, [&claim], |_| None, at(90));
+        assert_eq!(lost.machines, [ProviderId::new("other")]);
     }
 }
