@@ -157,13 +157,10 @@ fn truncated(pool: &Pool<'_>, types: Vec<(Price, usize)>, most: usize) -> Vec<(P
             }
         }
     }
-    for entry in types {
-        if kept.len() >= most {
-            break;
-        }
-        kept.insert(entry);
-    }
-    kept.into_iter().collect()
+    let (mut kept, others): (Vec<_>, Vec<_>) = types.into_iter().partition(|entry| kept.contains(entry));
+    kept.extend(others.into_iter().take(most.saturating_sub(kept.len())));
+    kept.sort_unstable();
+    kept
 }
 
 /// The capacity type of the chosen offering, if a claim without it would be launched by an offering that is cheaper only as

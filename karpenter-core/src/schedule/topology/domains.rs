@@ -69,6 +69,8 @@ struct Offers {
     likenesses: IndexMap<(usize, Keys), Rc<Likeness>, FxBuild>,
     /// The offerings that can be bought now and meet each alternative.
     open: IndexMap<(usize, NodeAlternatives), Rc<Vec<FixedBitSet>>, FxBuild>,
+    /// The domains of one label in which a node can be made that meets some alternative.
+    creatable: IndexMap<(usize, NodeAlternatives, Arc<str>), Rc<BTreeSet<Arc<str>>>, FxBuild>,
     /// By what is asked for, the share of each variant that it takes, if it fits.
     shares: IndexMap<(usize, Amounts), Rc<Vec<Option<f64>>>, FxBuild>,
 }
@@ -191,6 +193,26 @@ impl Offers {
         self.open.entry((index, wanted.clone())).or_insert_with(open).clone()
     }
 
+    /// The domains of a label in which a pool can make a node that meets one of these, as far as its limits go.
+    fn creatable(
+        &mut self,
+        index: usize,
+        pool: &Pool<'_>,
+        wanted: &NodeAlternatives,
+        key: &Arc<str>,
+    ) -> Rc<BTreeSet<Arc<str>>> {
+        let question = (index, wanted.clone(), key.clone());
+        if let Some(known) = self.creatable.get(&question) {
+            return known.clone();
+        }
+        let keys = std::slice::from_ref(key);
+        let (likeness, open) = (self.likeness(index, pool, keys), self.open(index, pool, wanted));
+        let is_open = |row: usize| pool.has_limits_left(row).then_some(0.0);
+        let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys().flatten();
+        let found = Rc::new(wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative).collect());
+        self.creatable.entry(question).or_insert(found).clone()
+    }
+
     /// The share that requests take of each variant of a pool, if they fit.
     fn shares(&mut self, index: usize, pool: &Pool<'_>, requests: &Amounts) -> Rc<Vec<Option<f64>>> {
         let share = |room: &Amounts| fits(requests, room).then(|| dominant_share(requests, room));
@@ -280,16 +302,9 @@ fn creatable(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spre
     let anything = NodeAlternatives::any();
     let wanted = if spread.honors_affinity { &constraint.wanted } else { &anything };
     let mut out = BTreeSet::new();
-    let keys = std::slice::from_ref(&spread.term.key);
     for (index, pool) in base.pools.iter().enumerate() {
-        if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
-            continue;
-        }
-        let likeness = offers.likeness(index, pool, keys);
-        let open = offers.open(index, pool, wanted);
-        for (wanted, rows) in wanted.alternatives().iter().zip(open.iter()) {
-            let is_open = |row: usize| pool.has_limits_left(row).then_some(0.0);
-            out.extend(cells(pool, wanted, rows, keys, &likeness, is_open).into_keys().flatten());
+        if !spread.honors_taints || tolerates_all(&constraint.tolerations, pool.taints(), false).is_ok() {
+            out.extend(offers.creatable(index, pool, wanted, &spread.term.key).iter().cloned());
         }
     }
     out
