@@ -70,7 +70,7 @@ struct Offers {
     /// The offerings that can be bought now and meet each alternative.
     open: IndexMap<(usize, NodeAlternatives), Rc<Vec<FixedBitSet>>, FxBuild>,
     /// The domains of one label in which a node can be made that meets some alternative.
-    creatable: IndexMap<(usize, NodeAlternatives, Arc<str>), Rc<BTreeSet<Arc<str>>>, FxBuild>,
+    creatable: IndexMap<(usize, NodeAlternatives, Arc<str>), Rc<[Arc<str>]>, FxBuild>,
     /// By what is asked for, the share of each variant that it takes, if it fits.
     shares: IndexMap<(usize, Amounts), Rc<Vec<Option<f64>>>, FxBuild>,
 }
@@ -200,7 +200,7 @@ impl Offers {
         pool: &Pool<'_>,
         wanted: &NodeAlternatives,
         key: &Arc<str>,
-    ) -> Rc<BTreeSet<Arc<str>>> {
+    ) -> Rc<[Arc<str>]> {
         let question = (index, wanted.clone(), key.clone());
         if let Some(known) = self.creatable.get(&question) {
             return known.clone();
@@ -209,8 +209,9 @@ impl Offers {
         let (likeness, open) = (self.likeness(index, pool, keys), self.open(index, pool, wanted));
         let is_open = |row: usize| pool.has_limits_left(row).then_some(0.0);
         let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys().flatten();
-        let found = Rc::new(wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative).collect());
-        self.creatable.entry(question).or_insert(found).clone()
+        let found: BTreeSet<Arc<str>> =
+            wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative).collect();
+        self.creatable.entry(question).or_insert(found.into_iter().collect()).clone()
     }
 
     /// The share that requests take of each variant of a pool, if they fit.
