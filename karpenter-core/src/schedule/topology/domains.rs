@@ -70,7 +70,7 @@ struct Offers {
     /// The offerings that can be bought now and meet each alternative.
     open: IndexMap<(usize, NodeAlternatives), Rc<Vec<FixedBitSet>>, FxBuild>,
     /// The domains of one label in which a node can be made that meets some alternative.
-    creatable: IndexMap<(usize, NodeAlternatives, Arc<str>), Rc<[Arc<str>]>, FxBuild>,
+    creatable: IndexMap<(usize, NodeAlternatives, Arc<str>), Values, FxBuild>,
     /// By what is asked for, the share of each variant that it takes, if it fits.
     shares: IndexMap<(usize, Amounts), Rc<Vec<Option<f64>>>, FxBuild>,
 }
@@ -82,6 +82,9 @@ struct Likeness {
     /// How many numbers there are.
     count: usize,
 }
+
+/// Some values of a label.
+type Values = Rc<[Arc<str>]>;
 
 /// The labels whose values make a cell.
 type Keys = Vec<Arc<str>>;
@@ -194,13 +197,7 @@ impl Offers {
     }
 
     /// The domains of a label in which a pool can make a node that meets one of these, as far as its limits go.
-    fn creatable(
-        &mut self,
-        index: usize,
-        pool: &Pool<'_>,
-        wanted: &NodeAlternatives,
-        key: &Arc<str>,
-    ) -> Rc<[Arc<str>]> {
+    fn creatable(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives, key: &Arc<str>) -> Values {
         let question = (index, wanted.clone(), key.clone());
         if let Some(known) = self.creatable.get(&question) {
             return known.clone();
