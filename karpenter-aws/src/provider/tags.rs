@@ -69,9 +69,10 @@ pub(crate) fn claims_of(machines: &[Ec2Instance]) -> BTreeMap<&str, &str> {
             (None, None) => {}
         }
     }
-    for ((_, uids), mut machines) in together {
+    for mut machines in together.into_values() {
         machines.sort_by(|a, b| a.id.cmp(&b.id));
-        let uids: Vec<&str> = uids.split(' ').filter(|uid| !out.values().any(|known| known == uid)).collect();
+        let uids = uids_of(machines[0]).into_iter().flatten();
+        let uids: Vec<&str> = uids.filter(|uid| !out.values().any(|known| known == uid)).collect();
         if uids.len() == machines.len() {
             out.extend(machines.into_iter().map(|machine| machine.id.as_str()).zip(uids));
         }

@@ -107,10 +107,11 @@ impl Storage {
 
     /// What the node of a pod must be like for its volumes.
     ///
-    /// The node must suit every volume: one of the terms of a volume's node affinity in the zones of its labels, or
-    /// one of the allowed topologies of the class of which a volume will be made. An expression of `matchFields` is kept under a key that is no
-    /// label; [`VolumeNeeds::admit_node`] knows it. The affinity of volumes in the file system of a node to the name of
-    /// its host is dropped, so that the pod can leave that node, as Karpenter does; the kube-scheduler does not.
+    /// The node must suit every volume: one of the terms of a volume's node affinity in the zones of its labels, or one
+    /// of the allowed topologies of the class of which a volume will be made. An expression of `matchFields` is kept
+    /// under a key that is no label; [`VolumeNeeds::admit_node`] knows it. The affinity of volumes in the file system
+    /// of a node to the name of its host is dropped, so that the pod can leave that node, as Karpenter does; the
+    /// kube-scheduler does not.
     ///
     /// A claim for an ephemeral volume need not exist yet. It will be as its template says.
     ///

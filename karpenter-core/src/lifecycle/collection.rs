@@ -83,12 +83,21 @@ mod tests {
     use super::*;
     use crate::lifecycle::set_condition;
 
-    #[test]
-    fn both_sides_wait_before_they_are_missed() {
-        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+    const fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    /// A claim with the uid `u`.
+    fn claim_with(provider_id: &str) -> NodeClaim {
         let mut claim = NodeClaim::named("c");
         claim.metadata.uid = "u".to_owned();
-        claim.status.provider_id = "gone".to_owned();
+        claim.status.provider_id = provider_id.to_owned();
+        claim
+    }
+
+    #[test]
+    fn both_sides_wait_before_they_are_missed() {
+        let mut claim = claim_with("gone");
         set_condition(&mut claim.status.conditions, LAUNCHED, ConditionStatus::True, LAUNCHED, "", at(0));
         let orphan = Instance::new(ProviderId::new("orphan"), "nobody", BTreeMap::new());
         let own = Instance::new(ProviderId::new("own"), "u", BTreeMap::new());
@@ -103,10 +112,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_a_claim_names_is_no_orphan() {
-        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
-        let mut claim = NodeClaim::named("c");
-        claim.metadata.uid = "u".to_owned();
-        claim.status.provider_id = "named".to_owned();
+        let claim = claim_with("named");
         let machines = ["named", "other"].map(|id| Instance::new(ProviderId::new(id), "unknown", BTreeMap::new()));
         let mut census = Census::default();
         census.compare(&machines, [&claim], |_| None, at(0));
