@@ -71,6 +71,28 @@ fn pods_on_nodes_that_the_spread_does_not_count_raise_no_domain() {
 }
 
 #[test]
+fn pods_that_may_come_to_nodes_without_another_label_of_the_spreads_raise_no_domain() {
+    let unplaced = |labels_of_node: Value| {
+        let node: Node = read(json!({
+            "metadata": {"name": "n", "labels": labels_of_node},
+            "status": {"allocatable": {"cpu": "1", "memory": "2Gi", "pods": "1"}},
+        }));
+        let zonal = pods("zonal", 1, &json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]}));
+        // Both of these are to run in zone a, where the second is one too many unless a pod counts in zone b.
+        let mut zones = spread(labels::ZONE, "DoNotSchedule");
+        zones["nodeAffinityPolicy"] = json!("Ignore");
+        let in_zone_a = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+            [{"matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": ["a"]}]}]}}});
+        let both = json!({"spreads": [zones, spread(labels::CAPACITY_TYPE, "DoNotSchedule")], "affinity": in_zone_a});
+        let new = [zonal, pods("bound", 2, &both)].concat();
+        let plan = solve(vec![NodePool::named("general")], &["a", "b"], vec![node], new);
+        plan.unplaced().len()
+    };
+    assert_eq!(unplaced(json!({labels::ZONE: "b", labels::CAPACITY_TYPE: "spot"})), 0);
+    assert_eq!(unplaced(json!({labels::ZONE: "b"})), 1);
+}
+
+#[test]
 fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
     let node: Node = read(json!({
         "metadata": {"name": "n", "labels": {labels::ZONE: "a"}},

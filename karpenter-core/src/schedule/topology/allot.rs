@@ -40,6 +40,9 @@ pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons, ladders: &L
     allotter.out
 }
 
+/// On which nodes pods may be: the index of their [`Constraint`], and the labels over which they must be spread, in order.
+pub(super) type NodesOf = (usize, Vec<Arc<str>>);
+
 pub(super) struct Allotter<'b, 'a> {
     pub(super) base: &'b Base<'a>,
     pub(super) lessons: &'b Lessons,
@@ -50,8 +53,8 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) settled: BTreeSet<(Arc<str>, Arc<str>, SelectedBy)>,
     /// Whom pods keep away from which domain, by key and domain.
     pub(super) barred: BTreeSet<(Arc<str>, Arc<str>, SelectorId)>,
-    /// How many pods with a spread over a label are allotted to its domains, by the index of their [`Constraint`].
-    pub(super) planned: BTreeMap<Term, BTreeMap<usize, Counts>>,
+    /// How many pods with a spread over a label are allotted to its domains, by the nodes on which they may be.
+    pub(super) planned: BTreeMap<Term, BTreeMap<NodesOf, Counts>>,
     /// The classes that must keep away from pods in whole domains.
     pub(super) keepers: Rc<[usize]>,
     /// How many pods of each class have no domain yet.
@@ -126,6 +129,13 @@ impl<'b, 'a> Allotter<'b, 'a> {
 
     pub(super) fn neighbourhood(&self, class: usize) -> &'b Neighbourhood {
         self.base.classes.neighbourhood(class)
+    }
+
+    /// The labels over which the pods of a class must be spread, in order.
+    pub(super) fn spread_keys(&self, class: usize) -> Vec<Arc<str>> {
+        let spreads = &self.neighbourhood(class).hard().spreads;
+        let keys: BTreeSet<Arc<str>> = spreads.iter().map(|spread| spread.term.key.clone()).collect();
+        keys.into_iter().collect()
     }
 
     /// Divides classes that need no others, in this order.

@@ -14,6 +14,7 @@ use super::Spread;
 use crate::{
     FxBuild, NodeAlternatives, Requirements,
     api::tolerates_all,
+    labels,
     schedule::{
         amounts::{Amounts, dominant_share, fits},
         class::Constraint,
@@ -37,6 +38,8 @@ pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
     reaches: IndexMap<Question, Rc<Reach>, FxBuild>,
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
+    /// Whether all nodes have a label.
+    everywhere: IndexMap<Arc<str>, bool, FxBuild>,
     offers: Offers,
 }
 
@@ -91,7 +94,13 @@ type Keys = Vec<Arc<str>>;
 
 impl<'b, 'a> Domains<'b, 'a> {
     pub(super) fn new(base: &'b Base<'a>) -> Self {
-        Self { base, reaches: IndexMap::default(), counts: IndexMap::default(), offers: Offers::default() }
+        Self {
+            base,
+            reaches: IndexMap::default(),
+            counts: IndexMap::default(),
+            everywhere: IndexMap::default(),
+            offers: Offers::default(),
+        }
     }
 
     /// The cells of `keys` that pods can reach which together ask for `requests`.
@@ -132,6 +141,17 @@ impl<'b, 'a> Domains<'b, 'a> {
             first += alike.len();
         }
         Rc::default()
+    }
+
+    /// Whether all nodes have a label: those that exist, and those that pools can make.
+    pub(super) fn is_everywhere(&mut self, key: &Arc<str>) -> bool {
+        let base = self.base;
+        let is_on_all = || {
+            let is_made = |pool: &Pool<'_>| pool.open_rows.ones().all(|row| !pool.values(row, key, None).is_empty());
+            base.snapshot.places().iter().all(|place| place.labels.contains_key(&**key))
+                && (**key == *labels::HOSTNAME || base.pools.iter().all(is_made))
+        };
+        *self.everywhere.entry(key.clone()).or_insert_with(is_on_all)
     }
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.

@@ -101,9 +101,7 @@ impl Allotter<'_, '_> {
         self.avoid_barred(class, &mut draft);
         self.keep_away(class, rules, &mut draft);
         // Nodes without the label of a spread that is only wished for are counted all the same.
-        let hard = &self.neighbourhood(class).hard().spreads;
-        let spread_keys: BTreeSet<Arc<str>> = hard.iter().map(|s| s.term.key.clone()).collect();
-        let spread_keys: Vec<Arc<str>> = spread_keys.into_iter().collect();
+        let spread_keys = self.spread_keys(class);
         self.spread(class, rules, &spread_keys, &mut draft);
         if !rules.near.is_empty() {
             self.stay_near(class, &rules.near, company, &mut draft)?;

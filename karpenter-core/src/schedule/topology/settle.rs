@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
     Latitude, Portion, Rules, Spread, Term,
-    allot::Allotter,
+    allot::{Allotter, NodesOf},
     domains::{Cell, Counts},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek},
@@ -138,7 +138,8 @@ impl Allotter<'_, '_> {
         let rules = seek.counted.iter().map(|(term, rule)| {
             let (counts, [planned, unsure]) = match rule {
                 CountedRule::Spread(spread) => {
-                    (self.domains.counts(constraint, spread, spread_keys), self.planned_for(class, spread))
+                    let counts = self.domains.counts(constraint, spread, spread_keys);
+                    (counts, self.planned_for(class, spread, spread_keys))
                 }
                 CountedRule::Alone => {
                     let taken = self.domains_with(std::slice::from_ref(term), &term.key);
@@ -169,16 +170,22 @@ impl Allotter<'_, '_> {
     }
 
     /// How many pods a spread of a class will count in each domain for sure, and how many it may or may not count: pods
-    /// that ask for other nodes may come to nodes on which it does not count.
-    fn planned_for(&self, class: usize, spread: &Spread) -> [Counts; 2] {
+    /// that ask for other nodes, or are not spread over all the labels that its nodes must have, may come to nodes on
+    /// which it does not count.
+    fn planned_for(&mut self, class: usize, spread: &Spread, spread_keys: &[Arc<str>]) -> [Counts; 2] {
         let own = self.constraint(class);
-        let is_sure = |other: &Constraint| {
+        let constraints = &self.base.classes.constraints;
+        let (planned, domains) = (&self.planned, &mut self.domains);
+        let mut is_sure = |(other, other_keys): &NodesOf| {
+            let other: &Constraint = &constraints[*other];
             let admits = !spread.honors_affinity || own.wanted == NodeAlternatives::any() || own.wanted == other.wanted;
-            admits && (!spread.honors_taints || own.tolerations == other.tolerations)
+            admits
+                && (!spread.honors_taints || own.tolerations == other.tolerations)
+                && spread_keys.iter().all(|key| other_keys.contains(key) || domains.is_everywhere(key))
         };
         let mut out = [Counts::new(), Counts::new()];
-        for (constraint, counts) in self.planned.get(&spread.term).into_iter().flatten() {
-            let of_kind = &mut out[usize::from(!is_sure(&self.base.classes.constraints[*constraint]))];
+        for (nodes, counts) in planned.get(&spread.term).into_iter().flatten() {
+            let of_kind = &mut out[usize::from(!is_sure(nodes))];
             for (domain, count) in counts {
                 *of_kind.entry(domain.clone()).or_default() += count;
             }
@@ -202,11 +209,12 @@ impl Allotter<'_, '_> {
         }
         // Two constraints may count the same pods over the same label.
         let spread_terms: BTreeSet<&Term> = rules.spreads.iter().map(|spread| &spread.term).collect();
+        let nodes = (self.base.classes.list[class].constraint, self.spread_keys(class));
         for term in spread_terms {
             let is_own = self.base.classes.selectors.selects(term.selector, selected_by);
             if let Some(domain) = domain_of(&term.key).filter(|_| is_own) {
                 let of_term = self.planned.entry(term.clone()).or_default();
-                let counts = of_term.entry(self.base.classes.list[class].constraint).or_default();
+                let counts = of_term.entry(nodes.clone()).or_default();
                 *counts.entry(domain).or_default() += i64::try_from(count).unwrap_or(i64::MAX);
             }
         }
