@@ -93,6 +93,28 @@ fn pods_that_may_come_to_nodes_without_another_label_of_the_spreads_raise_no_dom
 }
 
 #[test]
+fn a_domain_in_which_no_waiting_pod_can_have_a_node_does_not_count() {
+    let mut tainted = NodePool::named("tainted");
+    let in_zone = |zone: &str| read(json!([{"key": labels::ZONE, "operator": "In", "values": [zone]}]));
+    tainted.spec.template.spec.requirements = in_zone("b");
+    tainted.spec.template.spec.taints = read(json!([{"key": "gpu", "effect": "NoSchedule"}]));
+    let mut general = NodePool::named("general");
+    general.spec.template.spec.requirements = in_zone("a");
+    let pools = vec![general, tainted];
+    let spread = json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]});
+    let unplaced = |further: Vec<Pod>| {
+        let all = [pods("web", 2, &spread), further].concat();
+        solve(pools.clone(), &["a", "b"], Vec::new(), all).unplaced().len()
+    };
+    assert_eq!(unplaced(Vec::new()), 0);
+    // A node that this one gets in zone b is an empty domain of the spread.
+    let mut tolerant =
+        Workload::from(Pod::named("gpu").cpu("1").node_selector(labels::ZONE, "b")).into_pods().expect("valid");
+    tolerant[0].spec.tolerations = read(json!([{"operator": "Exists"}]));
+    assert_eq!(unplaced(tolerant), 1);
+}
+
+#[test]
 fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
     let node: Node = read(json!({
         "metadata": {"name": "n", "labels": {labels::ZONE: "a"}},

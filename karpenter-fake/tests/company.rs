@@ -152,6 +152,28 @@ fn nobody_is_near_on_a_node_without_the_label() {
     assert_eq!(reasons(&plan(general().node(node("node-0", "4", None)).pods(pods), zonal_machines())), [""; 0]);
 }
 
+/// Nobody is near by a label that the node does not have, so that any number of pods that keep away from each other share it.
+#[test]
+fn pods_that_keep_apart_share_nodes_without_the_label() {
+    let mut racked = node("node-0", "1", Some("zone-a"));
+    racked.metadata.labels.insert("rack".to_owned(), "r1".to_owned());
+    let pods = (0..4).map(|n| pod("web", &format!("web-{n}"), "900m", away("web", "rack")));
+    let plan = plan(general().node(racked).pods(pods.collect::<Vec<_>>()), two_sizes());
+    assert_eq!(reasons(&plan), [""; 0]);
+    assert_eq!(sizes(&plan), [3]);
+}
+
+/// Pods to come are as near as pods that run.
+#[test]
+fn pods_join_others_to_come_where_those_that_run_are_out_of_reach() {
+    let full = node("node-0", "1", Some("zone-x"));
+    let mut running = pod("db", "running", "1", json!({}));
+    "node-0".clone_into(&mut running.spec.node_name);
+    "Running".clone_into(&mut running.status.phase);
+    let pods = vec![running, pod("db", "db", "1", json!({})), pod("web", "web", "1", near("db", labels::ZONE))];
+    assert_eq!(reasons(&plan(general().node(full).pods(pods), two_sizes())), [""; 0]);
+}
+
 fn node(name: &str, cpu: &str, zone: Option<&str>) -> Node {
     let mut node = json!({
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},

@@ -40,6 +40,8 @@ pub(super) struct Domains<'b, 'a> {
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
     /// Whether all nodes have a label.
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
+    /// The domains of a label in which pools can make nodes for some of the pods.
+    wanted: IndexMap<Arc<str>, Rc<BTreeSet<Arc<str>>>, FxBuild>,
     offers: Offers,
 }
 
@@ -99,6 +101,7 @@ impl<'b, 'a> Domains<'b, 'a> {
             reaches: IndexMap::default(),
             counts: IndexMap::default(),
             everywhere: IndexMap::default(),
+            wanted: IndexMap::default(),
             offers: Offers::default(),
         }
     }
@@ -156,12 +159,42 @@ impl<'b, 'a> Domains<'b, 'a> {
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
     ///
-    /// A domain counts if a node of it exists, or if some pool could make one: it may have one by the time that the
-    /// kube-scheduler counts.
+    /// A domain counts if a node of it exists, or if some pool could make one for any of the pods: it may have one by the
+    /// time that the kube-scheduler counts.
     pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Rc<Counts> {
+        let question = (constraint.clone(), spread.clone(), keys.to_vec());
+        if let Some(known) = self.counts.get(&question) {
+            return known.clone();
+        }
+        let mut counts = running(self.base, constraint, spread, keys);
+        if !spread.term.is_by_host() {
+            let wanted = self.wanted(&spread.term.key);
+            for domain in creatable(self.base, &mut self.offers, constraint, spread) {
+                if wanted.contains(&domain) {
+                    counts.entry(domain).or_default();
+                }
+            }
+        }
+        self.counts.entry(question).or_insert(Rc::new(counts)).clone()
+    }
+
+    /// The domains of a label in which pools can make nodes for some of the pods.
+    fn wanted(&mut self, key: &Arc<str>) -> Rc<BTreeSet<Arc<str>>> {
         let (base, offers) = (self.base, &mut self.offers);
-        let entry = self.counts.entry((constraint.clone(), spread.clone(), keys.to_vec()));
-        entry.or_insert_with(|| Rc::new(counts(base, offers, constraint, spread, keys))).clone()
+        let find = || {
+            let mut least: IndexMap<Constraint, Amounts, FxBuild> = IndexMap::default();
+            for (index, class) in base.classes.list.iter().enumerate() {
+                let tolerations = base.classes.constraints[class.constraint].tolerations.clone();
+                let constraint = Constraint { wanted: base.classes.node_wanted(index), tolerations };
+                let known = least.entry(constraint).or_insert_with(|| class.requests.clone());
+                known.iter_mut().zip(&class.requests).for_each(|(known, own)| *known = (*known).min(*own));
+            }
+            let reach = |(constraint, requests): (&Constraint, &Amounts)| {
+                reach_of(&base.pools, 0, offers, constraint, requests, std::slice::from_ref(key))
+            };
+            Rc::new(least.iter().map(reach).flat_map(Reach::into_keys).flatten().collect())
+        };
+        self.wanted.entry(key.clone()).or_insert_with(find).clone()
     }
 }
 
@@ -289,11 +322,11 @@ fn cells(
     out
 }
 
-/// How many pods count in each domain that exists or that some pool could make.
+/// How many pods that run count in each domain that exists.
 ///
 /// Of a node that goes only the pods count that something holds there: for the kube-scheduler they stay where they are. For as
 /// long as something holds any pod the node is there.
-fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
+fn running(base: &Base<'_>, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
     let key = &spread.term.key;
     let mut out = Counts::new();
     for (index, place) in base.snapshot.places().iter().enumerate() {
@@ -305,11 +338,6 @@ fn counts(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread:
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
             let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
             *out.entry(Arc::from(domain.as_str())).or_default() += counted;
-        }
-    }
-    if !spread.term.is_by_host() {
-        for domain in creatable(base, offers, constraint, spread) {
-            out.entry(domain).or_default();
         }
     }
     out

@@ -16,12 +16,40 @@ pub(super) struct Seek {
     pub(super) counted: Vec<(Term, CountedRule)>,
     /// The labels over which the pods must be spread: only nodes with all of them are counted.
     pub(super) spread_keys: Vec<Arc<str>>,
+    /// Labels that only keep pods apart: on a node that lacks one, nobody is near by it.
+    pub(super) apart: BTreeSet<Arc<str>>,
+    /// What their nodes are like in any case.
+    pub(super) pins: Requirements,
     pub(super) place: Place,
     /// The rules that took domains away.
     pub(super) causes: Vec<TopologyObstacle>,
 }
 
 impl Seek {
+    /// The same on nodes that lack one of the labels which only keep pods apart, for each such label, and on nodes that lack
+    /// all of them.
+    pub(super) fn without_labels(&self) -> impl Iterator<Item = Self> {
+        let each = self.apart.iter().map(|key| BTreeSet::from([key.clone()]));
+        let all = (self.apart.len() > 1).then(|| self.apart.clone());
+        each.chain(all).map(|keys| self.without(&keys))
+    }
+
+    fn without(&self, keys: &BTreeSet<Arc<str>>) -> Self {
+        let mut pins = Requirements::new();
+        keys.iter().for_each(|key| pins.add(key, Requirement::ABSENT));
+        Self {
+            wanted: self.wanted.narrowed(&pins),
+            one_of: self.one_of.iter().filter(|key| !keys.contains(*key)).cloned().collect(),
+            needs_one_domain: self.needs_one_domain,
+            counted: self.counted.iter().filter(|(term, _)| !keys.contains(&term.key)).cloned().collect(),
+            spread_keys: self.spread_keys.clone(),
+            apart: BTreeSet::new(),
+            pins,
+            place: self.place.clone(),
+            causes: self.causes.clone(),
+        }
+    }
+
     /// Whether a pod more in one domain may allow one more in another.
     pub(super) fn is_spread(&self) -> bool {
         self.counted.iter().any(|(_, rule)| matches!(rule, CountedRule::Spread(_)))
@@ -38,6 +66,7 @@ pub(super) enum Company {
 }
 
 /// How pods find their nodes.
+#[derive(Clone)]
 pub(super) enum Place {
     /// Each by itself.
     Shared,
@@ -51,6 +80,7 @@ pub(super) enum Place {
 }
 
 /// A rule that counts pods by domain.
+#[derive(Clone)]
 pub(super) enum CountedRule {
     Spread(Spread),
     /// No two in a domain.
@@ -72,11 +102,18 @@ struct Draft {
     one_of: Vec<Arc<str>>,
     needs_one_domain: bool,
     counted: Vec<(Term, CountedRule)>,
+    apart: BTreeSet<Arc<str>>,
     place: Place,
     causes: Vec<TopologyObstacle>,
 }
 
 impl Draft {
+    /// All pods get the same value of a label, or none, so that others can keep away from them or they from others.
+    fn keep_apart(&mut self, key: &Arc<str>) {
+        self.choose_one(key);
+        self.apart.insert(key.clone());
+    }
+
     fn choose_one(&mut self, key: &Arc<str>) {
         if !self.one_of.contains(key) {
             self.one_of.push(key.clone());
@@ -95,6 +132,7 @@ impl Allotter<'_, '_> {
             one_of: Vec::new(),
             needs_one_domain: false,
             counted: Vec::new(),
+            apart: BTreeSet::new(),
             place: Place::Shared,
             causes: Vec::new(),
         };
@@ -106,11 +144,13 @@ impl Allotter<'_, '_> {
         if !rules.near.is_empty() {
             self.stay_near(class, &rules.near, company, &mut draft)?;
         }
-        let Draft { extra, one_of, needs_one_domain, counted, place, causes } = draft;
+        let Draft { extra, one_of, needs_one_domain, counted, mut apart, place, causes } = draft;
+        apart.retain(|key| rules.near.iter().all(|term| term.key != *key));
         let counted_keys: BTreeSet<_> = counted.iter().map(|(term, _)| &term.key).collect();
         let one_of = one_of.into_iter().filter(|key| needs_one_domain || !counted_keys.contains(key)).collect();
         let wanted = self.base.classes.node_wanted(class).narrowed(&extra);
-        Ok(Seek { wanted, one_of, needs_one_domain, counted, spread_keys, place, causes })
+        let pins = Requirements::new();
+        Ok(Seek { wanted, one_of, needs_one_domain, counted, spread_keys, apart, pins, place, causes })
     }
 
     /// Keeps out of domains from which others keep these pods away.
@@ -151,9 +191,10 @@ impl Allotter<'_, '_> {
             }
             if selectors.selects(term.selector, selected_by) {
                 draft.counted.push((term.clone(), CountedRule::Alone));
+                draft.apart.insert(term.key.clone());
             } else if is_hard && self.is_selected_elsewhere(class, term) {
                 // The pods to keep away from are left the other domains.
-                draft.choose_one(&term.key);
+                draft.keep_apart(&term.key);
             }
         }
         // Those that are divided later and keep away from these pods must know where these are.
@@ -164,10 +205,24 @@ impl Allotter<'_, '_> {
             }
             for term in self.neighbourhood(other).hard().away.iter().filter(|t| !t.is_by_host()) {
                 if selectors.selects(term.selector, selected_by) && self.reaches(class, &term.key) {
-                    draft.choose_one(&term.key);
+                    draft.keep_apart(&term.key);
                 }
             }
         }
+    }
+
+    /// Whether pods of a class, whose nodes are like `extra`, can reach some of these domains.
+    fn reaches_some(
+        &mut self,
+        class: usize,
+        key: &Arc<str>,
+        extra: &Requirements,
+        domains: &BTreeSet<Arc<str>>,
+    ) -> bool {
+        let constraint = self.seeker(class, self.base.classes.node_wanted(class).narrowed(extra));
+        let requests = &self.base.classes.list[class].requests;
+        let reach = self.domains.reach(&constraint, requests, std::slice::from_ref(key));
+        reach.keys().any(|cell| domains.contains(&cell[0]))
     }
 
     /// Whether some node that pods of a class can reach has a label.
@@ -238,6 +293,9 @@ impl Allotter<'_, '_> {
             }
             if domains.is_empty() && !runs {
                 domains.insert(self.gather(class, near, &term.key, &draft.extra)?);
+            } else if !self.reaches_some(class, &term.key, &draft.extra, &domains) {
+                // Pods to come are as near as those that run.
+                domains.extend(self.gather(class, near, &term.key, &draft.extra).ok());
             }
             if domains.is_empty() {
                 return Err(TopologyObstacle::Affinity { key: term.key.to_string(), domains: Vec::new() });

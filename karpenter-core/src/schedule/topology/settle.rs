@@ -22,10 +22,21 @@ pub(super) struct Step<'s> {
 
 impl Allotter<'_, '_> {
     /// Gives domains to as many pods as the rules allow, and gives back how many are left.
-    pub(super) fn settle(&mut self, step: &Step<'_>, left: usize) -> usize {
+    pub(super) fn settle(&mut self, step: &Step<'_>, count: usize) -> usize {
+        let mut left = self.settle_where(step, count);
+        for seek in step.seek.without_labels() {
+            if left == 0 || left < count && seek.needs_one_domain {
+                break;
+            }
+            left = self.settle_where(&Step { seek: &seek, ..*step }, left);
+        }
+        left
+    }
+
+    fn settle_where(&mut self, step: &Step<'_>, count: usize) -> usize {
         match &step.seek.place {
-            Place::Shared => self.settle_shared(step, left),
-            Place::NodeOf { terms, starts_alone } => self.settle_together(step, terms, *starts_alone, left),
+            Place::Shared => self.settle_shared(step, count),
+            Place::NodeOf { terms, starts_alone } => self.settle_together(step, terms, *starts_alone, count),
         }
     }
 
@@ -33,7 +44,7 @@ impl Allotter<'_, '_> {
         let &Step { class, level, rules, seek } = step;
         let is_last = level + 1 == self.neighbourhood(class).levels();
         let has_choice = !seek.one_of.is_empty() || !seek.counted.is_empty();
-        let is_tentative = !is_last || !seek.causes.is_empty() || has_choice;
+        let is_tentative = !is_last || !seek.causes.is_empty() || has_choice || !seek.pins.is_empty();
         if !is_tentative {
             let key = (class, level, Requirements::new());
             self.push(Portion::of_pods(key, left, seek.wanted.clone(), false));
@@ -74,7 +85,8 @@ impl Allotter<'_, '_> {
             let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
             let Some(cell) = reach.keys().filter(|cell| !tried.contains(*cell)).max_by(most_room) else { break };
             let most = left.min(usize::try_from(room(cell)).unwrap_or(0));
-            let pins = pins(&keys, cell);
+            let mut pins = pins(&keys, cell);
+            pins.add_all(&seek.pins);
             let wanted = seek.wanted.narrowed(&pins);
             let placed = most - self.bundle((class, level), &wanted, terms, starts_alone, most);
             if placed > 0 {
@@ -98,7 +110,12 @@ impl Allotter<'_, '_> {
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &seek.one_of);
         let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, cost)| (cell, *cost)).collect();
         cells.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let mut choices: Vec<Requirements> = cells.into_iter().map(|(cell, _)| pins(&seek.one_of, cell)).collect();
+        let chosen = |(cell, _): (&Cell, f64)| {
+            let mut chosen = pins(&seek.one_of, cell);
+            chosen.add_all(&seek.pins);
+            chosen
+        };
+        let mut choices: Vec<Requirements> = cells.into_iter().map(chosen).collect();
         if seek.needs_one_domain {
             choices.sort_by_key(|chosen| Reverse(self.most(class, level, chosen).min(left)));
         }
