@@ -36,7 +36,9 @@ impl Seek {
 
     fn without(&self, keys: &BTreeSet<Arc<str>>) -> Self {
         let mut pins = Requirements::new();
-        keys.iter().for_each(|key| pins.add(key, Requirement::ABSENT));
+        for key in keys {
+            pins.add(key, Requirement::ABSENT);
+        }
         Self {
             wanted: self.wanted.narrowed(&pins),
             one_of: self.one_of.iter().filter(|key| !keys.contains(*key)).cloned().collect(),
