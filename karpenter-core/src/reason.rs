@@ -79,6 +79,11 @@ pub enum TopologyObstacle {
     },
     /// It must share a node with others, and no node takes all of them.
     OneNode,
+    /// No node that the pod can reach has the label over which it must be spread, or by which it must be near to others.
+    NoLabel {
+        /// The label.
+        key: String,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -130,6 +135,9 @@ impl fmt::Display for TopologyObstacle {
                 write_domains(f, domains)
             }
             Self::OneNode => f.write_str("affinity over kubernetes.io/hostname: no node takes all that must share it"),
+            Self::NoLabel { key } => {
+                write!(f, "spread or affinity over {key}: no node that it can have has this label")
+            }
         }
     }
 }

@@ -97,6 +97,10 @@ fn remove_rule(problem: &mut RandomProblem, key: &ObjectKey, obstacle: &Topology
                 other.spec.affinity.pod_anti_affinity.required.retain(|term| term.topology_key != *label);
             }
         }
+        TopologyObstacle::NoLabel { key } => {
+            spec.topology_spread_constraints.retain(|spread| spread.topology_key != *key);
+            spec.affinity.pod_affinity.required.retain(|term| term.topology_key != *key);
+        }
         _ => {
             spec.affinity.pod_affinity.required.retain(|term| term.topology_key != karpenter_core::labels::HOSTNAME);
         }

@@ -93,6 +93,14 @@ fn pods_that_may_come_to_nodes_without_another_label_of_the_spreads_raise_no_dom
 }
 
 #[test]
+fn a_label_that_no_node_has_is_named() {
+    let web = pods("web", 1, &json!({"spreads": [spread("example.com/rack", "DoNotSchedule")]}));
+    let plan = solve(vec![NodePool::named("general")], &["a"], Vec::new(), web);
+    let reasons: Vec<String> = plan.unplaced().values().map(ToString::to_string).collect();
+    assert_eq!(reasons, ["spread or affinity over example.com/rack: no node that it can have has this label"]);
+}
+
+#[test]
 fn a_domain_in_which_no_waiting_pod_can_have_a_node_does_not_count() {
     let mut tainted = NodePool::named("tainted");
     let in_zone = |zone: &str| read(json!([{"key": labels::ZONE, "operator": "In", "values": [zone]}]));

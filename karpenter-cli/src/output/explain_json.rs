@@ -238,6 +238,7 @@ fn topology(obstacle: &TopologyObstacle) -> (&'static str, Value) {
         TopologyObstacle::Repelled { key, domains } => ("repelled", json!({ "key": key, "domains": domains })),
         TopologyObstacle::Affinity { key, domains } => ("affinity", json!({ "key": key, "domains": domains })),
         TopologyObstacle::OneNode => ("oneNode", json!({})),
+        TopologyObstacle::NoLabel { key } => ("noLabel", json!({ "key": key })),
         _ => ("topology", json!({})),
     }
 }

@@ -237,6 +237,21 @@ impl Allotter<'_, '_> {
         }
     }
 
+    /// The label of a rule that no node has of those that pods of a class could have without it.
+    fn missing_label(&mut self, step: &Step<'_>) -> Option<TopologyObstacle> {
+        let &Step { class, rules, .. } = step;
+        let constraint = self.seeker(class, self.base.classes.node_wanted(class));
+        let requests = &self.base.classes.list[class].requests;
+        if self.domains.reach(&constraint, requests, &[]).is_empty() {
+            return None;
+        }
+        let keys = rules.spreads.iter().map(|spread| &spread.term).chain(&rules.near).filter(|term| !term.is_by_host());
+        let mut keys = keys.map(|term| &term.key);
+        let is_missing =
+            |key: &&Arc<str>| self.domains.reach(&constraint, requests, std::slice::from_ref(*key)).is_empty();
+        keys.find(is_missing).map(|key| TopologyObstacle::NoLabel { key: key.to_string() })
+    }
+
     /// The rule that leaves pods of a class without a domain, if one does.
     pub(super) fn why_left(&mut self, step: &Step<'_>) -> Option<TopologyObstacle> {
         let &Step { class, level, seek, .. } = step;
@@ -245,7 +260,8 @@ impl Allotter<'_, '_> {
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let is_full = |cell: &Cell| self.most(class, level, &pins(&keys, cell)) == 0;
         if reach.is_empty() || reach.keys().all(is_full) {
-            return if reach.is_empty() { seek.causes.first().cloned() } else { None };
+            let missing = if reach.is_empty() { self.missing_label(step) } else { None };
+            return missing.or_else(|| seek.causes.first().filter(|_| reach.is_empty()).cloned());
         }
         if matches!(seek.place, Place::NodeOf { .. }) {
             return Some(TopologyObstacle::OneNode);
