@@ -1,8 +1,10 @@
 //! Which nodes go, and what comes in their place.
 
+use std::time::Duration;
+
 use karpenter::{
-    InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement,
-    api::{ConditionStatus, NodeSelectorRequirement, Operator, Pod, Workload},
+    InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Timestamp,
+    api::{ConditionStatus, NillableDuration, NodeSelectorRequirement, Operator, Pod, Workload},
     disrupt::{Command, Method},
     fake::check,
     labels,
@@ -10,7 +12,7 @@ use karpenter::{
 
 use crate::{
     guards::node_budget,
-    world::{RESERVATION, World, ZONE, condition, open_pool, unbind},
+    world::{NOW, RESERVATION, World, ZONE, condition, open_pool, unbind},
 };
 
 pub(crate) fn machine(name: &str, cpu: i64, cents: u32) -> InstanceType {
@@ -60,6 +62,26 @@ fn pods_fill_the_room_that_there_is() {
     assert_eq!(carried_out(&mut world), [(Method::Consolidation, "b c".to_owned(), 0)]);
     assert_eq!(world.pods_on("a").len(), 4);
     assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn pods_that_move_to_save_money_disturb_no_node_that_was_disturbed_lately() {
+    let with_drifted = |drifted: bool, minutes_ago: u64| {
+        let mut world = World::of([machine("t", 8, 40)]);
+        world.pool().spec.disruption.consolidate_after = NillableDuration::from_secs(3600);
+        world.node("a", "t", &["2", "2"]);
+        world.node("b", "t", &["2"]);
+        let now: Timestamp = NOW.parse().expect("a time");
+        world.objects.claims[0].status.conditions.retain(|condition| condition.r#type != "Consolidatable");
+        world.objects.claims[0].status.last_pod_event_time = Some(now - Duration::from_secs(minutes_ago * 60));
+        if drifted {
+            world.objects.claims[1].status.conditions.push(condition("Drifted"));
+        }
+        carried_out(&mut world)
+    };
+    assert_eq!(with_drifted(false, 5), []);
+    assert_eq!(with_drifted(false, 61), [(Method::Consolidation, "b".to_owned(), 0)]);
+    assert_eq!(with_drifted(true, 5), [(Method::Drift, "b".to_owned(), 0)]);
 }
 
 #[test]

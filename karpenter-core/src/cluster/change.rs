@@ -135,6 +135,15 @@ impl Snapshot {
         Self { places, ..self.clone() }
     }
 
+    /// The cluster in which these places, by index, take no pods.
+    pub(crate) fn with_closed_places(&self, closed: &BTreeSet<usize>) -> Self {
+        let mut places = self.places.clone();
+        for &index in closed {
+            Arc::make_mut(&mut places[index]).is_closed = true;
+        }
+        Self { places, ..self.clone() }
+    }
+
     /// The cluster once pods are at the places, by name, that were found for them, with further places, and with none of its
     /// pods waiting.
     pub(crate) fn settled(&self, found: &BTreeMap<String, Vec<ObjectKey>>, further: Vec<Place>) -> Self {

@@ -14,7 +14,7 @@ use super::{
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
     outlook::View,
-    scene::{Care, Scene},
+    scene::{Care, Scene, disturbed},
     static_drift::static_drifted,
     terms::Terms,
 };
@@ -146,13 +146,15 @@ impl Standing {
             && self.may_go() == other.may_go()
     }
 
-    /// The places that may go, by index, and whether each may for each reason; and how many nodes of each pool may.
+    /// The places that may go, by index, and whether each may for each reason; how many nodes of each pool may; and the places
+    /// that take no pods which move to save money.
     fn may_go(&self) -> impl PartialEq + use<> {
         let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
         let candidates = Candidates::by(&self.roster, &self.snapshot, &self.catalogs, self.at);
         let may_go = candidates.all().iter().map(|node| (node.place, reasons.map(|reason| node.allows(reason))));
         let limit = |pool| reasons.map(|reason| limit(&self.snapshot, pool, reason, self.at).allowed());
-        (may_go.collect::<Vec<_>>(), self.snapshot.pools().iter().map(limit).collect::<Vec<_>>())
+        let limits = self.snapshot.pools().iter().map(limit);
+        (may_go.collect::<Vec<_>>(), limits.collect::<Vec<_>>(), disturbed(&self.snapshot, self.at))
     }
 }
 
@@ -216,6 +218,7 @@ impl Iterator for Commands<'_> {
             .or_else(|| static_drifted(scene, candidates, now))
             .or_else(|| drifted(scene, candidates, now));
         let command = command.or_else(|| {
+            let scene = &*scene.for_savings(now);
             let balance = Balance::of(scene);
             let terms = Terms { scene, spot_to_spot, balance: &balance };
             let no_values = BTreeMap::new();

@@ -1,11 +1,12 @@
 //! A cluster in which commands are tried out and carried out in thought.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use super::{Candidate, Candidates, Command, Method, Roster};
+use super::{Candidate, Candidates, Command, Method, Roster, survey::is_disturbed};
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Planner, Price, Requirements, Snapshot, Timestamp,
     api::ObjectKey,
@@ -14,6 +15,7 @@ use crate::{
 };
 
 /// A cluster without waiting pods.
+#[derive(Clone)]
 pub(super) struct Scene<'s> {
     pub(super) snapshot: Snapshot,
     pub(super) catalogs: &'s Catalogs,
@@ -55,6 +57,16 @@ impl<'s> Scene<'s> {
         // A node that is still to come may never come.
         scene.snapshot = scene.snapshot.with_ready_places();
         scene
+    }
+
+    /// The same for pods that move only to save money. They go to no node whose pods were disturbed lately, as in Karpenter:
+    /// they would disturb it again.
+    pub(super) fn for_savings(&self, now: Timestamp) -> Cow<'_, Self> {
+        let disturbed = disturbed(&self.snapshot, now);
+        if disturbed.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self { snapshot: self.snapshot.with_closed_places(&disturbed), ..self.clone() })
     }
 
     /// Which nodes may go, as things stand `now`.
@@ -163,6 +175,13 @@ impl<'s> Scene<'s> {
         claim.pods.iter().filter_map(|pod| self.snapshot.shared_pod(pod)).for_each(|pod| place.house(pod));
         Some(place)
     }
+}
+
+/// The places of a cluster, by index, at which pods came or went lately.
+pub(super) fn disturbed(snapshot: &Snapshot, now: Timestamp) -> BTreeSet<usize> {
+    let pool = |place: &Place| place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
+    let places = snapshot.places().iter().enumerate();
+    places.filter(|(_, place)| is_disturbed(place, pool(place), now)).map(|(index, _)| index).collect()
 }
 
 /// What it costs to move the pods of a node.

@@ -197,6 +197,12 @@ fn guards_of_price(origin: &Origin<'_>, candidate: &Candidate) -> Vec<Guard> {
     out
 }
 
+/// Whether the wait of a node's pool after pods came or went is not over.
+pub(super) fn is_disturbed(place: &Place, pool: Option<&NodePool>, now: Timestamp) -> bool {
+    let (claim, pool) = (place.node_claim.as_deref(), pool);
+    claim.zip(pool).is_some_and(|(claim, pool)| matches!(quiet(claim, pool, now), Err(Some(_))))
+}
+
 /// Whether pods have left a node alone for long enough; if not, when they will have, if that can be told.
 ///
 /// The claim's condition `Consolidatable` says so. A claim that has none is judged as the one who writes that condition

@@ -193,6 +193,7 @@ impl Disruptor {
             Method::StaticDrift => review.bare_replacements(&nodes),
             Method::Drift => review.replacements(&nodes),
             Method::Consolidation => {
+                let review = Review { scene: &scene.for_savings(now), ..review };
                 review.replacements(&nodes).and_then(|()| review.savings(&nodes, self.threshold()))
             }
         }
