@@ -224,8 +224,16 @@ impl ProviderEvents {
 #[serde(rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum ProviderEvent {
-    /// The cloud takes the machine back.
+    /// The cloud takes the machine back because it needs its capacity. If it is a spot machine, its offering is avoided for a
+    /// while.
     Interruption {
+        /// The machine.
+        id: ProviderId,
+        /// When.
+        at: Timestamp,
+    },
+    /// The machine ends for another reason, such as maintenance or because somebody stops it: others of its kind can be had.
+    Ending {
         /// The machine.
         id: ProviderId,
         /// When.

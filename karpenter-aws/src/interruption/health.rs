@@ -90,7 +90,7 @@ impl HealthCheck {
                     reason: "InstanceUnhealthy".into(),
                     message,
                 });
-                self.provider.tell(ProviderEvent::Interruption { id, at });
+                self.provider.tell(ProviderEvent::Ending { id, at });
                 self.provider.unhealthy(ailment);
                 new.insert(machine.clone(), ailment);
             }

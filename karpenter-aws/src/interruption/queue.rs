@@ -159,6 +159,6 @@ fn event(message: &Message, id: ProviderId) -> ProviderEvent {
     let at: Timestamp = message.time;
     match message.kind {
         Kind::SpotInterrupted => ProviderEvent::Interruption { id, at: at + SPOT_NOTICE },
-        _ => ProviderEvent::Interruption { id, at },
+        _ => ProviderEvent::Ending { id, at },
     }
 }

@@ -93,7 +93,7 @@ impl State {
                 let message = format!("{}: its capacity block ends at {end}", id.as_str());
                 let (is_warning, reason) = (true, "CapacityBlockExpiring".into());
                 out.push(ProviderEvent::Notice { id: id.clone(), is_warning, reason, message });
-                out.push(ProviderEvent::Interruption { id, at: *end - ENDED_BEFORE });
+                out.push(ProviderEvent::Ending { id, at: *end - ENDED_BEFORE });
             }
         }
         self.told_of_end.retain(|told| machines.iter().any(|machine| machine.id == *told));

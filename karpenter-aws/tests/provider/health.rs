@@ -34,7 +34,7 @@ fn set(world: &World, health: InstanceHealth) {
 
 async fn told(world: &World) -> usize {
     let events = world.provider.next_events(EventCursor::default()).await.expect("known").events;
-    events.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count()
+    events.iter().filter(|event| matches!(event, ProviderEvent::Ending { .. })).count()
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_machine_is_told_of_when_its_checks_fail_for_two_minutes() {
     let events = world.provider.next_events(EventCursor::default()).await.expect("known").events;
     let [ProviderEvent::Notice { reason, .. }, interruption] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(reason, "InstanceUnhealthy");
-    assert_eq!(*interruption, ProviderEvent::Interruption { id, at });
+    assert_eq!(*interruption, ProviderEvent::Ending { id, at });
     assert!(check.poll().await.expect("answers").is_empty(), "it is known");
     // It gets well and falls ill again.
     let health = world.aws.with(|state| std::mem::take(&mut state.health));

@@ -86,6 +86,25 @@ async fn what_says_nothing_of_machines_of_the_cluster_is_deleted_at_once() {
 }
 
 #[tokio::test]
+async fn only_a_spot_warning_says_that_capacity_is_taken_back() {
+    let world = World::new();
+    let mut queue = queue(&world);
+    let (_, id) = bought(&world).await;
+    let state = warning(&id, "EC2 Instance State-change Notification");
+    world.aws.send(URL, state.replace(r#""instance-id""#, r#""state":"shutting-down","instance-id""#));
+    world.aws.send(URL, warning(&id, "EC2 Capacity Reservation Instance Interruption Warning"));
+    world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
+    queue.poll().await.expect("answers");
+    let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    let is_taken_back = |event: &ProviderEvent| match event {
+        ProviderEvent::Interruption { .. } => Some(true),
+        ProviderEvent::Ending { .. } => Some(false),
+        _ => None,
+    };
+    assert_eq!(told.iter().filter_map(is_taken_back).collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[tokio::test]
 async fn a_message_that_could_not_be_taken_in_comes_again() {
     let world = World::new();
     let mut queue = queue(&world);

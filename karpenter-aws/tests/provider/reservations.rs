@@ -78,7 +78,7 @@ async fn machines_of_a_block_are_given_up_forty_minutes_before_its_end() {
     for _ in 0..2 {
         let told = events().await;
         let [ProviderEvent::Notice { .. }, interruption] = told.as_slice() else { panic!("{told:?}") };
-        assert_eq!(*interruption, ProviderEvent::Interruption { id: launched.instance.id.clone(), at });
+        assert_eq!(*interruption, ProviderEvent::Ending { id: launched.instance.id.clone(), at });
     }
     let error = world.provider.create(&claim("u2", &only)).await.expect_err("nothing is bought there any more");
     assert!(error.to_string().contains("cr-1") || error.to_string().contains("m5.xlarge"), "{error}");

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Action, Engine, ObjectRef, Work, outbox::Purpose};
 use crate::{
-    Quantity, ResourceList, ResourceName, Timestamp,
+    OfferingKey, Quantity, ResourceList, ResourceName, Timestamp,
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
     labels,
     lifecycle::{Census, condition, demoted, may_be_demoted, set_condition},
@@ -237,26 +237,35 @@ impl Engine {
         let Some(ProviderEvents { events, cursor }) = events else { return };
         self.upkeep.cursor = cursor;
         for event in events {
-            let (id, reason) = match event {
-                ProviderEvent::Interruption { id, .. } => (id, "Interrupted"),
-                ProviderEvent::Terminated { id } => (id, "InstanceTerminated"),
+            let (id, reason, what) = match event {
+                ProviderEvent::Interruption { id, .. } => {
+                    self.avoid_offering_of(&id, now);
+                    (id, "Interrupted", "The cloud takes back")
+                }
+                ProviderEvent::Ending { id, .. } => (id, "Interrupted", "It ends before its time:"),
+                ProviderEvent::Terminated { id } => (id, "InstanceTerminated", "The cloud takes back"),
                 ProviderEvent::Notice { id, is_warning, reason, message } => {
                     self.note_of_machine(&id, is_warning, &reason, &message, now);
                     continue;
                 }
             };
             let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { continue };
-            let label = |key: &str| claim.metadata.labels.get(key).cloned().unwrap_or_default();
-            if reason == "Interrupted" && label(labels::CAPACITY_TYPE) == labels::SPOT {
-                let key = crate::OfferingKey {
-                    instance_type: label(labels::INSTANCE_TYPE),
-                    zone: label(labels::ZONE),
-                    capacity_type: labels::SPOT.to_owned(),
-                };
-                self.market.avoid([key], now + self.options.avoid_for);
-            }
-            self.delete_claim(&claim, reason, format!("The cloud takes back {id}"), now);
+            self.delete_claim(&claim, reason, format!("{what} {id}"), now);
             self.provisioner.hurry(now);
+        }
+    }
+
+    /// Capacity that was taken back is not to be had for a while.
+    fn avoid_offering_of(&mut self, id: &ProviderId, now: Timestamp) {
+        let Some(claim) = self.store.claim_of_machine(id.as_str()) else { return };
+        let label = |key: &str| claim.metadata.labels.get(key).cloned().unwrap_or_default();
+        let key = OfferingKey {
+            instance_type: label(labels::INSTANCE_TYPE),
+            zone: label(labels::ZONE),
+            capacity_type: label(labels::CAPACITY_TYPE),
+        };
+        if key.capacity_type == labels::SPOT {
+            self.market.avoid([key], now + self.options.avoid_for);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
-    Quantity,
+    InstanceType, Price, Quantity,
     api::{ConditionStatus, NillableDuration, Node, NodePool, ObjectKey},
     engine::{EngineOptions, Event, Object, Request},
     labels,
@@ -160,6 +160,35 @@ fn an_interrupted_machine_is_replaced() {
 }
 
 #[test]
+fn only_capacity_that_was_taken_back_is_avoided() {
+    let of = |name: &str, capacity_type: &str, dollars: f64| {
+        let capacity = [("cpu", Quantity::from_units(2)), ("memory", Quantity::from_bytes(2 << 32))];
+        InstanceType::named(name, capacity).offering(
+            capacity_type,
+            "zone-a",
+            Price::per_hour(dollars).expect("a price"),
+        )
+    };
+    for (is_taken_back, expected) in [(true, labels::ON_DEMAND), (false, labels::SPOT)] {
+        let mut world = World::with_pool(still());
+        world.types = vec![of("volatile", labels::SPOT, 0.03), of("steady", labels::ON_DEMAND, 0.1)];
+        world.add_pods("web", 2, "900m");
+        world.run(60);
+        let machine = world.machines.values().next().expect("a machine").instance.clone();
+        assert_eq!(machine.labels[labels::CAPACITY_TYPE], labels::SPOT);
+        let (id, at) = (machine.id.clone(), world.now);
+        let event =
+            if is_taken_back { ProviderEvent::Interruption { id, at } } else { ProviderEvent::Ending { id, at } };
+        world.provider_events.push(event);
+        world.run(90);
+        let machines: Vec<_> = world.machines.values().map(|machine| &machine.instance).collect();
+        let [replacement] = machines[..] else { panic!("{:#?}", world.log) };
+        assert_ne!(replacement.id, machine.id);
+        assert_eq!(replacement.labels[labels::CAPACITY_TYPE], expected, "{:#?}", world.log);
+    }
+}
+
+#[test]
 fn what_people_should_know_is_said_of_claim_and_node_and_nothing_else_is_done() {
     let mut world = running(still(), 2);
     let id = world.machines.values().next().expect("a machine").instance.id.clone();
@@ -264,17 +293,18 @@ fn a_static_pool_that_shrinks_waits_for_claims_that_are_on_their_way() {
     assert_eq!(count(&after, "DeleteClaim"), 0, "{after:#?}");
 }
 
+fn set_ready(world: &mut World, status: ConditionStatus) {
+    let mut node = world.nodes.values().next().expect("a node").clone();
+    node.status.conditions[0].status = status;
+    node.status.conditions[0].last_transition_time = Some(world.now);
+    world.put_node(node);
+}
+
 #[test]
 fn a_node_that_recovers_before_it_is_repaired_keeps_no_deadline() {
     let mut options = still();
     options.repair_policies.push(RepairPolicy::new("Ready", ConditionStatus::False, Duration::from_mins(10)));
     let mut world = running(options, 8);
-    let set_ready = |world: &mut World, status: ConditionStatus| {
-        let mut node = world.nodes.values().next().expect("a node").clone();
-        node.status.conditions[0].status = status;
-        node.status.conditions[0].last_transition_time = Some(world.now);
-        world.put_node(node);
-    };
     let has_deadline = |world: &World| {
         world.claims.values().any(|claim| claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP))
     };
