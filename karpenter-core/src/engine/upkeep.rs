@@ -40,6 +40,8 @@ const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods",
 pub(super) struct Upkeep {
     census: Census,
     list: Chore,
+    /// When all machines were asked for last.
+    listed_at: Option<Timestamp>,
     events: Chore,
     cursor: EventCursor,
     /// The last launches of each pool, of one generation of it.
@@ -168,6 +170,7 @@ impl Engine {
     pub(super) fn keep_up(&mut self, now: Timestamp) {
         if self.upkeep.list.is_due(now) {
             self.upkeep.list.begin();
+            self.upkeep.listed_at = Some(now);
             self.outbox.send(Action::List, Some(Purpose::List), now);
         }
         if self.options.events_period.is_some() && self.upkeep.events.is_due(now) {
@@ -185,7 +188,8 @@ impl Engine {
         self.demote(&machines, now);
         let store = &self.store;
         let node_of = |claim: &NodeClaim| store.nodes_of(claim).next().map(AsRef::<Node>::as_ref);
-        let lost = self.upkeep.census.compare(&machines, store.claims.values().map(AsRef::as_ref), node_of, now);
+        let span = self.upkeep.listed_at.unwrap_or(now)..now;
+        let lost = self.upkeep.census.compare(&machines, store.claims.values().map(AsRef::as_ref), node_of, span);
         // Of all machines few are on their way out.
         self.ends.retain(|id| {
             machines.iter().any(|machine| machine.id == *id)

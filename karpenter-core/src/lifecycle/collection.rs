@@ -1,6 +1,6 @@
 //! Claims without a machine, and machines without a claim.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use indexmap::IndexSet;
 
@@ -38,21 +38,23 @@ pub struct Lost {
 }
 
 impl Census {
-    /// Compares all machines with all claims. A claim whose node is ready keeps it, whatever the list says.
+    /// Compares all machines, as a list tells of them that was asked for at the start of `span` and answered at its end, with all
+    /// claims. A claim whose node is ready keeps it, whatever the list says.
     pub fn compare<'c>(
         &mut self,
         machines: &[Instance],
         claims: impl IntoIterator<Item = &'c NodeClaim>,
         node_of: impl Fn(&'c NodeClaim) -> Option<&'c Node>,
-        now: Timestamp,
+        span: Range<Timestamp>,
     ) -> Lost {
+        let Range { start: asked, end: now } = span;
         let there: IndexSet<&str, FxBuild> = machines.iter().map(|m| m.id.as_str()).collect();
         let (mut lost, mut uids): (_, IndexSet<&str, FxBuild>) = (Lost::default(), IndexSet::default());
         let mut ids: IndexSet<&str, FxBuild> = IndexSet::default();
         for claim in claims {
             uids.insert(claim.metadata.uid.as_str());
             ids.insert(claim.status.provider_id.as_str());
-            let is_missed = !there.contains(claim.status.provider_id.as_str()) && launched_before(claim, now);
+            let is_missed = !there.contains(claim.status.provider_id.as_str()) && launched_before(claim, asked);
             if is_missed && !node_of(claim).is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
                 lost.claims.push(claim.name().to_owned());
             }
@@ -68,10 +70,11 @@ impl Census {
     }
 }
 
-fn launched_before(claim: &NodeClaim, now: Timestamp) -> bool {
+/// Whether a machine was launched so long ago that a list that was asked for then tells of it.
+fn launched_before(claim: &NodeClaim, asked: Timestamp) -> bool {
     let launched = condition(&claim.status.conditions, LAUNCHED).filter(|c| c.status == ConditionStatus::True);
     let since = launched.and_then(|c| c.last_transition_time);
-    !claim.status.provider_id.is_empty() && since.is_some_and(|at| at + MISSED_AFTER <= now)
+    !claim.status.provider_id.is_empty() && since.is_some_and(|at| at + MISSED_AFTER <= asked)
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -102,12 +105,15 @@ mod tests {
         let orphan = Instance::new(ProviderId::new("orphan"), "nobody", BTreeMap::new());
         let own = Instance::new(ProviderId::new("own"), "u", BTreeMap::new());
         let mut census = Census::default();
-        let lost = census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(30));
+        let lost = census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(30)..at(30));
         assert_eq!(lost, Lost::default());
-        let lost = census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(150));
+        let lost = census.compare(std::slice::from_ref(&own), [&claim], |_| None, at(59)..at(150));
+        assert_eq!(lost, Lost::default(), "when it was asked for it could not tell of the machine");
+        census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(30)..at(30));
+        let lost = census.compare(&[orphan.clone(), own.clone()], [&claim], |_| None, at(60)..at(150));
         assert_eq!((lost.claims.len(), lost.machines), (1, vec![ProviderId::new("orphan")]));
-        census.compare(&[own], [&claim], |_| None, at(160));
-        assert_eq!(census.compare(&[orphan], [&claim], |_| None, at(400)).machines, []);
+        census.compare(&[own], [&claim], |_| None, at(160)..at(160));
+        assert_eq!(census.compare(&[orphan], [&claim], |_| None, at(400)..at(400)).machines, []);
     }
 
     #[test]
@@ -115,8 +121,8 @@ mod tests {
         let claim = claim_with("named");
         let machines = ["named", "other"].map(|id| Instance::new(ProviderId::new(id), "unknown", BTreeMap::new()));
         let mut census = Census::default();
-        census.compare(&machines, [&claim], |_| None, at(0));
-        let lost = census.compare(&machines, [&claim], |_| None, at(90));
+        census.compare(&machines, [&claim], |_| None, at(0)..at(0));
+        let lost = census.compare(&machines, [&claim], |_| None, at(90)..at(90));
         assert_eq!(lost.machines, [ProviderId::new("other")]);
     }
 }

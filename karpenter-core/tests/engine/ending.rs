@@ -189,6 +189,22 @@ fn only_capacity_that_was_taken_back_is_avoided() {
 }
 
 #[test]
+fn a_machine_that_a_late_list_cannot_know_is_not_missed() {
+    let mut world = World::with_pool(still());
+    world.join_after = Duration::from_mins(5);
+    world.run(100);
+    world.late_lists = 1;
+    world.run_until(120, |world| !world.kept_lists.is_empty());
+    world.add_pods("web", 1, "900m");
+    world.run(90);
+    assert_eq!(world.machines.len(), 1, "{:#?}", world.log);
+    let list = world.kept_lists.pop().expect("a list");
+    world.engine.observe(list, world.now);
+    world.run(5);
+    assert_eq!((world.claims.len(), world.machines.len()), (1, 1), "{:#?}", world.log);
+}
+
+#[test]
 fn what_people_should_know_is_said_of_claim_and_node_and_nothing_else_is_done() {
     let mut world = running(still(), 2);
     let id = world.machines.values().next().expect("a machine").instance.id.clone();

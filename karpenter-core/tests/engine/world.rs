@@ -63,6 +63,9 @@ pub(crate) struct World {
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
     pub(crate) provider_events: Vec<ProviderEvent>,
+    /// The answers to so many lists of machines come late: when they are taken from `kept_lists`.
+    pub(crate) late_lists: usize,
+    pub(crate) kept_lists: Vec<Event>,
     /// What the nodes of a type have less than their type says.
     pub(crate) memory_lie: Quantity,
     /// After how many requests the engine is stopped.
@@ -111,6 +114,8 @@ impl World {
             cannot_create_claims: false,
             unbindable: BTreeSet::new(),
             provider_events: Vec::new(),
+            late_lists: 0,
+            kept_lists: Vec::new(),
             memory_lie: Quantity::ZERO,
             requests_until_crash: None,
             log: Vec::new(),
@@ -189,8 +194,14 @@ impl World {
         if !matches!(request.action, Action::Catalog(_) | Action::List | Action::NextEvents(_) | Action::Drift(_)) {
             self.log.push(format!("{} {}", self.now.as_millis() / 1000 - 1_000_000, named(&request.action)));
         }
-        let result = self.act(request.action);
-        self.engine.observe(Event::Done { id: request.id, result }, self.now);
+        let is_late = matches!(request.action, Action::List) && self.late_lists > 0;
+        let done = Event::Done { id: request.id, result: self.act(request.action) };
+        if is_late {
+            self.late_lists -= 1;
+            self.kept_lists.push(done);
+        } else {
+            self.engine.observe(done, self.now);
+        }
     }
 
     fn act(&mut self, action: Action) -> ActionResult {
