@@ -321,7 +321,9 @@ impl Engine {
             return false;
         }
         let pool = claim.metadata.labels.get(labels::NODE_POOL);
-        let of_pool = |node: &&Arc<Node>| node.metadata.labels.get(labels::NODE_POOL) == pool;
+        // A claim without a pool is one of the whole cluster.
+        let of_pool =
+            |node: &&Arc<Node>| pool.is_none_or(|pool| node.metadata.labels.get(labels::NODE_POOL) == Some(pool));
         let is_sick = |node: &Arc<Node>| lifecycle::ailment(node, &self.options.repair_policies).is_some();
         let (mut sick, mut all) = (0, 0);
         for node in self.store.nodes.values().filter(of_pool) {
@@ -329,7 +331,8 @@ impl Engine {
             sick += usize::from(is_sick(node));
         }
         if !lifecycle::may_repair(sick, all) {
-            let message = format!("{sick} of {all} nodes of the pool are unhealthy, which is more than a fifth");
+            let whole = if pool.is_some() { "pool" } else { "cluster" };
+            let message = format!("{sick} of {all} nodes of the {whole} are unhealthy, which is more than a fifth");
             self.note(ObjectRef::NodeClaim(claim.name().to_owned()), true, "NodeRepairBlocked", message, now);
             self.agenda.at(work, now + REPAIR_RETRY);
             return false;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     InstanceType, Price, Quantity,
-    api::{ConditionStatus, NillableDuration, Node, NodePool, ObjectKey},
+    api::{ConditionStatus, NillableDuration, Node, NodeClaim, NodePool, ObjectKey},
     engine::{EngineOptions, Event, Object, Request},
     labels,
     lifecycle::{DRAINED, INSTANCE_TERMINATING},
@@ -237,6 +237,36 @@ fn a_sick_node_is_replaced_unless_too_many_are() {
         assert_eq!(world.count("NodeRepair "), 0);
         world.run(120);
         assert_eq!(world.count("NodeRepair "), expected, "{:#?}", world.log);
+    }
+}
+
+#[test]
+fn claims_without_a_pool_are_repaired_by_the_health_of_the_cluster() {
+    for (sick, pooled, sick_pooled, expected) in [(2, 7, 0, 2), (1, 4, 2, 0)] {
+        let mut options = still();
+        options.repair_policies.push(RepairPolicy::new("Ready", ConditionStatus::False, Duration::from_mins(10)));
+        let mut world = World::new(options);
+        world.put_pool(static_pool(pooled));
+        for index in 0..sick {
+            let mut claim = NodeClaim::named(format!("own-{index}"));
+            claim.metadata.uid = claim.name().to_owned();
+            claim.metadata.creation_timestamp = Some(world.now);
+            let types = r#"[{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["small"]}]"#;
+            claim.spec.requirements = serde_json::from_str(types).expect("valid");
+            world.put_claim(claim);
+        }
+        world.run(120);
+        let (of_pool, own): (Vec<Node>, Vec<Node>) =
+            world.nodes.values().cloned().partition(|node| node.metadata.labels.contains_key(labels::NODE_POOL));
+        assert_eq!((of_pool.len(), own.len()), (usize::try_from(pooled).expect("few"), sick), "{:#?}", world.log);
+        for mut node in of_pool.into_iter().take(sick_pooled).chain(own) {
+            node.status.conditions[0].status = ConditionStatus::False;
+            node.status.conditions[0].last_transition_time = Some(world.now);
+            world.put_node(node);
+        }
+        world.run(660);
+        let repaired = world.log.iter().filter(|line| line.contains("DeleteClaim") && line.contains("own-")).count();
+        assert_eq!(repaired, expected, "{:#?}", world.log);
     }
 }
 
