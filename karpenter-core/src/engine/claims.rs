@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Action, Engine, ObjectRef, Target, Work,
-    lives::{Content, DRIFTED, DriftAnswer, Sound},
+    lives::{Content, DRIFTED, DriftAnswer, RepairEnd, Sound},
     outbox::Purpose,
     provision::is_static,
 };
@@ -304,13 +304,20 @@ impl Engine {
         }
     }
 
-    /// Takes back the end of a claim that was to be repaired, so that its pods are drained as usual whenever it goes.
+    /// Takes back the end of a claim that was to be repaired, so that its pods are drained as usual whenever it goes. One that
+    /// somebody else wrote stays.
     fn spare(&mut self, claim: &NodeClaim, now: Timestamp) {
-        if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {
-            let mut out = claim.clone();
-            out.metadata.annotations.remove(labels::TERMINATION_TIMESTAMP);
-            self.write_claim(out, now);
+        let Some(end) = self.lives.of(claim).repair_end.clone() else { return };
+        if claim.metadata.annotations.get(labels::TERMINATION_TIMESTAMP) != Some(&end.written) {
+            self.lives.of(claim).repair_end = None;
+            return;
         }
+        let mut out = claim.clone();
+        match end.before {
+            Some(before) => out.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), before),
+            None => out.metadata.annotations.remove(labels::TERMINATION_TIMESTAMP),
+        };
+        self.write_claim(out, now);
     }
 
     /// Brings a claim with a sick node to its end, if it is time and not too many are sick. Says whether it does.
@@ -337,12 +344,15 @@ impl Engine {
             self.agenda.at(work, now + REPAIR_RETRY);
             return false;
         }
-        if claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP) {
+        let before = claim.metadata.annotations.get(labels::TERMINATION_TIMESTAMP).cloned();
+        if before.as_ref().and_then(|end| end.parse().ok()).is_some_and(|end: Timestamp| end <= now) {
             self.delete_claim(claim, "NodeRepair", format!("Condition {} calls for repair", ailment.condition), now);
             return true;
         }
+        let end = RepairEnd { written: now.to_string(), before };
         let mut out = (**claim).clone();
-        out.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), now.to_string());
+        out.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), end.written.clone());
+        self.lives.of(claim).repair_end = Some(end);
         self.write_claim(out, now);
         true
     }

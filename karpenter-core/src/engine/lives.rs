@@ -46,8 +46,18 @@ pub(super) struct Life {
     pub(super) learned: Option<Arc<Node>>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
+    /// The end that repair gave it, until that is taken back.
+    pub(super) repair_end: Option<RepairEnd>,
     /// The claim with the last pod event of its node, until that is written.
     pub(super) fresh: Option<Fresh>,
+}
+
+/// The time at which the pods of a claim must be gone, as it was written because its node is sick.
+#[derive(Clone, Debug)]
+pub(super) struct RepairEnd {
+    pub(super) written: String,
+    /// What somebody else had written there.
+    pub(super) before: Option<String>,
 }
 
 /// What a claim needs nothing with until some time.

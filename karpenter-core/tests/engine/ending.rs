@@ -366,6 +366,29 @@ fn a_node_that_recovers_before_it_is_repaired_keeps_no_deadline() {
 }
 
 #[test]
+fn a_deadline_that_somebody_else_wrote_is_kept() {
+    let deadline = "2030-01-01T00:00:00Z";
+    let mut options = still();
+    options.repair_policies.push(RepairPolicy::new("Ready", ConditionStatus::False, Duration::from_mins(10)));
+    let mut world = running(options, 8);
+    let mut claim = world.claims.values().next().expect("a claim").clone();
+    claim.metadata.annotations.insert(labels::TERMINATION_TIMESTAMP.to_owned(), deadline.to_owned());
+    world.put_claim(claim);
+    world.run(5);
+    let written = |world: &World| {
+        let claim = world.claims.values().next().expect("a claim");
+        claim.metadata.annotations.get(labels::TERMINATION_TIMESTAMP).cloned()
+    };
+    assert_eq!(written(&world).as_deref(), Some(deadline), "{:#?}", world.log);
+    set_ready(&mut world, ConditionStatus::False);
+    world.cannot_delete_claims = true;
+    world.run_until(700, |world| written(world).is_some_and(|text| text != deadline));
+    set_ready(&mut world, ConditionStatus::True);
+    world.run(5);
+    assert_eq!(written(&world).as_deref(), Some(deadline), "{:#?}", world.log);
+}
+
+#[test]
 fn a_node_that_its_kubelet_makes_anew_becomes_ready_for_pods_again() {
     let mut world = running(still(), 8);
     let mut node = world.nodes.values().next().expect("a node").clone();
