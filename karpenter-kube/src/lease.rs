@@ -59,6 +59,15 @@ enum Step {
     Wait,
 }
 
+/// Whose a lease is after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    Ours,
+    Theirs,
+    /// No answer, or another one was faster to write it.
+    Unclear,
+}
+
 /// Who held a lease when it was last seen to change, and when that was by this machine's clock.
 #[derive(Clone, Debug, Default)]
 struct Observed {
@@ -100,33 +109,12 @@ impl Election {
 
     /// Stands for election until `stop` is set. `is_leader` says how it goes; once it was won and lost this returns, because
     /// another one may act by then.
-    pub(crate) async fn run(mut self, is_leader: &watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
-        let mut renewed: Option<Instant> = None;
-        while !*stop.borrow() {
-            // All looks since the last renewal share one deadline, so that the lease is not free before this one knows.
-            let deadline = renewed.unwrap_or_else(Instant::now) + self.options.renew_deadline;
-            let look = tokio::time::timeout_at(deadline, self.look());
-            match look.await.unwrap_or_else(|_| Ok(false)) {
-                Ok(true) => {
-                    renewed = Some(Instant::now());
-                    is_leader.send_if_modified(|is_leader| !std::mem::replace(is_leader, true));
-                }
-                // Somebody else has it.
-                Ok(false) if renewed.is_some() && self.is_lost() => break,
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::warn!(%error, lease = self.options.name, "the lease could not be read or written");
-                }
-            }
-            if renewed.is_some_and(|renewed| renewed.elapsed() >= self.options.renew_deadline) {
-                break;
-            }
-            let pause = tokio::time::sleep(self.options.retry_period);
-            tokio::select! { () = pause => {}, _ = stop.changed() => {} }
-        }
+    pub(crate) async fn run(mut self, is_leader: &watch::Sender<bool>, stop: watch::Receiver<bool>) {
+        let options = self.options.clone();
+        let was_held = hold(&options, &mut self, is_leader, stop.clone()).await;
         is_leader.send_replace(false);
         if *stop.borrow()
-            && renewed.is_some()
+            && was_held
             && let Err(error) = self.release().await
         {
             tracing::warn!(%error, lease = self.options.name, "the lease could not be given back");
@@ -205,9 +193,85 @@ impl Election {
     }
 }
 
+/// One who looks at a lease.
+trait Look: Send {
+    /// Takes or renews the lease if that is possible.
+    fn sight(&mut self) -> impl Future<Output = Sight> + Send;
+}
+
+impl Look for Election {
+    async fn sight(&mut self) -> Sight {
+        match self.look().await {
+            Ok(true) => Sight::Ours,
+            Ok(false) if self.is_lost() => Sight::Theirs,
+            Ok(false) => Sight::Unclear,
+            Err(error) => {
+                tracing::warn!(%error, lease = self.options.name, "the lease could not be read or written");
+                Sight::Unclear
+            }
+        }
+    }
+}
+
+/// Looks again and again until `stop` is set or a lease that was held is not any more, and says whether it ever was held.
+async fn hold(
+    options: &LeaseOptions,
+    looker: &mut impl Look,
+    is_leader: &watch::Sender<bool>,
+    mut stop: watch::Receiver<bool>,
+) -> bool {
+    let mut renewed: Option<Instant> = None;
+    while !*stop.borrow() {
+        // Others count from when the lease was written, which may be as soon as it is asked for.
+        let asked = Instant::now();
+        // All looks since the last renewal share one deadline, so that the lease is not free before this one knows.
+        let deadline = renewed.unwrap_or(asked) + options.renew_deadline;
+        match tokio::time::timeout_at(deadline, looker.sight()).await.unwrap_or(Sight::Unclear) {
+            Sight::Ours => {
+                renewed = Some(asked);
+                is_leader.send_if_modified(|is_leader| !std::mem::replace(is_leader, true));
+            }
+            Sight::Theirs if renewed.is_some() => break,
+            Sight::Theirs | Sight::Unclear => {}
+        }
+        if renewed.is_some_and(|renewed| renewed.elapsed() >= options.renew_deadline) {
+            break;
+        }
+        let pause = tokio::time::sleep(options.retry_period);
+        tokio::select! { () = pause => {}, _ = stop.changed() => {} }
+    }
+    renewed.is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Renews a lease at once and answers late, again and again, then never.
+    struct Slow {
+        answers: Vec<Duration>,
+        written: Option<Instant>,
+    }
+
+    impl Look for Slow {
+        async fn sight(&mut self) -> Sight {
+            let Some(wait) = self.answers.pop() else { return std::future::pending().await };
+            self.written = Some(Instant::now());
+            tokio::time::sleep(wait).await;
+            Sight::Ours
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_given_up_before_another_one_can_take_it() {
+        let options = LeaseOptions::new("default", "me");
+        let (is_leader, _leads) = watch::channel(false);
+        let (_stop, stopped) = watch::channel(false);
+        let mut slow = Slow { answers: vec![Duration::from_secs(7), Duration::ZERO], written: None };
+        assert!(hold(&options, &mut slow, &is_leader, stopped).await);
+        let written = slow.written.expect("it was renewed");
+        assert_eq!((slow.answers.len(), written.elapsed()), (0, options.renew_deadline));
+    }
 
     fn held_by(holder: &str, transitions: i32) -> LeaseSpec {
         LeaseSpec {
