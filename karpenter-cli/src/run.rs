@@ -287,12 +287,13 @@ fn engine_options(args: &RunArgs) -> EngineOptions {
         MinValues::Strict => MinValuesPolicy::Strict,
         MinValues::BestEffort => MinValuesPolicy::BestEffort,
     };
-    let reservations =
-        if args.feature_gates.reserved_capacity { ReservationPolicy::Strict } else { ReservationPolicy::Fallback };
     for planner in [&mut engine.planner, &mut engine.disruptor.planner] {
         planner.preferences = preferences;
         planner.min_values = min_values;
-        planner.reservations = reservations;
+    }
+    // A node whose pods would have to wait for a reservation goes with what else can be bought for them.
+    if args.feature_gates.reserved_capacity {
+        engine.planner.reservations = ReservationPolicy::Strict;
     }
     if !args.feature_gates.spot_to_spot {
         engine.disruptor.spot_to_spot = SpotToSpot::Never;
@@ -339,6 +340,22 @@ mod tests {
         assert_eq!(gates("CapacityBuffer=true"), Err("CapacityBuffer: there is no such feature".to_owned()));
         assert_eq!(gates("NodeRepair"), Err("NodeRepair: NAME=true or NAME=false is expected".to_owned()));
         assert_eq!(gates("NodeRepair=on"), Err("NodeRepair=on: true or false is expected".to_owned()));
+    }
+
+    #[test]
+    fn only_waiting_pods_wait_for_reservations() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Command {
+            #[command(flatten)]
+            run: RunArgs,
+        }
+        let options = |gates: &str| engine_options(&Command::parse_from(["run", "--feature-gates", gates]).run);
+        let policies = |options: &EngineOptions| [options.planner.reservations, options.disruptor.planner.reservations];
+        let fallback = ReservationPolicy::Fallback;
+        assert_eq!(policies(&options("ReservedCapacity=true")), [ReservationPolicy::Strict, fallback]);
+        assert_eq!(policies(&options("ReservedCapacity=false")), [fallback; 2]);
     }
 
     #[test]
