@@ -116,6 +116,21 @@ fn one_spot_node_becomes_another_where_there_is_a_choice() {
 }
 
 #[test]
+fn a_node_that_something_keeps_has_no_choice_either() {
+    for (count, expected) in [(14, false), (15, true)] {
+        let mut world = spot_world(count, SpotToSpot::default(), &["a"]);
+        let annotations = &mut world.objects.nodes[0].metadata.annotations;
+        annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        let (snapshot, catalogs) = (world.snapshot(), world.catalogs());
+        let search = Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, NOW.parse().expect("a time"));
+        let outlook = search.outlook("a").expect("it is there");
+        let alone = outlook.alone.as_ref().expect("it is for the engine to take away");
+        let found = (alone.has_choice, alone.is_worth_it(), outlook.goes_for());
+        assert_eq!(found, (expected, expected, None), "{count} types");
+    }
+}
+
+#[test]
 fn a_spot_node_that_was_replaced_stays() {
     for pick in 0..15 {
         let mut world = spot_world(40, SpotToSpot::default(), &["a"]);

@@ -72,6 +72,9 @@ struct IfAlone<'o> {
     replacements: Vec<Claim<'o>>,
     savings: Option<f64>,
     threshold: f64,
+    has_choice: bool,
+    /// Null where the pool asks for none.
+    balance: Option<f64>,
     worth_it: bool,
 }
 
@@ -139,6 +142,8 @@ fn if_alone(alone: &Alone) -> IfAlone<'_> {
         replacements: alone.replacements.iter().map(claim).collect(),
         savings: alone.savings_per_hour,
         threshold: alone.threshold_per_hour,
+        has_choice: alone.has_choice,
+        balance: alone.balance,
         worth_it: alone.is_worth_it(),
     }
 }

@@ -127,8 +127,7 @@ impl Candidates {
         debug_assert!(roster.is_of(snapshot), "the traits of these pods");
         let limits = EvictionLimits::by(roster, snapshot);
         let (mut all, mut kept) = (Vec::new(), Vec::new());
-        let leaving: BTreeSet<&str> =
-            snapshot.places().iter().filter(|place| is_leaving(place)).map(|place| place.name.as_str()).collect();
+        let leaving = leaving(snapshot);
         let survey = Survey::new(snapshot, catalogs, roster.traits(), &limits, &leaving, now);
         for (index, place) in snapshot.places().iter().enumerate() {
             match survey.look_at(index, place) {
@@ -140,6 +139,21 @@ impl Candidates {
         let pods = pods.filter(|(_, pod)| leaving.contains(pod.spec.node_name.as_str())).map(|(index, _)| index);
         let leaving = Demand::of_pods(&limits, pods);
         Self { all, kept, limits, leaving }
+    }
+
+    /// The node at a place of the same snapshot, by index, whatever keeps it and without the guards that say so; `None` if it is
+    /// not known what it was made from.
+    pub(super) fn regardless(
+        &self,
+        roster: &Roster,
+        snapshot: &Snapshot,
+        catalogs: &Catalogs,
+        now: Timestamp,
+        index: usize,
+    ) -> Option<Candidate> {
+        let leaving = leaving(snapshot);
+        let survey = Survey::new(snapshot, catalogs, roster.traits(), &self.limits, &leaving, now);
+        survey.regardless(index, &snapshot.places()[index])
     }
 
     /// The nodes that may go for one reason at least, in the order of their names.
@@ -169,4 +183,9 @@ impl Candidates {
         evictions.force(&self.leaving);
         evictions
     }
+}
+
+/// The names of the places that are on their way out.
+fn leaving(snapshot: &Snapshot) -> BTreeSet<&str> {
+    snapshot.places().iter().filter(|place| is_leaving(place)).map(|place| place.name.as_str()).collect()
 }

@@ -197,7 +197,8 @@ impl Commands<'_> {
         let places = scene.snapshot.places();
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
         let candidates = scene.candidates(*now);
-        let view = View { scene, candidates: &candidates, index, place: &places[index], now: *now, terms };
+        let candidate = scene.candidate_at(&candidates, index, *now);
+        let view = View { scene, candidates: &candidates, candidate, index, place: &places[index], now: *now, terms };
         Some(view.outlook(*threshold, is_drifted(&places[index])))
     }
 }

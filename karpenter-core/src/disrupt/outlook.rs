@@ -128,6 +128,8 @@ impl NodeOutlook {
 pub(super) struct View<'v, 's> {
     pub(super) scene: &'v Scene<'s>,
     pub(super) candidates: &'v Candidates,
+    /// The node as one that may go, if it is known what it was made from.
+    pub(super) candidate: Option<Candidate>,
     pub(super) index: usize,
     pub(super) place: &'v Place,
     pub(super) now: Timestamp,
@@ -160,11 +162,10 @@ impl View<'_, '_> {
 
     /// All that keeps the node, whether or not it may go for some reason.
     fn guards(&self) -> Vec<Guard> {
+        let guards = |candidate: &Candidate| candidate.guards.clone();
+        let may_go = self.candidates.all().iter().find(|candidate| candidate.place == self.index).map(guards);
         let kept = || self.candidates.kept().iter().find(|kept| kept.place == self.index);
-        match self.candidate() {
-            Some(candidate) => candidate.guards.clone(),
-            None => kept().map(|kept| kept.guards.clone()).unwrap_or_default(),
-        }
+        may_go.or_else(|| kept().map(|kept| kept.guards.clone())).unwrap_or_default()
     }
 
     fn price(&self) -> Option<Price> {
@@ -211,7 +212,7 @@ impl View<'_, '_> {
         let evictions = rescheduling_cost(pods) - NODE_COST;
         let savings_per_hour = price.map(|price| price - plan.hourly_cost().dollars_per_hour());
         let trial = Trial { plan, savings_per_hour: savings_per_hour.unwrap_or(0.0) };
-        let candidate = self.candidate();
+        let candidate = self.candidate.as_ref();
         let has_choice = candidate.is_none_or(|candidate| self.terms.leave_choice(&[candidate], &trial));
         let balance = candidate.and_then(|candidate| self.terms.balance.least(&[candidate], trial.savings_per_hour));
         let replacements = match candidate.filter(|_| !is_drifted && savings_per_hour > Some(0.0)) {
@@ -229,9 +230,5 @@ impl View<'_, '_> {
             balance: balance.map(|(_, score)| score),
             threshold_per_hour: threshold.per_hour(evictions, price.unwrap_or(0.0)),
         })
-    }
-
-    fn candidate(&self) -> Option<&Candidate> {
-        self.candidates.all().iter().find(|candidate| candidate.place == self.index)
     }
 }

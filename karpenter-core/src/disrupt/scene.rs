@@ -74,6 +74,11 @@ impl<'s> Scene<'s> {
         Candidates::by(&self.roster, &self.snapshot, self.catalogs, now)
     }
 
+    /// The node at a place, by index, whatever keeps it; see [`Candidates::regardless`].
+    pub(super) fn candidate_at(&self, candidates: &Candidates, index: usize, now: Timestamp) -> Option<Candidate> {
+        candidates.regardless(&self.roster, &self.snapshot, self.catalogs, now, index)
+    }
+
     /// The cluster without some nodes.
     ///
     /// # Errors

@@ -75,6 +75,12 @@ impl<'s> Survey<'s> {
         if candidate.allows(DisruptionReason::Drifted) { Ok(candidate) } else { Err(candidate.guards) }
     }
 
+    /// The place as a candidate, whatever keeps it; `None` if it is not known what it was made from.
+    pub(super) fn regardless(&self, index: usize, place: &'s Place) -> Option<Candidate> {
+        let origin = self.origin(place, place.node_claim.as_deref()?).ok()?;
+        Some(self.candidate(index, place, &origin, &self.pods_of(place).0))
+    }
+
     /// The pods that are bound to a place, by index, and those that its room was promised to, because they wait for a node or
     /// must leave theirs.
     fn pods_of(&self, place: &Place) -> (Vec<usize>, Vec<ObjectKey>) {
