@@ -2,7 +2,7 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Price, Quantity, Snapshot, Timestamp,
-    api::{DisruptionReason, Node, NodeClaim, NodePool, Pod},
+    api::{DisruptionReason, Node, NodeClaim, NodePool, Pod, PodDisruptionBudget},
     disrupt::{Disruptor, Method},
 };
 use serde_json::{Value, json};
@@ -92,4 +92,34 @@ fn an_outlook_is_of_the_cluster_as_the_commands_so_far_leave_it() {
     assert_eq!(search.next().expect("a command").candidates, ["empty"]);
     assert_eq!(search.outlook("empty"), None);
     assert_eq!(room(&search), Some((Vec::new(), 1)), "a node is made now that there is no room");
+}
+
+#[test]
+fn an_empty_node_stays_while_another_one_takes_what_its_daemons_may() {
+    let (claims, mut nodes): (Vec<_>, Vec<_>) = ["first", "second"].map(node).into_iter().unzip();
+    nodes[0].spec.taints = read(json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]));
+    let daemon = |node: &str| {
+        let mut daemon = pod(&format!("daemon-{node}"), "100m", node);
+        daemon.metadata.owner_references[0].kind = "DaemonSet".to_owned();
+        daemon.metadata.labels.insert("app".to_owned(), "daemon".to_owned());
+        daemon
+    };
+    let budget: PodDisruptionBudget = read(json!({
+        "metadata": {"name": "daemons", "namespace": "default"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "daemon"}}},
+        "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2},
+    }));
+    let builder = Snapshot::builder().pools(vec![pool()]).claims(claims).nodes(nodes);
+    let snapshot = builder.pods(vec![daemon("first"), daemon("second")]).budget(budget).build().expect("a cluster");
+    let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(10))];
+    let large =
+        InstanceType::named("large", capacity).offering("on-demand", "a", Price::per_hour(0.4).expect("a price"));
+    let catalogs = Catalogs::shared(vec![large], snapshot.pools()).expect("a catalog");
+    let mut search = Disruptor::default().start(&snapshot, &catalogs, now());
+    let outlook = search.outlook("second").expect("it is there");
+    assert_eq!((outlook.guards.as_slice(), outlook.goes_for()), (&[][..], None), "{outlook:?}");
+    assert!(outlook.reasons[0].applies && outlook.reasons[0].evictions.is_some(), "{outlook:?}");
+    let first = search.outlook("first").expect("it is there");
+    assert_eq!(first.reasons[0].evictions, None, "what it takes is counted once");
+    assert_eq!(search.next(), None);
 }

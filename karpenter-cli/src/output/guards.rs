@@ -1,6 +1,9 @@
 //! What keeps nodes, in the words for many nodes at once.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use karpenter_core::disrupt::Guard;
 
@@ -43,15 +46,25 @@ const fn described(guard: &Guard) -> (&'static str, &'static str) {
     }
 }
 
+/// What keeps a node, among others.
+struct Holds<'c> {
+    node: &'c str,
+    /// The words for many nodes.
+    phrase: &'static str,
+    /// The words for this one.
+    why: String,
+}
+
 /// How many nodes cannot go to save money, and why, the most frequent reason first. A node may have several.
 pub(super) fn held(found: &Consolidation) -> String {
-    let mut reasons: BTreeMap<&str, Vec<(&str, &Guard)>> = BTreeMap::new();
     let held = held_nodes(found);
-    for (node, guards) in &held {
-        let first_of_kind: BTreeMap<&str, &Guard> =
-            guards.iter().rev().map(|&guard| (described(guard).1, guard)).collect();
-        for (phrase, guard) in first_of_kind {
-            reasons.entry(phrase).or_default().push((node, guard));
+    let nodes: BTreeSet<&str> = held.iter().map(|one| one.node).collect();
+    let mut reasons: BTreeMap<&str, Vec<&Holds<'_>>> = BTreeMap::new();
+    for one in &held {
+        let of_phrase = reasons.entry(one.phrase).or_default();
+        // Of several guards of a kind, the first.
+        if of_phrase.last().is_none_or(|last| last.node != one.node) {
+            of_phrase.push(one);
         }
     }
     if held.is_empty() {
@@ -60,10 +73,10 @@ pub(super) fn held(found: &Consolidation) -> String {
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
     let all = count(found.snapshot.places().len(), "node");
-    let mut out = format!("{} of {all} cannot go to save money\n", held.len());
+    let mut out = format!("{} of {all} cannot go to save money\n", nodes.len());
     for (phrase, nodes) in reasons.iter().take(MAX_REASONS) {
-        let why = if let [(_, only)] = nodes.as_slice() { only.to_string() } else { (*phrase).to_owned() };
-        let names = first_names(nodes.iter().map(|&(node, _)| node.to_owned()));
+        let why = if let [only] = nodes.as_slice() { &only.why } else { *phrase };
+        let names = first_names(nodes.iter().map(|one| one.node.to_owned()));
         out += &folded(&format!("{}: {why}: {names}", count(nodes.len(), "node")), " ");
     }
     if reasons.len() > MAX_REASONS {
@@ -72,15 +85,25 @@ pub(super) fn held(found: &Consolidation) -> String {
     out
 }
 
-/// The nodes that cannot go to save money, with what keeps them.
-fn held_nodes(found: &Consolidation) -> Vec<(&str, Vec<&Guard>)> {
+/// What keeps nodes from going to save money.
+fn held_nodes(found: &Consolidation) -> Vec<Holds<'_>> {
     // What is bought for waiting pods is not among the places that there are.
     let is_there = |name: &str| found.snapshot.places().binary_search_by(|place| place.name.as_str().cmp(name)).is_ok();
     let kept = found.candidates.kept().iter().filter(|kept| is_there(&kept.name));
-    let kept = kept.map(|kept| (kept.name.as_str(), kept.guards.iter().collect()));
-    let guarded = found.candidates.all().iter().map(|candidate| {
-        let guards: Vec<&Guard> = candidate.guards_against(candidate.saving_reason()).collect();
-        (candidate.name.as_str(), guards)
+    let kept = kept.flat_map(|kept| kept.guards.iter().map(|guard| held_by(&kept.name, guard)));
+    let evictions = found.candidates.ledger();
+    let guarded = found.candidates.all().iter().flat_map(|candidate| {
+        let guards = candidate.guards_against(candidate.saving_reason());
+        let mut holds: Vec<_> = guards.map(|guard| held_by(&candidate.name, guard)).collect();
+        if let (true, Err(error)) = (holds.is_empty(), evictions.check(&candidate.demand)) {
+            let phrase = "disruption budgets do not let its pods go with those of nodes that go already";
+            holds.push(Holds { node: &candidate.name, phrase, why: error.to_string() });
+        }
+        holds
     });
-    kept.chain(guarded).filter(|(_, guards)| !guards.is_empty()).collect()
+    kept.chain(guarded).collect()
+}
+
+fn held_by<'c>(node: &'c str, guard: &Guard) -> Holds<'c> {
+    Holds { node, phrase: described(guard).1, why: guard.to_string() }
 }

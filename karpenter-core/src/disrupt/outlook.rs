@@ -69,7 +69,8 @@ pub struct ReasonOutlook {
     pub guards: Vec<Guard>,
     /// What limits how many nodes of its pool may go for this reason now; `None` if there is no such pool.
     pub budget: Option<BudgetLimit>,
-    /// Why its pods cannot be evicted together although each of them can; only for nodes whose pods have a cheaper place.
+    /// Why its pods, daemons among them, cannot be evicted together with those of the nodes that are on their way out, although
+    /// each of them can; a drifted node is drained all the same.
     pub evictions: Option<EvictionError>,
 }
 
@@ -180,9 +181,12 @@ impl View<'_, '_> {
             guards.iter().filter(|guard| guard.scope().covers(reason, has_grace)).cloned().collect();
         let pool = self.place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
         let budget = pool.map(|pool| allowance::limit(snapshot, pool, reason, self.now));
-        // A guard says it if a pod cannot be evicted even alone.
-        let is_about_pods = |guard: &Guard| matches!(guard, Guard::PodBudget { .. } | Guard::SeveralPodBudgets { .. });
-        let is_asked = reason == DisruptionReason::Underutilized && !guards.iter().any(is_about_pods);
+        // A guard says it if a pod cannot be evicted even alone. What a node takes that is on its way out was counted.
+        let is_said = |guard: &Guard| {
+            let is_about_pods = matches!(guard, Guard::PodBudget { .. } | Guard::SeveralPodBudgets { .. });
+            is_about_pods || matches!(guard, Guard::Leaving | Guard::Disrupted)
+        };
+        let is_asked = reason != DisruptionReason::Drifted && !guards.iter().any(is_said);
         let demand = Demand::of_pods(self.candidates.limits(), pods.iter().copied());
         let evictions = is_asked.then(|| self.candidates.ledger().check(&demand).err()).flatten();
         ReasonOutlook { reason, applies, guards, budget, evictions }
