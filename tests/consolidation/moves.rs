@@ -5,7 +5,7 @@ use std::time::Duration;
 use karpenter::{
     InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Timestamp,
     api::{ConditionStatus, NillableDuration, NodeSelectorRequirement, Operator, Pod, Workload},
-    disrupt::{Command, Method},
+    disrupt::{Command, Disruptor, Method},
     fake::check,
     labels,
 };
@@ -62,6 +62,36 @@ fn pods_fill_the_room_that_there_is() {
     assert_eq!(carried_out(&mut world), [(Method::Consolidation, "b c".to_owned(), 0)]);
     assert_eq!(world.pods_on("a").len(), 4);
     assert_eq!(world.commands(), []);
+}
+
+/// A node of a type that was sold in another zone once, and so has no price.
+fn unpriced(world: &mut World, name: &str, cpu: &[&str]) {
+    world.node(name, "t", cpu);
+    let node = world.objects.nodes.last_mut().expect("a node");
+    node.metadata.labels.insert(labels::ZONE.to_owned(), "zone-z".to_owned());
+    let claim = world.objects.claims.last_mut().expect("a claim");
+    claim.metadata.labels.insert(labels::ZONE.to_owned(), "zone-z".to_owned());
+}
+
+#[test]
+fn a_node_of_which_nobody_knows_the_price_goes_where_there_is_room() {
+    for (cpu, goes) in [("2", true), ("5", false)] {
+        let mut world = World::of([machine("t", 8, 40)]);
+        world.node("a", "t", &["2", "2"]);
+        let annotations = &mut world.objects.nodes[0].metadata.annotations;
+        annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        unpriced(&mut world, "b", &[cpu]);
+        let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
+        let disruptor = Disruptor::new(world.options.clone());
+        let outlook = disruptor.start(&snapshot, &catalogs, now).outlook("b").expect("it is there");
+        assert_eq!(outlook.goes_for().is_some(), goes, "{outlook:?}");
+        let commands = world.commands();
+        let gone: Vec<_> = commands.iter().map(|c| (c.candidates.join(" "), c.replacements.len())).collect();
+        assert_eq!(gone, Vec::from_iter(goes.then(|| ("b".to_owned(), 0))));
+        for command in &commands {
+            assert_eq!(disruptor.validate(command, &snapshot, &catalogs, now), Ok(()));
+        }
+    }
 }
 
 #[test]

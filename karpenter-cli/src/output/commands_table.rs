@@ -76,7 +76,11 @@ fn paragraph(found: &Consolidation, index: usize, one: &Found) -> String {
         1 => "1 pod moves".to_owned(),
         pods => format!("{pods} pods move"),
     };
-    let saved = change(command.savings_per_hour);
+    let is_unknown = command.candidates.iter().all(|node| found.bill.unknown.contains(node));
+    let saved = match command.method {
+        Method::Consolidation if is_unknown => "nobody knows how much less".to_owned(),
+        _ => change(command.savings_per_hour),
+    };
     let mut out = folded(&format!("{}. {goes}, {comes}, {moves}: {saved}", index + 1), "");
     out += &folded(&why(found, command), "   ");
     let mut table = plain_table();

@@ -26,6 +26,9 @@ pub(super) fn text(outlooks: &[NodeOutlook]) -> String {
 fn paragraph(outlook: &NodeOutlook) -> String {
     let verdict = match outlook.goes_for() {
         Some(DisruptionReason::Empty) => "may go: it is empty",
+        Some(DisruptionReason::Underutilized) if outlook.price_per_hour.is_none() => {
+            "may go: there is room elsewhere for its pods"
+        }
         Some(DisruptionReason::Underutilized) => "may go: its pods have a cheaper place",
         Some(DisruptionReason::Drifted) => "may go: it is not what its pool asks for any more",
         _ => "stays",

@@ -29,6 +29,9 @@ const ROUNDING: f64 = 1e-9;
 /// less is tried.
 const MAX_WINDOWS: usize = 20;
 
+/// The most nodes of which nobody knows what they cost that are looked at for one command.
+const MAX_UNPRICED: usize = 100;
+
 /// What the last evictions of a command must save, as a share of the threshold for the whole command, is so many times the
 /// share of the bill that the command saves: who saves most of the bill can do without the dearest part of it.
 const LAST_PER_SHARE_SAVED: f64 = 1.8;
@@ -113,6 +116,24 @@ impl Consolidation<'_, '_> {
             order = later;
         }
         None
+    }
+
+    /// The command that takes away the first node of which nobody knows what it costs and whose pods have room elsewhere: a node
+    /// less never costs more.
+    pub(super) fn unpriced(&self) -> Option<Command> {
+        let reason = DisruptionReason::Underutilized;
+        let allowance = Allowance::new(&self.scene.snapshot, reason, self.now);
+        let evictions = self.candidates.ledger();
+        let may_go = |node: &&Candidate| {
+            let is_asked = node.price_per_hour.is_none() && !node.pods.is_empty();
+            is_asked && allowance.admits(node) && evictions.check(&node.demand).is_ok()
+        };
+        let mut nodes = self.candidates.for_reason(reason).filter(may_go).take(MAX_UNPRICED);
+        nodes.find_map(|node| {
+            let trial = self.scene.try_without(&[node], Care::Plan).ok()?;
+            let is_delete = trial.plan.claims.is_empty() && self.terms.allow(&[node], &trial);
+            is_delete.then(|| Scene::command(Method::Consolidation, &[node], trial))
+        })
     }
 
     /// So many attempts, as many of them as are worth the effort.

@@ -225,12 +225,12 @@ impl Iterator for Commands<'_> {
             let no_values = BTreeMap::new();
             let mut consolidation =
                 Consolidation { scene, candidates, threshold, effort, terms, values: &no_values, now };
-            if !consolidation.may_gain() {
-                return None;
-            }
-            let values = || scene.planner.prepare(start, scene.catalogs).values_of_pods();
-            consolidation.values = known.get_or_insert_with(values);
-            consolidation.best()
+            let best = consolidation.may_gain().then(|| {
+                let values = || scene.planner.prepare(start, scene.catalogs).values_of_pods();
+                consolidation.values = known.get_or_insert_with(values);
+                consolidation.best()
+            });
+            best.flatten().or_else(|| consolidation.unpriced())
         })?;
         self.scene.carry_out(&command);
         self.found += 1;

@@ -98,12 +98,17 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Whether all pods have a place, more is saved than must be, and the nodes that are made leave a choice.
+    /// Whether all pods have a place, more is saved than must be, and the nodes that are made leave a choice. A node of which
+    /// nobody knows what it costs is worth it if no node is made for its pods.
     pub fn is_worth_it(&self) -> bool {
-        self.unplaced.is_empty()
+        let is_enough = match self.savings_per_hour {
+            Some(savings) => savings > self.threshold_per_hour,
+            None => self.replacements.is_empty(),
+        };
+        is_enough
+            && self.unplaced.is_empty()
             && self.has_choice
             && self.balance.is_none_or(|balance| balance >= MIN_BALANCE)
-            && self.savings_per_hour.is_some_and(|savings| savings > self.threshold_per_hour)
     }
 }
 

@@ -141,7 +141,8 @@ impl Disruptor {
     /// - All pods that are on the nodes now have a place, on as many new nodes as the command makes. Each of these may become
     ///   whatever it may become by the command: of the nodes that the planner would make now, each stands for one of them
     ///   that names no other types and no other labels.
-    /// - A consolidation still saves what it must, at the prices of now.
+    /// - A consolidation still saves what it must, at the prices of now. One that makes no node for nodes of which nobody knows
+    ///   what they cost need not.
     ///
     /// Pods that wait are given a place first, as in [`Disruptor::start`]; a node whose room was promised to one of them stays.
     /// The first command of a search is right in the snapshot in which it was found. The others are right once those before
@@ -329,7 +330,8 @@ impl<'r> Review<'r, '_> {
         let after: f64 = self.command.replacements.iter().map(price).sum();
         let evictions: f64 = nodes.iter().map(|node| eviction_cost(node)).sum();
         let (savings_per_hour, threshold_per_hour) = (before - after, threshold.per_hour(evictions, before));
-        if savings_per_hour <= threshold_per_hour {
+        let is_unpriced_delete = self.command.is_delete() && nodes.iter().all(|node| node.price_per_hour.is_none());
+        if savings_per_hour <= threshold_per_hour && !is_unpriced_delete {
             return Err(Invalid::SavesTooLittle { savings_per_hour, threshold_per_hour });
         }
         match Balance::of(self.scene).least(nodes, savings_per_hour) {
