@@ -146,6 +146,7 @@ impl Inner {
         let mut state = self.lock();
         let shifted = state.shifts.zones(now);
         state.owners.learn(&machines, &shifted, now);
+        state.remaining.learn(&machines);
         drop(state);
         Ok(machines)
     }
@@ -181,7 +182,7 @@ impl Inner {
             let mut state = self.lock();
             state.owners.given_back(machine);
             if let Some(reservation) = &found.reservation_id {
-                state.remaining.terminated(reservation);
+                state.remaining.given_back(machine, reservation);
             }
         }
         Ok(Deletion::Started)
@@ -196,6 +197,7 @@ impl Inner {
             return Err(error.to_error(operation));
         }
         state.owners.forget(machine);
+        state.remaining.gone(machine);
         Ok(())
     }
 }

@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use karpenter_core::{Timestamp, provider::ProviderEvent};
 
@@ -107,38 +110,60 @@ impl State {
 ///
 /// It errs on the side of too many: a launch that finds none left says so, and corrects it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Remaining(BTreeMap<String, (u32, Timestamp)>);
+pub(crate) struct Remaining {
+    /// How many are left, and when EC2 said so, by the ids of reservations.
+    counts: BTreeMap<String, (u32, Timestamp)>,
+    /// The reservations of machines that were given back and are not gone yet, by the ids of these.
+    leaving: BTreeMap<String, String>,
+}
 
 impl Remaining {
     /// What EC2 says now.
     pub(crate) fn refresh(&mut self, found: &[CapacityReservation], now: Timestamp) {
-        self.0.extend(found.iter().map(|r| (r.id.clone(), (r.available_count, now))));
+        self.counts.extend(found.iter().map(|r| (r.id.clone(), (r.available_count, now))));
     }
 
     /// How many are left; none of a reservation that is not known.
     pub(crate) fn count(&self, id: &str) -> u32 {
-        self.0.get(id).map_or(0, |(count, _)| *count)
+        self.counts.get(id).map_or(0, |(count, _)| *count)
     }
 
     /// A machine was launched at that time. EC2 may have counted it since.
     pub(crate) fn launched(&mut self, id: &str, at: Timestamp) {
-        if let Some((count, since)) = self.0.get_mut(id)
+        if let Some((count, since)) = self.counts.get_mut(id)
             && *since <= at
         {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// A machine is gone.
-    pub(crate) fn terminated(&mut self, id: &str) {
-        if let Some((count, _)) = self.0.get_mut(id) {
+    /// A machine of a reservation was given back. It takes its slot until it is gone.
+    pub(crate) fn given_back(&mut self, machine: &str, reservation: &str) {
+        self.leaving.insert(machine.to_owned(), reservation.to_owned());
+    }
+
+    /// A machine is gone. One that was given back leaves its slot to others, once.
+    pub(crate) fn gone(&mut self, machine: &str) {
+        if let Some(reservation) = self.leaving.remove(machine)
+            && let Some((count, _)) = self.counts.get_mut(&reservation)
+        {
             *count += 1;
+        }
+    }
+
+    /// Takes in all machines that there are: what is not among them is gone.
+    pub(crate) fn learn(&mut self, machines: &[Ec2Instance]) {
+        let is_there: BTreeSet<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
+        let gone: Vec<String> =
+            self.leaving.keys().filter(|machine| !is_there.contains(machine.as_str())).cloned().collect();
+        for machine in gone {
+            self.gone(&machine);
         }
     }
 
     /// There is none left.
     pub(crate) fn exhaust(&mut self, id: &str) {
-        if let Some((count, _)) = self.0.get_mut(id) {
+        if let Some((count, _)) = self.counts.get_mut(id) {
             *count = 0;
         }
     }
@@ -212,9 +237,26 @@ mod tests {
         assert_eq!(remaining.count("cr-1"), 2);
         remaining.launched("cr-1", at(11));
         assert_eq!(remaining.count("cr-1"), 1);
-        remaining.terminated("cr-1");
         remaining.exhaust("cr-1");
         remaining.launched("cr-1", at(12));
         assert_eq!((remaining.count("cr-1"), remaining.count("cr-2")), (0, 0));
+    }
+
+    #[test]
+    fn a_slot_is_free_once_its_machine_is_gone() {
+        let mut remaining = Remaining::default();
+        remaining.refresh(&[reservation("cr-1")], at(10));
+        let there = ["i-1", "i-2"].map(|id| Ec2Instance { id: id.to_owned(), ..Ec2Instance::default() });
+        let counts = |remaining: &Remaining| remaining.count("cr-1");
+        remaining.given_back("i-1", "cr-1");
+        remaining.given_back("i-1", "cr-1");
+        remaining.given_back("i-2", "cr-1");
+        remaining.learn(&there);
+        assert_eq!(counts(&remaining), 2);
+        remaining.gone("i-1");
+        remaining.gone("i-1");
+        assert_eq!(counts(&remaining), 3);
+        remaining.learn(&there[..1]);
+        assert_eq!(counts(&remaining), 4);
     }
 }

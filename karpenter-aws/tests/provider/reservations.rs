@@ -5,7 +5,7 @@ use std::time::Duration;
 use karpenter_aws::{Clock as _, instance_type::labels as own};
 use karpenter_core::{
     CloudProvider, labels,
-    provider::{EventCursor, ProviderEvent},
+    provider::{Deletion, EventCursor, ProviderEvent},
 };
 
 use crate::{
@@ -23,6 +23,23 @@ async fn a_reservation_that_turns_out_full_is_not_asked_again() {
         assert_eq!(label(&launched, labels::CAPACITY_TYPE), labels::SPOT);
         assert_eq!(world.aws.count("CreateFleet"), fleets);
     }
+}
+
+#[tokio::test]
+async fn a_slot_is_taken_until_its_machine_is_gone() {
+    let world = World::reserving(1, |_| {});
+    let kind = async |uid| {
+        let launched = world.provider.create(&claim(uid, &[])).await.expect("bought");
+        (label(&launched, labels::CAPACITY_TYPE).to_owned(), launched.instance.id)
+    };
+    let (first, id) = kind("u1").await;
+    assert_eq!(world.provider.delete(&id).await, Ok(Deletion::Started));
+    let (second, _) = kind("u2").await;
+    while world.provider.delete(&id).await.expect("answers") == Deletion::Started {
+        world.aws.clock().advance(Duration::from_secs(5));
+    }
+    let (third, _) = kind("u3").await;
+    assert_eq!([first, second, third], [labels::RESERVED, labels::SPOT, labels::RESERVED]);
 }
 
 #[tokio::test]
