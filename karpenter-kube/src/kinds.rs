@@ -87,14 +87,15 @@ impl Watched for Pod {
         Object::Pod(self)
     }
 
-    /// A pod takes room on its node, how much is not known.
+    /// A pod takes room on its node, how much is not known, and leaves it in a way of its own.
     fn remains(meta: &KubeMeta, value: &serde_json::Value) -> Option<Object> {
         let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())?;
         if matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             return None;
         }
         let key = ObjectKey::new(meta.namespace.as_deref()?, meta.name.as_deref()?);
-        Some(Object::UnreadablePod(UnreadablePod::new(key, meta.uid.clone()?, node)))
+        let pod = UnreadablePod::new(key, meta.uid.clone()?, node).with_rest(readable(value));
+        Some(Object::UnreadablePod(pod))
     }
 
     fn slimmed(mut self) -> Self {
@@ -111,6 +112,33 @@ impl Watched for Pod {
         self.metadata.owner_references.shrink_to_fit();
         self
     }
+}
+
+/// What bears on how a pod leaves its node, each by itself.
+const OF_LEAVING: [(&str, &str); 8] = [
+    ("metadata", "annotations"),
+    ("metadata", "ownerReferences"),
+    ("metadata", "creationTimestamp"),
+    ("metadata", "deletionTimestamp"),
+    ("spec", "priority"),
+    ("spec", "terminationGracePeriodSeconds"),
+    ("spec", "tolerations"),
+    ("status", "startTime"),
+];
+
+/// A pod with what can be read of these.
+fn readable(value: &serde_json::Value) -> Pod {
+    let mut known = serde_json::json!({"metadata": {"name": ""}, "spec": {"containers": []}, "status": {}});
+    let mut pod = Pod::default();
+    for (part, field) in OF_LEAVING {
+        let Some(found) = value[part].get(field) else { continue };
+        let mut more = known.clone();
+        more[part][field] = found.clone();
+        if let Ok(read) = Pod::deserialize(&more) {
+            (known, pod) = (more, read);
+        }
+    }
+    pod
 }
 
 // The API calls it `CSINode`.
@@ -237,6 +265,18 @@ mod tests {
         let there = Object::UnreadablePod(UnreadablePod::new(ObjectKey::new("a", "p"), "u", "n"));
         assert_eq!(remains("n", "Running"), Some(there));
         assert_eq!((remains("", "Pending"), remains("n", "Succeeded")), (None, None));
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_read_keeps_what_it_says_of_leaving() {
+        let text = r#"{"metadata": {"namespace": "a", "name": "p", "uid": "u", "resourceVersion": "7",
+            "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]},
+            "spec": {"nodeName": "n", "priority": "high", "terminationGracePeriodSeconds": 90, "containers": 1}}"#;
+        let seen: Seen<Pod> = serde_json::from_str(text).expect("an object");
+        let Some(Object::UnreadablePod(pod)) = seen.object.expect_err("no containers").remains else { panic!("gone") };
+        assert!(pod.rest.is_daemon() && pod.rest.metadata.annotations.contains_key("karpenter.sh/do-not-disrupt"));
+        assert_eq!((pod.rest.spec.priority, pod.rest.spec.termination_grace_period_seconds), (None, Some(90)));
     }
 
     #[test]

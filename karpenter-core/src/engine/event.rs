@@ -51,10 +51,11 @@ pub enum Object {
     VolumeAttachment(Arc<VolumeAttachment>),
 }
 
-/// A pod of which nothing can be read but where it runs, say because it uses what a later version of Kubernetes knows.
+/// A pod of which not all can be read, say because it uses what a later version of Kubernetes knows: how much room it takes is
+/// not known.
 ///
-/// Its node takes no further pods and does not count as empty; if the node is drained all the same, the pod is evicted like
-/// others.
+/// Its node takes no further pods and does not count as empty; if the node is drained all the same, the pod leaves as what can
+/// be read of it says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UnreadablePod {
@@ -64,12 +65,20 @@ pub struct UnreadablePod {
     pub uid: String,
     /// The node that it is bound to.
     pub node_name: String,
+    /// What else can be read and bears on when it leaves, such as annotations, owners, tolerations and priority.
+    #[serde(default)]
+    pub rest: Arc<Pod>,
 }
 
 impl UnreadablePod {
-    /// The pod of this name and uid on a node.
+    /// The pod of this name and uid on a node, of which nothing else can be read.
     pub fn new(key: ObjectKey, uid: impl Into<String>, node_name: impl Into<String>) -> Self {
-        Self { key, uid: uid.into(), node_name: node_name.into() }
+        Self { key, uid: uid.into(), node_name: node_name.into(), rest: Arc::default() }
+    }
+
+    /// The same, of which this can be read too.
+    pub fn with_rest(self, rest: Pod) -> Self {
+        Self { rest: Arc::new(rest), ..self }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Store {
     pub(super) claims: BTreeMap<String, Arc<NodeClaim>>,
     pub(super) nodes: BTreeMap<String, Arc<Node>>,
     pub(super) pods: BTreeMap<ObjectKey, Arc<Pod>>,
-    /// Those of them of which nothing else can be read than where they run.
+    /// Those of them of which not all can be read.
     pub(super) unreadable: BTreeSet<ObjectKey>,
     pub(super) daemonsets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     pub(super) budgets: BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>,
@@ -237,7 +237,7 @@ impl Store {
 
     /// Puts what is known of a pod in its place, which is enough to evict it.
     fn put_unreadable(&mut self, pod: UnreadablePod) -> Change {
-        let mut known = Pod::default();
+        let mut known = Pod::clone(&pod.rest);
         (known.metadata.namespace, known.metadata.name) = (pod.key.namespace.clone(), pod.key.name.clone());
         (known.metadata.uid, known.spec.node_name) = (pod.uid, pod.node_name);
         let change = self.put_pod(pod.key.clone(), Some(Arc::new(known)));
@@ -303,7 +303,7 @@ impl Store {
         self.pods_by_node.get(node).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Whether nothing can be read of a pod but where it runs.
+    /// Whether not all can be read of a pod.
     pub(super) fn is_unreadable(&self, pod: &Pod) -> bool {
         !self.unreadable.is_empty() && self.unreadable.contains(&pod.key())
     }

@@ -59,6 +59,18 @@ fn a_pod_that_cannot_be_read_is_evicted_when_its_node_goes_and_is_planned_for_no
 }
 
 #[test]
+fn a_pod_that_cannot_be_read_is_left_alone_if_its_annotations_ask_for_it() {
+    let mut world = running(still(), 1);
+    let key = world.pods.keys().next().expect("a pod").clone();
+    let annotations = &mut world.pods.get_mut(&key).expect("a pod").metadata.annotations;
+    annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+    world.garble_pod(&key);
+    let name = delete_first_claim(&mut world);
+    world.run(120);
+    assert_eq!((world.count(" Evict {"), world.claims.contains_key(&name)), (0, true), "{:#?}", world.log);
+}
+
+#[test]
 fn a_drain_takes_five_seconds_at_least() {
     let mut world = running(still(), 1);
     let keys: Vec<ObjectKey> = world.pods.keys().cloned().collect();

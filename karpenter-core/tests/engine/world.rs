@@ -496,10 +496,12 @@ impl World {
         self.engine.observe(Event::Applied(Object::Pod(Arc::new(pod))), self.now);
     }
 
-    /// The engine is told of a pod that it cannot be read any more.
+    /// The engine is told of a pod that it cannot be read any more, save its annotations.
     pub(crate) fn garble_pod(&mut self, key: &ObjectKey) {
         let pod = &self.pods[key];
-        let pod = UnreadablePod::new(key.clone(), &pod.metadata.uid, &pod.spec.node_name);
+        let mut rest = Pod::default();
+        rest.metadata.annotations.clone_from(&pod.metadata.annotations);
+        let pod = UnreadablePod::new(key.clone(), &pod.metadata.uid, &pod.spec.node_name).with_rest(rest);
         self.engine.observe(Event::Applied(Object::UnreadablePod(pod)), self.now);
     }
 
