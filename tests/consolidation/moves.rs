@@ -107,7 +107,11 @@ fn pods_that_move_to_save_money_disturb_no_node_that_was_disturbed_lately() {
         if drifted {
             world.objects.claims[1].status.conditions.push(condition("Drifted"));
         }
-        carried_out(&mut world)
+        let (snapshot, catalogs) = (world.snapshot(), world.catalogs());
+        let outlook = Disruptor::default().start(&snapshot, &catalogs, now).outlook("b").expect("it is there");
+        let commands = carried_out(&mut world);
+        assert_eq!(outlook.goes_for().is_some(), !commands.is_empty(), "{outlook:?}");
+        commands
     };
     assert_eq!(with_drifted(false, 5), []);
     assert_eq!(with_drifted(false, 61), [(Method::Consolidation, "b".to_owned(), 0)]);

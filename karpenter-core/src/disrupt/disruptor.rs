@@ -198,8 +198,12 @@ impl Commands<'_> {
         let index = places.binary_search_by(|place| place.name.as_str().cmp(node)).ok()?;
         let candidates = scene.candidates(*now);
         let candidate = scene.candidate_at(&candidates, index, *now);
-        let view = View { scene, candidates: &candidates, candidate, index, place: &places[index], now: *now, terms };
-        Some(view.outlook(*threshold, is_drifted(&places[index])))
+        // Where the pods go depends on whether they move to save money.
+        let place = &places[index];
+        let by_savings = scene.for_savings(*now);
+        let target = if is_drifted(place) { scene } else { &*by_savings };
+        let view = View { scene, target, candidates: &candidates, candidate, index, place, now: *now, terms };
+        Some(view.outlook(*threshold, is_drifted(place)))
     }
 }
 

@@ -133,6 +133,8 @@ impl NodeOutlook {
 /// One node of a scene.
 pub(super) struct View<'v, 's> {
     pub(super) scene: &'v Scene<'s>,
+    /// The same with the places closed to which its pods would not move.
+    pub(super) target: &'v Scene<'s>,
     pub(super) candidates: &'v Candidates,
     /// The node as one that may go, if it is known what it was made from.
     pub(super) candidate: Option<Candidate>,
@@ -200,10 +202,10 @@ impl View<'_, '_> {
     /// What comes for the node, and where its pods go, which is not asked in static pools; `None` if such a pool makes no node
     /// now.
     fn plan(&self, moving: &[usize]) -> Option<Plan> {
-        let Self { scene, place, .. } = self;
+        let Self { scene, target, place, .. } = self;
         let pool = place.pool.as_deref().and_then(|pool| scene.snapshot.pool(pool));
         let Some(pool) = pool.filter(|pool| pool.spec.replicas.is_some()) else {
-            return Some(scene.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan));
+            return Some(target.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan));
         };
         let has_room = static_drift::most_more(&scene.snapshot, pool) > 0;
         let claim = static_claim(pool, scene.catalogs.get(pool.name())?).filter(|_| has_room)?;
