@@ -445,6 +445,9 @@ pub struct PodStatus {
     /// What its containers really have, which differs from the specification while they are resized.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// What its init containers really have, its sidecars among them.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub init_container_statuses: Vec<ContainerStatus>,
 }
 
 impl PodStatus {
@@ -457,6 +460,11 @@ impl PodStatus {
             ..Condition::default()
         };
         Self { phase: "Pending".to_owned(), conditions: vec![refused], ..Self::default() }
+    }
+
+    /// The statuses of all containers, sidecars among them.
+    pub(crate) fn all_container_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.container_statuses.iter().chain(&self.init_container_statuses)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 pub fn pod_requests(pod: &Pod) -> ResourceList {
     let of_container = |container: &Container| {
         let mut requests = with_limits(&container.resources);
-        for status in pod.status.container_statuses.iter().filter(|s| s.name == container.name) {
+        for status in pod.status.all_container_statuses().filter(|s| s.name == container.name) {
             requests.maximum(&status.allocated_resources);
             requests.maximum(&status.resources.requests);
         }
@@ -115,6 +115,10 @@ mod tests {
             (
                 r#""spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"1"}}}]},"status":{"containerStatuses":[{"name":"a","allocatedResources":{"cpu":"2"}}]}"#,
                 "cpu 2, pods 1",
+            ),
+            (
+                r#""spec":{"containers":[],"initContainers":[{"name":"s","restartPolicy":"Always","resources":{"requests":{"cpu":"1"}}}]},"status":{"initContainerStatuses":[{"name":"s","resources":{"requests":{"cpu":"3"}}}]}"#,
+                "cpu 3, pods 1",
             ),
         ] {
             assert_eq!(requests(spec), expected, "{spec}");

@@ -170,7 +170,7 @@ impl<'s> Classes<'s> {
                 index
             };
             // A pod of a node on its way out may be in the middle of a resize, which its specification does not tell.
-            let index = if pod.status.container_statuses.is_empty() {
+            let index = if pod.status.all_container_statuses().next().is_none() {
                 *by_text.entry(Written::new(&pod.spec, neighbourhood, workload, volumes)).or_insert_with(meaning)
             } else {
                 meaning()

@@ -87,7 +87,8 @@ fn lets_past(toleration: &Toleration, taint: &Taint) -> bool {
 pub(crate) fn requests(pod: &Pod) -> Amounts {
     amounts(&total(&pod.spec, |container| {
         let mut out = with_defaults(&container.resources);
-        for status in pod.status.container_statuses.iter().filter(|s| s.name == container.name) {
+        let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        for status in statuses.filter(|s| s.name == container.name) {
             raise(&mut out, &status.allocated_resources);
             raise(&mut out, &status.resources.requests);
         }

@@ -419,6 +419,10 @@ fn requests_are_added_up_as_the_scheduler_does() {
             r#"{"spec":{"containers":[{"name":"a"}]},"status":{"containerStatuses":[{"name":"a","allocatedResources":{"cpu":"2"}}]}}"#.to_owned(),
             2000,
         ),
+        (
+            r#"{"spec":{"initContainers":[{"name":"s","restartPolicy":"Always"}]},"status":{"initContainerStatuses":[{"name":"s","allocatedResources":{"cpu":"3"}}]}}"#.to_owned(),
+            3000,
+        ),
     ] {
         let requests = filters::requests(&read(&text));
         assert_eq!((requests[&"cpu".into()], requests[&"pods".into()]), (milli, 1), "{text}");

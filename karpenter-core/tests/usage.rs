@@ -1,0 +1,42 @@
+//! What the pods of a cluster take of its nodes.
+
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotBuilder,
+    api::{NodePool, Pod},
+};
+use serde_json::{Value, json};
+
+fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).expect("an object")
+}
+
+/// A machine of so many CPUs at 10 cents each.
+fn machine(name: &str, cpu: i64) -> InstanceType {
+    let price = Price::per_hour(cpu as f64 / 10.0).expect("not below zero");
+    InstanceType::named(name, [("cpu", Quantity::from_units(cpu))]).offering("on-demand", "a", price)
+}
+
+/// The plan for a cluster, with a pool of small and large nodes.
+fn solve(builder: SnapshotBuilder) -> Plan {
+    let snapshot = builder.pool(NodePool::named("general")).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine("small", 2), machine("large", 8)], snapshot.pools()).expect("valid");
+    Planner::default().plan(&snapshot, &catalogs)
+}
+
+#[test]
+fn pods_of_one_specification_of_which_one_is_resized_are_not_the_same() {
+    let node =
+        json!({"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"providerID": "id"}});
+    let pod = |name: &str, status: Value| -> Pod {
+        let resources = json!({"requests": {"cpu": "1"}});
+        let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": resources});
+        let spec = json!({"nodeName": "n", "containers": [{"name": "c"}], "initContainers": [sidecar]});
+        read(json!({"metadata": {"name": name}, "spec": spec, "status": status}))
+    };
+    let resized = json!({"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "4"}}]});
+    for (status, expected) in [(json!({}), "small"), (resized, "large")] {
+        let pods = vec![pod("a", json!({})), pod("b", status)];
+        let plan = solve(Snapshot::builder().node(read(node.clone())).pods(pods));
+        assert_eq!(plan.claims().iter().map(|c| c.instance_types[0].as_ref()).collect::<Vec<&str>>(), [expected]);
+    }
+}
