@@ -110,6 +110,12 @@ impl Pod {
         self.status.conditions.iter().any(refused)
     }
 
+    /// Whether its node can never give it what it was resized to, so that it goes on with what it has.
+    pub fn is_resize_infeasible(&self) -> bool {
+        let pending = self.status.conditions.iter().find(|c| c.r#type == "PodResizePending");
+        pending.is_some_and(|c| c.reason == "Infeasible")
+    }
+
     /// When it was bound to its node, if its status says so.
     pub fn bound_at(&self) -> Option<Timestamp> {
         let is_bound = |c: &&Condition| c.r#type == "PodScheduled" && c.status == ConditionStatus::True;

@@ -7,19 +7,27 @@ use crate::{
 /// its init containers run ([KEP-753]), or its pod-level resources where they are set ([KEP-2837]); the runtime class's
 /// overhead; and one of `pods`.
 ///
-/// While a running pod is resized, the larger of what it asks for and what it has counts ([KEP-1287]).
+/// While a running pod is resized, the larger of what it asks for and what it has counts ([KEP-1287]); what it has alone if its
+/// node can never give it what it asks for.
 ///
 /// [KEP-753]: https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/753-sidecar-containers
 /// [KEP-2837]: https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/2837-pod-level-resource-spec
 /// [KEP-1287]: https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources
 pub fn pod_requests(pod: &Pod) -> ResourceList {
     let of_container = |container: &Container| {
-        let mut requests = with_limits(&container.resources);
+        let mut has = ResourceList::new();
         for status in pod.status.all_container_statuses().filter(|s| s.name == container.name) {
-            requests.maximum(&status.allocated_resources);
-            requests.maximum(&status.resources.requests);
+            has.maximum(&status.allocated_resources);
+            has.maximum(&status.resources.requests);
         }
-        requests
+        let asked = || with_limits(&container.resources);
+        if has.is_empty() {
+            return asked();
+        }
+        if !pod.is_resize_infeasible() {
+            has.maximum(&asked());
+        }
+        has
     };
     total(&pod.spec, of_container)
 }
@@ -119,6 +127,18 @@ mod tests {
             (
                 r#""spec":{"containers":[],"initContainers":[{"name":"s","restartPolicy":"Always","resources":{"requests":{"cpu":"1"}}}]},"status":{"initContainerStatuses":[{"name":"s","resources":{"requests":{"cpu":"3"}}}]}"#,
                 "cpu 3, pods 1",
+            ),
+            (
+                r#""spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"99"}}}]},"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Deferred"}],"containerStatuses":[{"name":"a","allocatedResources":{"cpu":"2"}}]}"#,
+                "cpu 99, pods 1",
+            ),
+            (
+                r#""spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"99"}}}]},"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}],"containerStatuses":[{"name":"a","allocatedResources":{"cpu":"1"},"resources":{"requests":{"cpu":"2"}}}]}"#,
+                "cpu 2, pods 1",
+            ),
+            (
+                r#""spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"99"}}}]},"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}]}"#,
+                "cpu 99, pods 1",
             ),
         ] {
             assert_eq!(requests(spec), expected, "{spec}");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use karpenter_core::{
     Quantity, ResourceList, ResourceName,
     api::{
-        Container, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, PodSpec, Resources, Taint, TaintEffect,
-        Toleration, TolerationOperator,
+        Condition, Container, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, PodSpec, Resources, Taint,
+        TaintEffect, Toleration, TolerationOperator,
     },
 };
 
@@ -86,13 +86,20 @@ fn lets_past(toleration: &Toleration, taint: &Taint) -> bool {
 /// resources of the pod as a whole, KEP-1287 for pods that are being resized.
 pub(crate) fn requests(pod: &Pod) -> Amounts {
     amounts(&total(&pod.spec, |container| {
-        let mut out = with_defaults(&container.resources);
+        let mut has = Quantities::new();
         let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
         for status in statuses.filter(|s| s.name == container.name) {
-            raise(&mut out, &status.allocated_resources);
-            raise(&mut out, &status.resources.requests);
+            raise(&mut has, &status.allocated_resources);
+            raise(&mut has, &status.resources.requests);
         }
-        out
+        let is_refused = |c: &Condition| c.r#type == "PodResizePending" && c.reason == "Infeasible";
+        if has.is_empty() || !pod.status.conditions.iter().any(is_refused) {
+            for (name, quantity) in with_defaults(&container.resources) {
+                let entry = has.entry(name).or_insert(quantity);
+                *entry = (*entry).max(quantity);
+            }
+        }
+        has
     }))
 }
 

@@ -423,6 +423,10 @@ fn requests_are_added_up_as_the_scheduler_does() {
             r#"{"spec":{"initContainers":[{"name":"s","restartPolicy":"Always"}]},"status":{"initContainerStatuses":[{"name":"s","allocatedResources":{"cpu":"3"}}]}}"#.to_owned(),
             3000,
         ),
+        (
+            r#"{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"9"}}}]},"status":{"conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}],"containerStatuses":[{"name":"a","resources":{"requests":{"cpu":"2"}}}]}}"#.to_owned(),
+            2000,
+        ),
     ] {
         let requests = filters::requests(&read(&text));
         assert_eq!((requests[&"cpu".into()], requests[&"pods".into()]), (milli, 1), "{text}");
