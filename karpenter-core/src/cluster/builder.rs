@@ -217,8 +217,9 @@ impl SnapshotBuilder {
         sort_unique("PodDisruptionBudget", &mut self.budgets, |b| b.metadata.sort_key())?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
         let storage = self.take_storage()?;
-        let namespaces = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
-        Ok(self.assemble(namespaces, storage))
+        let mut labels = namespaces.into_iter().map(|(name, n)| (name.clone(), labels_of(name, n))).collect();
+        name_namespaces(&mut labels, &self.pods);
+        Ok(self.assemble(labels, storage))
     }
 
     fn take_storage(&mut self) -> Result<Storage, SnapshotError> {
@@ -475,6 +476,17 @@ fn labels_of(name: String, namespace: Namespace) -> BTreeMap<String, String> {
     let mut labels = namespace.metadata.labels;
     labels.entry(labels::NAMESPACE_NAME.to_owned()).or_insert(name);
     labels
+}
+
+/// Gives the namespaces of pods, in order, that nothing is known of the label that the API server gives to every namespace.
+pub(super) fn name_namespaces(labels: &mut BTreeMap<String, BTreeMap<String, String>>, pods: &[Arc<Pod>]) {
+    let mut rest = pods;
+    while let Some(namespace) = rest.first().map(|pod| pod.namespace()) {
+        if !labels.contains_key(namespace) {
+            labels.insert(namespace.to_owned(), labels_of(namespace.to_owned(), Namespace::default()));
+        }
+        rest = &rest[rest.partition_point(|pod| pod.namespace() <= namespace)..];
+    }
 }
 
 fn by_name<T>(

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{Place, Snapshot, SnapshotError, builder::is_provisionable};
+use super::{
+    Place, Snapshot, SnapshotError,
+    builder::{is_provisionable, name_namespaces},
+};
 use crate::api::{NodeClaim, ObjectKey, Pod, Workload};
 
 impl Snapshot {
@@ -65,7 +68,11 @@ impl Snapshot {
         });
         let mut pending: Vec<usize> = moved.chain(joined).collect();
         pending.sort_unstable();
-        Self { pods: pods.into(), pending, stands: Arc::default(), ..self.clone() }
+        let mut objects = self.objects.clone();
+        if further.iter().any(|pod| !objects.namespaces.contains_key(pod.namespace())) {
+            name_namespaces(&mut Arc::make_mut(&mut objects).namespaces, further);
+        }
+        Self { objects, pods: pods.into(), pending, stands: Arc::default(), ..self.clone() }
     }
 
     /// The cluster without some of the pods that want a place, by index, in order.

@@ -120,7 +120,7 @@ impl Snapshot {
     }
 
     /// The labels of each namespace, by name. The label `kubernetes.io/metadata.name` is there even if it was not
-    /// written, because the API server gives it to every namespace.
+    /// written, because the API server gives it to every namespace; a namespace of which only pods are known has this one.
     pub fn namespaces(&self) -> &BTreeMap<String, BTreeMap<String, String>> {
         &self.objects.namespaces
     }

@@ -144,6 +144,20 @@ fn a_namespace_has_a_label_of_its_name() {
 }
 
 #[test]
+fn a_namespace_of_which_only_pods_are_known_has_a_label_of_its_name() {
+    let pod = |namespace: &str, name: &str| Pod::named(name).namespace(namespace);
+    let known: Namespace = read(r#"{"metadata":{"name":"b","labels":{"x":"y"}}}"#);
+    let builder = Snapshot::builder().namespaces([known]).pods(pod("c", "p")).pods(pod("a", "p")).pods(pod("b", "p"));
+    let labels = |snapshot: &Snapshot| format!("{:?}", snapshot.namespaces().values().collect::<Vec<_>>());
+    let snapshot = builder.pods(pod("a", "q")).build().expect("valid");
+    let named = |name: &str| format!(r#"{{"kubernetes.io/metadata.name": "{name}"}}"#);
+    let of_b = r#"{"kubernetes.io/metadata.name": "b", "x": "y"}"#;
+    assert_eq!(labels(&snapshot), format!("[{}, {of_b}, {}]", named("a"), named("c")));
+    let later = snapshot.with_pending(pod("d", "p")).expect("pending");
+    assert_eq!(labels(&later), format!("[{}, {of_b}, {}, {}]", named("a"), named("c"), named("d")));
+}
+
+#[test]
 fn mistakes_are_named() {
     let build = |builder: SnapshotBuilder| builder.build().map(|_| ()).map_err(|e| e.to_string());
     let twice = Snapshot::builder().pods(Pod::named("a")).pods(Pod::named("a"));
