@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta,
@@ -170,9 +170,15 @@ pub struct PodSpec {
     /// The value of its priority class; the higher, the more it matters.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: Option<i32>,
-    /// How many seconds it may take to end once it is asked to; 30 where none is written.
-    #[serde(skip_serializing_if = "is_default")]
+    /// How many seconds it may take to end once it is asked to; 30 where none is written. A number below zero is read as 1,
+    /// which is what the API server makes of it.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "grace_period")]
     pub termination_grace_period_seconds: Option<u64>,
+}
+
+fn grace_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let seconds = Option::<i64>::deserialize(deserializer)?;
+    Ok(seconds.map(|seconds| u64::try_from(seconds).unwrap_or(1)))
 }
 
 /// A container, as far as the placement of its pod goes.
@@ -487,4 +493,19 @@ pub struct ContainerStatus {
     /// What is in force.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub resources: Resources,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grace_periods_below_zero_are_a_second() {
+        for (seconds, expected) in [("null", None), ("0", Some(0)), ("30", Some(30)), ("-1", Some(1))] {
+            let pod: Pod =
+                serde_json::from_str(&format!(r#"{{"spec":{{"terminationGracePeriodSeconds":{seconds}}}}}"#))
+                    .expect(seconds);
+            assert_eq!(pod.spec.termination_grace_period_seconds, expected, "{seconds}");
+        }
+    }
 }
