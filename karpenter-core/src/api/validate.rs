@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::{
-    Budget, BudgetError, NodePool, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, Taint, TemplateSpec,
+    Budget, BudgetError, NodePool, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, Resources, Taint,
+    TemplateSpec,
 };
-use crate::labels;
+use crate::{ResourceList, labels};
 
 /// The most values that `minValues` may ask for.
 const MAX_MIN_VALUES: u32 = 50;
@@ -74,9 +75,7 @@ impl NodePool {
         check(weight.is_none_or(|w| (1..=100).contains(&w)), "spec.weight", || {
             format!("{} is not from 1 to 100", self.weight())
         })?;
-        for (name, quantity) in self.spec.limits.iter() {
-            check(!quantity.is_negative(), format_args!("spec.limits.{name}"), || format!("{quantity} is below zero"))?;
-        }
+        validate_amounts(&self.spec.limits, format_args!("spec.limits"))?;
         self.validate_static()?;
         self.validate_labels()?;
         self.spec.template.spec.validate("spec.template.spec")
@@ -212,14 +211,25 @@ impl Pod {
             [("containers", &self.spec.containers), ("initContainers", &self.spec.init_containers)]
         {
             for (i, container) in containers.iter().enumerate() {
-                for (name, quantity) in container.resources.requests.iter() {
-                    let field = format_args!("spec.{list}[{i}].resources.requests.{name}");
-                    check(!quantity.is_negative(), field, || format!("{quantity} is below zero"))?;
-                }
+                container.resources.validate(format_args!("spec.{list}[{i}].resources"))?;
             }
         }
-        Ok(())
+        self.spec.resources.validate(format_args!("spec.resources"))?;
+        validate_amounts(&self.spec.overhead, format_args!("spec.overhead"))
     }
+}
+
+impl Resources {
+    fn validate(&self, path: fmt::Arguments<'_>) -> Check {
+        validate_amounts(&self.requests, format_args!("{path}.requests"))?;
+        validate_amounts(&self.limits, format_args!("{path}.limits"))
+    }
+}
+
+fn validate_amounts(list: &ResourceList, path: fmt::Arguments<'_>) -> Check {
+    list.iter().try_for_each(|(name, quantity)| {
+        check(!quantity.is_negative(), format_args!("{path}.{name}"), || format!("{quantity} is below zero"))
+    })
 }
 
 fn validate_term(term: &NodeSelectorTerm, path: fmt::Arguments<'_>) -> Check {
@@ -297,6 +307,24 @@ mod tests {
             assert_eq!(pool(&spec).validate().map_err(|e| e.field), Err(field.to_owned()), "{spec}");
         }
         assert_eq!(NodePool::named("p").validate(), Ok(()));
+    }
+
+    #[test]
+    fn no_amount_of_a_pod_is_below_zero() {
+        for (spec, field) in [
+            (r#"{"overhead":{"cpu":"-1"}}"#, "spec.overhead.cpu"),
+            (r#"{"resources":{"requests":{"cpu":"-1"}}}"#, "spec.resources.requests.cpu"),
+            (r#"{"resources":{"limits":{"memory":"-1"}}}"#, "spec.resources.limits.memory"),
+            (r#"{"containers":[{},{"resources":{"limits":{"a/b":"-1"}}}]}"#, "spec.containers[1].resources.limits.a/b"),
+            (
+                r#"{"initContainers":[{"resources":{"requests":{"cpu":"-1"}}}]}"#,
+                "spec.initContainers[0].resources.requests.cpu",
+            ),
+        ] {
+            let pod: Pod =
+                serde_json::from_str(&format!(r#"{{"metadata":{{"name":"p"}},"spec":{spec}}}"#)).expect(spec);
+            assert_eq!(pod.validate(), Err(FieldError::new(field, "-1 is below zero")), "{spec}");
+        }
     }
 
     #[test]

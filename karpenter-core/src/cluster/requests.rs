@@ -39,12 +39,19 @@ pub fn daemon_requests(spec: &PodSpec) -> ResourceList {
 
 /// Requests, and limits of those resources for which no request is written: the API server's default.
 fn with_limits(resources: &Resources) -> ResourceList {
-    let mut out = resources.requests.clone();
+    let mut out = at_least_zero(&resources.requests);
     for (name, quantity) in resources.limits.iter() {
         if out.get(name.as_str()).is_none() {
-            out.insert(name.clone(), quantity);
+            out.insert(name.clone(), quantity.max(Quantity::ZERO));
         }
     }
+    out
+}
+
+/// What is below zero, which no API server takes, must not make room on a node.
+fn at_least_zero(list: &ResourceList) -> ResourceList {
+    let mut out = ResourceList::new();
+    out.maximum(list);
     out
 }
 
@@ -69,15 +76,15 @@ fn total(spec: &PodSpec, of_container: impl Fn(&Container) -> ResourceList) -> R
     sum.maximum(&peak);
     let is_pod_level =
         |name: &ResourceName| matches!(name, ResourceName::Cpu | ResourceName::Memory) || name.is_huge_pages();
-    for (name, quantity) in spec.resources.requests.iter().filter(|(name, _)| is_pod_level(name)) {
+    for (name, quantity) in at_least_zero(&spec.resources.requests).iter().filter(|(name, _)| is_pod_level(name)) {
         sum.insert(name.clone(), quantity);
     }
-    for (name, quantity) in spec.resources.limits.iter().filter(|(name, _)| is_pod_level(name)) {
+    for (name, quantity) in at_least_zero(&spec.resources.limits).iter().filter(|(name, _)| is_pod_level(name)) {
         if sum.get(name.as_str()).is_none() {
             sum.insert(name.clone(), quantity);
         }
     }
-    sum.add(&spec.overhead);
+    sum.add(&at_least_zero(&spec.overhead));
     sum.insert(ResourceName::Pods, Quantity::from_units(1));
     sum
 }
@@ -106,6 +113,22 @@ mod tests {
             let spec =
                 format!(r#""spec":{{"containers":[{}],"initContainers":[{}]}}"#, containers.join(","), init.join(","));
             assert_eq!(requests(&spec), format!("cpu {expected}, pods 1"), "{spec}");
+        }
+    }
+
+    #[test]
+    fn what_is_below_zero_makes_no_room() {
+        let c = |resources: &str| format!(r#"{{"name":"a","resources":{resources}}}"#);
+        let one = c(r#"{"requests":{"cpu":"1"}}"#);
+        for (containers, more, expected) in [
+            (c(r#"{"requests":{"cpu":"-8"}}"#), "", "cpu 0, pods 1"),
+            (format!("{one},{}", c(r#"{"limits":{"cpu":"-8"}}"#)), "", "cpu 1, pods 1"),
+            (one.clone(), r#","overhead":{"cpu":"-8"}"#, "cpu 1, pods 1"),
+            (one.clone(), r#","resources":{"requests":{"cpu":"-8"}}"#, "cpu 0, pods 1"),
+            (String::new(), r#","resources":{"limits":{"cpu":"-8"}}"#, "cpu 0, pods 1"),
+        ] {
+            let spec = format!(r#""spec":{{"containers":[{containers}]{more}}}"#);
+            assert_eq!(requests(&spec), expected, "{spec}");
         }
     }
 

@@ -113,7 +113,12 @@ type Quantities = BTreeMap<ResourceName, Quantity>;
 /// The API server sets a request that is not written to the limit.
 fn with_defaults(resources: &Resources) -> Quantities {
     let both = resources.limits.iter().chain(resources.requests.iter());
-    both.map(|(name, quantity)| (name.clone(), quantity)).collect()
+    both.map(|(name, quantity)| (name.clone(), at_least_zero(quantity))).collect()
+}
+
+/// What a pod that no API server has seen asks for may be below zero, which makes no room.
+fn at_least_zero(quantity: Quantity) -> Quantity {
+    quantity.max(Quantity::default())
 }
 
 fn raise(amounts: &mut Quantities, floor: &ResourceList) {
@@ -153,12 +158,12 @@ fn total(spec: &PodSpec, own: impl Fn(&Container) -> Quantities) -> Quantities {
     let of_pod =
         |name: &ResourceName| matches!(name.as_str(), "cpu" | "memory") || name.as_str().starts_with("hugepages-");
     for (name, quantity) in spec.resources.limits.iter().filter(|(name, _)| of_pod(name)) {
-        out.entry(name.clone()).or_insert(quantity);
+        out.entry(name.clone()).or_insert(at_least_zero(quantity));
     }
     for (name, quantity) in spec.resources.requests.iter().filter(|(name, _)| of_pod(name)) {
-        out.insert(name.clone(), quantity);
+        out.insert(name.clone(), at_least_zero(quantity));
     }
-    let overhead = spec.overhead.iter().map(|(name, quantity)| (name.clone(), quantity)).collect();
+    let overhead = spec.overhead.iter().map(|(name, quantity)| (name.clone(), at_least_zero(quantity))).collect();
     out = sum([&out, &overhead]);
     out.insert(ResourceName::Pods, Quantity::from_units(1));
     out

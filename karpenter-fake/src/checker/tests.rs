@@ -415,6 +415,7 @@ fn requests_are_added_up_as_the_scheduler_does() {
         (spec(&[c("3", "")], &[c("1", sidecar), c("2", "")], ""), 4000),
         (spec(&[c("1", "")], &[], r#","resources":{"requests":{"cpu":"3"}},"overhead":{"cpu":"1m"}"#), 3001),
         (r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"0.0001"}}}]}}"#.to_owned(), 1),
+        (spec(&[c("1", ""), c("-8", "")], &[], r#","overhead":{"cpu":"-8"}"#), 1000),
         (
             r#"{"spec":{"containers":[{"name":"a"}]},"status":{"containerStatuses":[{"name":"a","allocatedResources":{"cpu":"2"}}]}}"#.to_owned(),
             2000,
