@@ -351,6 +351,10 @@ fn every_reason_names_what_is_in_the_way() {
     tainted.spec.template.spec.taints = vec![Taint::new("dedicated", "gpu", TaintEffect::NoSchedule)];
     let mut unready = pool();
     unready.status = read(r#"{"conditions":[{"type":"NodeClassReady","status":"False","reason":"NotFound"}]}"#);
+    let mut unsure = pool();
+    unsure.status = read(r#"{"conditions":[{"type":"Ready","status":"Unknown","reason":"Checking"}]}"#);
+    let mut silent = pool();
+    silent.status = read(r#"{"conditions":[{"type":"Ready","status":"Unknown"}]}"#);
     let mut invalid = pool();
     invalid.spec.weight = Some(1000);
     let zone = |zone: &str| expression(labels::ZONE, Operator::In, &[zone]);
@@ -388,6 +392,8 @@ fn every_reason_names_what_is_in_the_way() {
              (they have topology.kubernetes.io/zone)",
         ),
         (unready, Pod::named("p").cpu("1"), "pool general: not ready: its condition NodeClassReady is False: NotFound"),
+        (unsure, Pod::named("p").cpu("1"), "pool general: not ready: its condition Ready is Unknown: Checking"),
+        (silent, Pod::named("p").cpu("1"), "pool general: not ready: its condition Ready is Unknown"),
         (invalid, Pod::named("p").cpu("1"), "pool general: not ready: spec.weight: 1000 is not from 1 to 100"),
         (
             pool().limit("cpu", Quantity::from_units(1)),

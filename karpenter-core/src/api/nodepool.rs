@@ -92,13 +92,16 @@ impl NodePool {
         if self.metadata.deletion_timestamp.is_some() {
             return Some("it is being deleted".to_owned());
         }
-        let counts = |c: &&Condition| {
-            c.status == ConditionStatus::False
-                && matches!(c.r#type.as_str(), "Ready" | "ValidationSucceeded" | "NodeClassReady")
+        // `Ready` says no, until all that it depends on is known to be well; what it depends on may be written before it.
+        let counts = |c: &&Condition| match c.r#type.as_str() {
+            "Ready" => c.status != ConditionStatus::True,
+            "ValidationSucceeded" | "NodeClassReady" => c.status == ConditionStatus::False,
+            _ => false,
         };
         let condition = self.status.conditions.iter().find(counts)?;
         let message = if condition.message.is_empty() { &condition.reason } else { &condition.message };
-        Some(format!("its condition {} is False: {message}", condition.r#type))
+        let because = if message.is_empty() { String::new() } else { format!(": {message}") };
+        Some(format!("its condition {} is {:?}{because}", condition.r#type, condition.status))
     }
 }
 

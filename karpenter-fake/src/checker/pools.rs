@@ -26,8 +26,10 @@ pub(super) fn unready(pool: &NodePool) -> Option<String> {
     }
     let kinds = ["Ready", "ValidationSucceeded", "NodeClassReady"];
     let is_bad = |kind: &str, status| kinds.contains(&kind) && status == ConditionStatus::False;
-    if let Some(condition) = pool.status.conditions.iter().find(|c| is_bad(&c.r#type, c.status)) {
-        return Some(format!("{} is False", condition.r#type));
+    let is_unsure = |kind: &str, status| kind == "Ready" && status == ConditionStatus::Unknown;
+    let mut conditions = pool.status.conditions.iter();
+    if let Some(bad) = conditions.find(|c| is_bad(&c.r#type, c.status) || is_unsure(&c.r#type, c.status)) {
+        return Some(format!("{} is {:?}", bad.r#type, bad.status));
     }
     let template = &pool.spec.template.spec;
     let mut seen = BTreeSet::new();

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, PlannedClaim, Planner, Price, Quantity, Reason, Requirement, Requirements,
     Snapshot, SnapshotBuilder,
-    api::{DaemonSet, Node, NodeClaim, NodePool, ObjectKey, Pod},
+    api::{ConditionStatus, DaemonSet, Node, NodeClaim, NodePool, ObjectKey, Pod},
     labels,
 };
 
@@ -190,7 +190,9 @@ fn pools_that_are_not_ready_make_no_nodes() {
     leaving.metadata.deletion_timestamp = Some(karpenter_core::Timestamp::default());
     let mut unwell = NodePool::named("pool");
     unwell.status.conditions = read(r#"[{"type":"Ready","status":"False"}]"#);
-    for (pool, why) in [(leaving, "it is being deleted"), (unwell, "Ready is False")] {
+    let mut unsure = unwell.clone();
+    unsure.status.conditions[0].status = ConditionStatus::Unknown;
+    for (pool, why) in [(leaving, "it is being deleted"), (unwell, "Ready is False"), (unsure, "Ready is Unknown")] {
         let expected = format!("claim 0: pool pool is not ready: {why}");
         let builder = Snapshot::builder().pool(pool).pods(pod(""));
         assert_eq!(violations(builder, &of_claims(vec![small()])), [expected]);
