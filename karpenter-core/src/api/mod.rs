@@ -43,11 +43,11 @@ pub use selector::{
     SelectorOperator,
 };
 pub use storage::{
-    AwsElasticBlockStoreSource, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace, NodePathSource,
-    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    PersistentVolumeClaimTemplate, PersistentVolumeSpec, StorageClass, TopologySelectorLabelRequirement,
-    TopologySelectorTerm, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeBindingMode,
-    VolumeNodeAffinity, VolumeNodeResources,
+    AwsElasticBlockStoreSource, ClaimReference, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace,
+    NodePathSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    PersistentVolumeClaimTemplate, PersistentVolumeSpec, PersistentVolumeStatus, StorageClass,
+    TopologySelectorLabelRequirement, TopologySelectorTerm, VolumeAttachment, VolumeAttachmentSource,
+    VolumeAttachmentSpec, VolumeBindingMode, VolumeNodeAffinity, VolumeNodeResources,
 };
 pub(crate) use taint::tolerated_by_both;
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};

@@ -2,14 +2,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NodeSelector, ObjectKey, ObjectMeta, is_default, nullable};
+use super::{LabelSelector, NodeSelector, ObjectKey, ObjectMeta, Resources, is_default, nullable};
+use crate::{Quantity, ResourceList};
 
 /// On a claim: its binding to its volume is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// On a claim: its class, from before there was a field for it. The control plane reads it before the field.
+/// On a claim or a volume: its class, from before there was a field for it. The control plane reads it before the field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// On a claim: one pod at a time mounts its volume.
 const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
+/// The provisioner of classes whose volumes are made by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// On a class: claims that name no class are of this one.
 const IS_DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -76,6 +79,15 @@ pub struct PersistentVolumeClaimSpec {
     /// Who may mount it and how, as `ReadWriteOnce`; see [`PersistentVolumeClaim::is_for_one_pod`].
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub access_modes: Vec<String>,
+    /// How large it must be at least: the request of `storage`.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub resources: Resources,
+    /// The labels of the volumes that will do, if it is not to be made.
+    #[serde(skip_serializing_if = "is_default")]
+    pub selector: Option<LabelSelector>,
+    /// `Block`, or `Filesystem` where none is written.
+    #[serde(skip_serializing_if = "is_default")]
+    pub volume_mode: Option<String>,
 }
 
 /// How a [`PersistentVolumeClaim`] fares.
@@ -111,12 +123,39 @@ pub struct PersistentVolume {
     /// What it is.
     #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeSpec,
+    /// How it fares.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub status: PersistentVolumeStatus,
 }
 
 impl PersistentVolume {
     /// Whether its deletion was asked for.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether a claim may be bound to it that it is not kept for. Dumps that were made by hand need not say that it is
+    /// available.
+    pub fn is_available(&self) -> bool {
+        self.spec.claim_ref.is_none() && matches!(self.status.phase.as_str(), "" | "Available")
+    }
+
+    /// Whether it is kept for this claim, or bound to it.
+    pub fn is_kept_for(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.spec.claim_ref.as_ref().is_some_and(|kept| {
+            let is_it = kept.uid.is_empty() || kept.uid == claim.metadata.uid;
+            is_it && ObjectKey::new(&kept.namespace, &kept.name) == claim.key()
+        })
+    }
+
+    /// The class; empty for none.
+    pub fn class_name(&self) -> &str {
+        self.metadata.annotations.get(BETA_CLASS).unwrap_or(&self.spec.storage_class_name)
+    }
+
+    /// How large it is.
+    pub fn storage(&self) -> Quantity {
+        self.spec.capacity.get("storage").unwrap_or_default()
     }
 
     /// Whether it is a part of the file system of one node.
@@ -130,9 +169,21 @@ impl PersistentVolume {
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct PersistentVolumeSpec {
-    /// The class; empty for none.
+    /// The class; see [`PersistentVolume::class_name`].
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub storage_class_name: String,
+    /// How large it is: `storage`.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub capacity: ResourceList,
+    /// Who can mount it and how, as `ReadWriteOnce`.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub access_modes: Vec<String>,
+    /// `Block`, or `Filesystem` where none is written.
+    #[serde(skip_serializing_if = "is_default")]
+    pub volume_mode: Option<String>,
+    /// The claim that it is bound to, or kept for.
+    #[serde(skip_serializing_if = "is_default")]
+    pub claim_ref: Option<ClaimReference>,
     /// The nodes that can mount it.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub node_affinity: VolumeNodeAffinity,
@@ -148,6 +199,32 @@ pub struct PersistentVolumeSpec {
     /// Set if it is an EBS volume in the notation from before there was a driver for them.
     #[serde(skip_serializing_if = "is_default")]
     pub aws_elastic_block_store: Option<AwsElasticBlockStoreSource>,
+}
+
+/// How a [`PersistentVolume`] fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PersistentVolumeStatus {
+    /// `Available`, `Bound`, `Released` or another.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+}
+
+/// The claim that a [`PersistentVolume`] is bound to, or kept for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ClaimReference {
+    /// The namespace.
+    #[serde(deserialize_with = "nullable")]
+    pub namespace: String,
+    /// The name.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// The identity; empty where the volume is kept for a claim that was not there yet.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub uid: String,
 }
 
 /// A volume that is attached to a node, or is about to be.
@@ -254,6 +331,11 @@ pub struct StorageClass {
 }
 
 impl StorageClass {
+    /// Whether volumes are made for its claims, as opposed to by hand.
+    pub fn makes_volumes(&self) -> bool {
+        !self.provisioner.is_empty() && self.provisioner != NO_PROVISIONER
+    }
+
     /// Whether it is marked as the class of the claims that name none.
     pub fn is_default(&self) -> bool {
         IS_DEFAULT_CLASS.iter().any(|key| self.metadata.annotations.get(*key).is_some_and(|v| v == "true"))
@@ -414,6 +496,10 @@ mod tests {
             (r#"{"csi":{"driver":"ebs.csi.aws.com","volumeHandle":"vol-1"}}"#, false),
             (r#"{"storageClassName":"gp2","awsElasticBlockStore":{"volumeID":"vol-1"}}"#, false),
             (r#"{"hostPath":{"path":"/data"}}"#, true),
+            (
+                r#"{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"volumeMode":"Block","claimRef":{"namespace":"n","name":"c","uid":"1"}}"#,
+                false,
+            ),
             (
                 r#"{"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}},"local":{"path":"/data"}}"#,
                 true,

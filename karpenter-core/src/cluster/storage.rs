@@ -1,3 +1,4 @@
+mod matching;
 mod problem;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,11 @@ impl Storage {
         self.volumes.get(name)
     }
 
+    /// All volumes, in the order of their names.
+    pub fn volumes(&self) -> impl Iterator<Item = &PersistentVolume> {
+        self.volumes.values()
+    }
+
     /// The class of this name.
     pub fn class(&self, name: &str) -> Option<&StorageClass> {
         self.classes.get(name)
@@ -108,7 +114,8 @@ impl Storage {
     /// What the node of a pod must be like for its volumes.
     ///
     /// The node must suit every volume: one of the terms of a volume's node affinity in the zones of its labels, or one
-    /// of the allowed topologies of the class of which a volume will be made. An expression of `matchFields` is kept
+    /// of the allowed topologies of the class of which a volume will be made. If volumes of the class are made by hand, it
+    /// must suit one of those that could be bound to the claim. An expression of `matchFields` is kept
     /// under a key that is no label; [`VolumeNeeds::admit_node`] knows it. The affinity of volumes in the file system
     /// of a node to the name of its host is dropped, so that the pod can leave that node, as Karpenter does; the
     /// kube-scheduler does not.
@@ -180,15 +187,29 @@ impl Storage {
         }
         if claim.spec.volume_name.is_empty() {
             let class = self.class_of(claim)?.ok_or_else(|| VolumeProblem::NoClass { claim: key.clone() })?;
-            return topologies_of(key, class);
+            return self.nodes_for_unbound(key, claim, class);
         }
         let (is_bound, claim, volume) = (claim.is_fully_bound(), key.clone(), claim.spec.volume_name.clone());
         match self.volumes.get(&volume) {
             None => Err(VolumeProblem::VolumeMissing { claim, volume }),
             Some(found) if found.is_terminating() => Err(VolumeProblem::VolumeDeleting { claim, volume }),
             Some(_) if !is_bound => Err(VolumeProblem::NotFullyBound { claim, volume }),
-            Some(found) => Ok(nodes_of(found)),
+            Some(found) => Ok(nodes_of(found, found.is_on_node())),
         }
+    }
+
+    /// The alternatives for a node on which a claim of a class gets a volume; `None` means any node.
+    fn nodes_for_unbound(
+        &self,
+        key: &ObjectKey,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Result<Option<Vec<Requirements>>, VolumeProblem> {
+        if class.volume_binding_mode == VolumeBindingMode::Immediate {
+            let (claim, class) = (key.clone(), class.metadata.name.clone());
+            return Err(VolumeProblem::BindsImmediately { claim, class });
+        }
+        if class.makes_volumes() { Ok(topologies_of(class)) } else { self.nodes_with_volumes_for(key, claim, class) }
     }
 
     /// The class of a claim, the default one if it names none; `None` if it asks for none or there is no default.
@@ -240,11 +261,13 @@ fn claim_key(pod: &Pod, volume: &Volume) -> Option<ObjectKey> {
     Some(ObjectKey::new(pod.namespace(), name))
 }
 
-/// The alternatives for a node that is to mount a volume: those of its node affinity, in the zones that its labels name; `None`
-/// means any node.
-fn nodes_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
+/// The alternatives for a node that is to mount a volume: those of its node affinity, whatever the name of the host if
+/// `is_any_host`, in the zones that its labels name; `None` means any node.
+fn nodes_of(volume: &PersistentVolume, is_any_host: bool) -> Option<Vec<Requirements>> {
     let zone = zone_of(volume);
-    let Some(mut alternatives) = affinity_of(volume) else { return (!zone.is_empty()).then(|| vec![zone]) };
+    let Some(mut alternatives) = affinity_of(volume, is_any_host) else {
+        return (!zone.is_empty()).then(|| vec![zone]);
+    };
     for alternative in &mut alternatives {
         alternative.add_all(&zone);
     }
@@ -252,11 +275,11 @@ fn nodes_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
 }
 
 /// The alternatives of a volume's node affinity; `None` means any node.
-fn affinity_of(volume: &PersistentVolume) -> Option<Vec<Requirements>> {
+fn affinity_of(volume: &PersistentVolume, is_any_host: bool) -> Option<Vec<Requirements>> {
     let terms = &volume.spec.node_affinity.required.as_ref()?.node_selector_terms;
     let read = |term: &NodeSelectorTerm| {
         let requirements = NodeAlternatives::of_term(term)?;
-        if !volume.is_on_node() {
+        if !is_any_host {
             return Some(requirements);
         }
         let mut term = term.clone();
@@ -278,11 +301,7 @@ fn zone_of(volume: &PersistentVolume) -> Requirements {
 }
 
 /// The alternatives for the node where a volume of a class is made; `None` means any node.
-fn topologies_of(claim: &ObjectKey, class: &StorageClass) -> Result<Option<Vec<Requirements>>, VolumeProblem> {
-    if class.volume_binding_mode == VolumeBindingMode::Immediate {
-        let (claim, class) = (claim.clone(), class.metadata.name.clone());
-        return Err(VolumeProblem::BindsImmediately { claim, class });
-    }
+fn topologies_of(class: &StorageClass) -> Option<Vec<Requirements>> {
     let terms = &class.allowed_topologies;
     let read = |term: &TopologySelectorTerm| {
         let mut all = Requirements::new();
@@ -292,7 +311,7 @@ fn topologies_of(claim: &ObjectKey, class: &StorageClass) -> Result<Option<Vec<R
         // A term without expressions matches no node.
         (!all.is_empty()).then_some(all)
     };
-    Ok(unless_any(terms.len(), terms.iter().filter_map(read).collect()))
+    unless_any(terms.len(), terms.iter().filter_map(read).collect())
 }
 
 /// The alternatives, unless any node will do: no term was written, or one asks for nothing.

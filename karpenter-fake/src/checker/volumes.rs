@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
+    ResourceList,
     api::{
         NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, PersistentVolume, PersistentVolumeClaim, Pod,
         VolumeBindingMode,
@@ -113,12 +114,33 @@ impl<'a> MountRule<'a> {
         if class.volume_binding_mode == VolumeBindingMode::Immediate {
             return Self::Nowhere(VolumeObstacle::NotBoundYet);
         }
+        if matches!(class.provisioner.as_str(), "" | "kubernetes.io/no-provisioner") {
+            return Self::of_offers(claim, &class.metadata.name, storage);
+        }
         let mut alternatives = Vec::new();
         for term in &class.allowed_topologies {
             let labels = term.match_label_expressions.iter();
             alternatives.push(labels.map(|e| (e.key.as_str(), &e.values[..])).collect());
         }
         if alternatives.is_empty() { Self::Everywhere } else { Self::InTopology(alternatives) }
+    }
+
+    /// Where there is a volume that can be bound to a claim of a class of which none are made.
+    fn of_offers(claim: &'a PersistentVolumeClaim, class: &str, storage: &'a Storage) -> Self {
+        let offers: Vec<_> = storage.volumes().filter(|volume| is_offer(volume, claim, class)).collect();
+        if offers.is_empty() {
+            return Self::Nowhere(VolumeObstacle::NoOffer);
+        }
+        let mut all = Vec::new();
+        for offer in offers {
+            let required = offer.spec.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
+            let mut terms = required.map(|term| VolumeTerm::new(term, false)).peekable();
+            if terms.peek().is_none() {
+                return Self::Everywhere;
+            }
+            all.extend(terms);
+        }
+        Self::NearVolume(all)
     }
 
     /// What the labels of a node of this name must be like, one way or another; `None` if any will do.
@@ -152,6 +174,25 @@ impl<'a> MountRule<'a> {
             }
         }
     }
+}
+
+/// Whether a volume can be bound to a claim of this class, as far as the node does not matter.
+fn is_offer(volume: &PersistentVolume, claim: &PersistentVolumeClaim, class: &str) -> bool {
+    let spec = &volume.spec;
+    let size = |list: &ResourceList| list.get("storage").unwrap_or_default();
+    if volume.metadata.deletion_timestamp.is_some() || size(&spec.capacity) < size(&claim.spec.resources.requests) {
+        return false;
+    }
+    if let Some(kept) = &spec.claim_ref {
+        let key = claim.key();
+        return kept.namespace == key.namespace
+            && kept.name == key.name
+            && (kept.uid.is_empty() || kept.uid == claim.metadata.uid);
+    }
+    volume.class_name() == class
+        && (volume.status.phase.is_empty() || volume.status.phase == "Available")
+        && claim.spec.access_modes.iter().all(|mode| spec.access_modes.contains(mode))
+        && claim.spec.selector.iter().all(|selector| selector.matches(&volume.metadata.labels))
 }
 
 /// The claims that a pod mounts, in the order of its volumes.

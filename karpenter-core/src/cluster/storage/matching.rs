@@ -1,0 +1,169 @@
+//! Volumes that there are, for claims that have none: the kube-scheduler binds a claim to one of them on the node of its pod.
+
+use std::collections::BTreeSet;
+
+use super::{Storage, VolumeProblem, nodes_of};
+use crate::{
+    Quantity, Requirement, Requirements,
+    api::{ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass},
+    labels,
+};
+
+impl Storage {
+    /// The alternatives for a node on which one of the volumes that there are can be bound to a claim; `None` means any node.
+    ///
+    /// The host of a volume in its file system counts: no other node could make up for it.
+    pub(super) fn nodes_with_volumes_for(
+        &self,
+        key: &ObjectKey,
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+    ) -> Result<Option<Vec<Requirements>>, VolumeProblem> {
+        let volumes = self.volumes_for(claim, &class.metadata.name);
+        if volumes.is_empty() {
+            let (claim, class) = (key.clone(), class.metadata.name.clone());
+            return Err(VolumeProblem::NothingToBind { claim, class });
+        }
+        let of_each: Option<Vec<_>> = volumes.into_iter().map(|volume| nodes_of(volume, false)).collect();
+        Ok(of_each.map(|alternatives| joined(alternatives.into_iter().flatten())))
+    }
+
+    /// The volumes that a claim can be bound to: the one that is kept for it, or all that suit it.
+    fn volumes_for(&self, claim: &PersistentVolumeClaim, class: &str) -> Vec<&PersistentVolume> {
+        let large_enough = || self.volumes.values().filter(|volume| is_enough(volume, claim));
+        if let Some(kept) = large_enough().find(|volume| volume.is_kept_for(claim)) {
+            return vec![kept];
+        }
+        let suits = |volume: &&PersistentVolume| {
+            let is_selected = claim.spec.selector.as_ref().is_none_or(|s| s.matches(&volume.metadata.labels));
+            let has_modes = claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode));
+            volume.is_available() && volume.class_name() == class && is_selected && has_modes
+        };
+        large_enough().filter(suits).collect()
+    }
+}
+
+/// Whether a volume is as large as a claim asks for, and is mounted in the same way.
+fn is_enough(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let wanted: Quantity = claim.spec.resources.requests.get("storage").unwrap_or_default();
+    let is_block = |mode: &Option<String>| mode.as_deref() == Some("Block");
+    let is_alike = is_block(&volume.spec.volume_mode) == is_block(&claim.spec.volume_mode);
+    volume.storage() >= wanted && is_alike && !volume.is_terminating()
+}
+
+/// Each alternative once, and hosts as one, however many there are.
+fn joined(alternatives: impl Iterator<Item = Requirements>) -> Vec<Requirements> {
+    let (mut hosts, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for alternative in alternatives {
+        let is_alone = alternative.iter().len() == 1;
+        match alternative.get(labels::HOSTNAME).filter(|host| is_alone && is_list(host)) {
+            Some(host) => hosts.extend(host.values().map(str::to_owned)),
+            None => drop(others.insert(alternative)),
+        }
+    }
+    let mut out: Vec<Requirements> = others.into_iter().collect();
+    if !hosts.is_empty() {
+        let mut one_of_them = Requirements::new();
+        one_of_them.add(labels::HOSTNAME, Requirement::one_of(hosts));
+        out.push(one_of_them);
+    }
+    out
+}
+
+fn is_list(requirement: &Requirement) -> bool {
+    requirement.value_count().is_some() && !requirement.admits_absence()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{ResourceList, Snapshot, Timestamp, api::Pod};
+
+    const NOTHING: &str =
+        "volume claim default/c has no volume, storage class s makes none, and none that is there suits it";
+
+    fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
+        serde_json::from_value(json).expect("an object")
+    }
+
+    /// A local volume of 10 GiB that nodes have of which this label is the name of the volume.
+    fn offer(name: &str, key: &str) -> PersistentVolume {
+        let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [name]}]});
+        read(json!({"metadata": {"name": name, "labels": {"tier": name}}, "spec": {
+            "storageClassName": "s", "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
+            "local": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}))
+    }
+
+    fn claim() -> PersistentVolumeClaim {
+        read(json!({"metadata": {"name": "c", "uid": "1"}, "spec": {
+            "storageClassName": "s", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}}))
+    }
+
+    /// Where a pod with the claim can go, given these volumes.
+    fn nodes(claim: PersistentVolumeClaim, offers: Vec<PersistentVolume>, provisioner: &str) -> String {
+        let topology = json!({"matchLabelExpressions": [{"key": "zone", "values": ["z"]}]});
+        let class: StorageClass = read(json!({"metadata": {"name": "s"}, "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": [topology]}));
+        let pod: Pod = read(json!({"metadata": {"name": "p"}, "spec": {
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}));
+        let builder = Snapshot::builder().storage_classes([class]).volume_claims([claim]).volumes(offers);
+        match builder.build().expect("valid").storage().needs_of(&pod) {
+            Ok(needs) => needs.alternatives.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+            Err(problem) => problem.to_string(),
+        }
+    }
+
+    #[test]
+    fn claims_of_classes_that_make_no_volumes_go_where_there_are_some() {
+        let mut everywhere = offer("a", "zone");
+        everywhere.spec.node_affinity.required = None;
+        for (offers, expected) in [
+            (vec![], NOTHING),
+            (vec![offer("b", labels::HOSTNAME), offer("a", labels::HOSTNAME)], "kubernetes.io/hostname In [a, b]"),
+            (vec![offer("b", labels::HOSTNAME), offer("a", "zone")], "zone In [a]; kubernetes.io/hostname In [b]"),
+            (vec![offer("b", "zone"), offer("b2", "zone")], "zone In [b]; zone In [b2]"),
+            (vec![everywhere, offer("b", "zone")], ""),
+        ] {
+            for provisioner in ["kubernetes.io/no-provisioner", ""] {
+                assert_eq!(nodes(claim(), offers.clone(), provisioner), expected, "{offers:?}");
+            }
+            assert_eq!(nodes(claim(), offers, "disks"), "zone In [z]");
+        }
+    }
+
+    #[test]
+    fn only_volumes_that_suit_a_claim_count() {
+        let kept = |name: &str, uid: &str| read(json!({"namespace": "default", "name": name, "uid": uid}));
+        let changes: [fn(&mut PersistentVolume); 6] = [
+            |v| v.spec.capacity = ResourceList::from_iter([("storage", Quantity::from_units(1))]),
+            |v| v.spec.access_modes.truncate(0),
+            |v| v.spec.storage_class_name.clear(),
+            |v| v.spec.volume_mode = Some("Block".to_owned()),
+            |v| v.status.phase = "Released".to_owned(),
+            |v| v.metadata.deletion_timestamp = Some(Timestamp::default()),
+        ];
+        for change in changes {
+            let mut volume = offer("a", "zone");
+            change(&mut volume);
+            assert_eq!(nodes(claim(), vec![volume.clone()], ""), NOTHING, "{volume:?}");
+            assert_eq!(nodes(claim(), vec![volume, offer("b", "zone")], ""), "zone In [b]");
+        }
+        for (name, uid, expected) in [("c", "1", "zone In [a]"), ("c", "2", NOTHING), ("d", "", NOTHING)] {
+            let mut volume = offer("a", "zone");
+            volume.spec.claim_ref = Some(kept(name, uid));
+            assert_eq!(nodes(claim(), vec![volume], ""), expected, "{name} {uid}");
+        }
+        let mut selecting = claim();
+        selecting.spec.selector = Some(read(json!({"matchLabels": {"tier": "b"}})));
+        assert_eq!(nodes(selecting, vec![offer("a", "zone"), offer("b", "zone")], ""), "zone In [b]");
+    }
+
+    #[test]
+    fn a_volume_that_is_kept_for_a_claim_is_the_only_one() {
+        let mut kept = offer("b", "zone");
+        kept.spec.claim_ref = Some(read(json!({"namespace": "default", "name": "c"})));
+        assert_eq!(nodes(claim(), vec![offer("a", "zone"), kept], ""), "zone In [b]");
+    }
+}
