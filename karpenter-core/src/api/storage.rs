@@ -7,6 +7,8 @@ use crate::{Quantity, ResourceList};
 
 /// On a claim: its binding to its volume is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// On a claim without a volume: the node for which one is being made.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// On a claim or a volume: its class, from before there was a field for it. The control plane reads it before the field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// On a claim: one pod at a time mounts its volume.
@@ -42,6 +44,12 @@ impl PersistentVolumeClaim {
     /// The class that it names; an empty name asks for no class, `None` for the default one.
     pub fn class_name(&self) -> Option<&str> {
         self.metadata.annotations.get(BETA_CLASS).or(self.spec.storage_class_name.as_ref()).map(String::as_str)
+    }
+
+    /// The node for which a volume is being made, while it has none: the kube-scheduler takes no other for its pod.
+    pub fn selected_node(&self) -> Option<&str> {
+        let selected = self.metadata.annotations.get(SELECTED_NODE).map(String::as_str);
+        selected.filter(|_| self.spec.volume_name.is_empty())
     }
 
     /// Whether its deletion was asked for.

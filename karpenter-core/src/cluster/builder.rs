@@ -224,7 +224,15 @@ impl SnapshotBuilder {
 
     fn take_storage(&mut self) -> Result<Storage, SnapshotError> {
         let claims = std::mem::take(&mut self.volume_claims);
+        let stays = |name: &&str| {
+            let found = self.nodes.binary_search_by(|node| node.metadata.name.as_str().cmp(name));
+            found.is_ok_and(|at| self.nodes[at].metadata.deletion_timestamp.is_none())
+        };
+        let selected = |claim: &PersistentVolumeClaim| {
+            claim.selected_node().filter(stays).map(|node| (claim.key(), node.to_owned()))
+        };
         Ok(Storage {
+            selected_nodes: claims.iter().filter_map(selected).collect(),
             claims: by_key("PersistentVolumeClaim", claims, PersistentVolumeClaim::key)?,
             volumes: by_name("PersistentVolume", std::mem::take(&mut self.volumes), |v| &v.metadata)?,
             classes: by_name("StorageClass", std::mem::take(&mut self.storage_classes), |c| &c.metadata)?,

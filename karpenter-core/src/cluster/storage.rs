@@ -54,6 +54,8 @@ pub struct Storage {
     pub(super) volumes: BTreeMap<String, PersistentVolume>,
     pub(super) classes: BTreeMap<String, StorageClass>,
     pub(super) csi_nodes: BTreeMap<String, CsiNode>,
+    /// The nodes that are there and stay for which volumes of claims are being made.
+    pub(super) selected_nodes: BTreeMap<ObjectKey, String>,
 }
 
 /// What a node must be like for the volumes of a pod.
@@ -106,6 +108,12 @@ impl Storage {
         self.classes.get(name)
     }
 
+    /// The node for which a volume of this claim is being made. One that is gone or on its way out does not count: whoever makes
+    /// the volume will find that out, and another will be selected.
+    pub fn selected_node(&self, claim: &ObjectKey) -> Option<&str> {
+        self.selected_nodes.get(claim).map(String::as_str)
+    }
+
     /// The most volumes that each driver can attach to the node of this name; drivers without a limit are left out.
     pub fn limits_of(&self, node: &str) -> BTreeMap<String, u32> {
         self.csi_nodes.get(node).map(CsiNode::volume_limits).unwrap_or_default()
@@ -115,7 +123,7 @@ impl Storage {
     ///
     /// The node must suit every volume: one of the terms of a volume's node affinity in the zones of its labels, or one
     /// of the allowed topologies of the class of which a volume will be made. If volumes of the class are made by hand, it
-    /// must suit one of those that could be bound to the claim. An expression of `matchFields` is kept
+    /// must suit one of those that could be bound to the claim. If a volume is being made for a node, it must be that one. An expression of `matchFields` is kept
     /// under a key that is no label; [`VolumeNeeds::admit_node`] knows it. The affinity of volumes in the file system
     /// of a node to the name of its host is dropped, so that the pod can leave that node, as Karpenter does; the
     /// kube-scheduler does not.
@@ -209,7 +217,12 @@ impl Storage {
             let (claim, class) = (key.clone(), class.metadata.name.clone());
             return Err(VolumeProblem::BindsImmediately { claim, class });
         }
-        if class.makes_volumes() { Ok(topologies_of(class)) } else { self.nodes_with_volumes_for(key, claim, class) }
+        let nodes =
+            if class.makes_volumes() { topologies_of(class) } else { self.nodes_with_volumes_for(key, claim, class)? };
+        let Some(selected) = self.selected_node(key) else { return Ok(nodes) };
+        let anywhere = NodeAlternatives::any();
+        let alternatives = nodes.as_deref().unwrap_or(anywhere.alternatives());
+        Ok(Some(NodeAlternatives::of_node(selected).and(alternatives).alternatives().to_vec()))
     }
 
     /// The class of a claim, the default one if it names none; `None` if it asks for none or there is no default.

@@ -43,6 +43,13 @@ impl NodeAlternatives {
         Self(vec![Requirements::new()])
     }
 
+    /// The node of this name.
+    pub(crate) fn of_node(name: &str) -> Self {
+        let mut named = Requirements::new();
+        named.add(NODE_NAME_FIELD, Requirement::one_of([name]));
+        Self(vec![named])
+    }
+
     /// The same, with all of `extra` required too.
     pub(crate) fn narrowed(&self, extra: &Requirements) -> Self {
         self.and(std::slice::from_ref(extra))

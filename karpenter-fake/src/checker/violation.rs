@@ -294,6 +294,8 @@ pub enum VolumeObstacle {
     NodeAffinity,
     /// The class makes no volumes there.
     Topology,
+    /// Its volume is being made for another node.
+    OtherNode,
 }
 
 impl fmt::Display for VolumeObstacle {
@@ -308,6 +310,7 @@ impl fmt::Display for VolumeObstacle {
             Self::NoOffer => "its class makes no volumes, and none that is there suits it",
             Self::NodeAffinity => "no term of its volume's node affinity is met",
             Self::Topology => "its class makes no volumes there",
+            Self::OtherNode => "its volume is being made for another node",
         })
     }
 }

@@ -46,6 +46,8 @@ pub(super) enum MountRule<'a> {
     NearVolume(Vec<VolumeTerm<'a>>),
     /// Those in which the class makes volumes: alternatives of labels with their values.
     InTopology(Vec<Vec<(&'a str, &'a [String])>>),
+    /// The one for which a volume is being made, if it meets another rule too.
+    OnNode(&'a str, Box<Self>),
 }
 
 /// A term of the node affinity of a volume.
@@ -154,6 +156,13 @@ impl<'a> MountRule<'a> {
                 let some = alternatives.iter().filter(|all| !all.is_empty());
                 Some(some.map(|all| all.iter().map(is_one_of).collect()).collect())
             }
+            Self::OnNode(node, rule) => {
+                if *node == name {
+                    rule.alternatives(name)
+                } else {
+                    Some(Vec::new())
+                }
+            }
         }
     }
 
@@ -172,6 +181,8 @@ impl<'a> MountRule<'a> {
                 let is_met = alternatives.iter().any(|all| !all.is_empty() && all.iter().all(is_one_of));
                 (!is_met).then_some(VolumeObstacle::Topology)
             }
+            Self::OnNode(node, _) if *node != name => Some(VolumeObstacle::OtherNode),
+            Self::OnNode(_, rule) => rule.obstacle(name, labels),
         }
     }
 }
@@ -199,7 +210,10 @@ fn is_offer(volume: &PersistentVolume, claim: &PersistentVolumeClaim, class: &st
 pub(super) fn mounts<'a>(pod: &Pod, storage: &'a Storage) -> Vec<Mount<'a>> {
     let mount = |claim: ObjectKey| {
         let missing = MountRule::Nowhere(VolumeObstacle::ClaimMissing);
-        let rule = storage.claim(&claim).map_or(missing, |found| MountRule::of_claim(found, storage));
+        let mut rule = storage.claim(&claim).map_or(missing, |found| MountRule::of_claim(found, storage));
+        if let Some(node) = storage.selected_node(&claim) {
+            rule = MountRule::OnNode(node, Box::new(rule));
+        }
         Mount { claim, rule }
     };
     claims_of(pod).map(mount).collect()

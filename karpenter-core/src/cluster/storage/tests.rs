@@ -192,6 +192,28 @@ fn the_name_of_the_node_may_be_asked_for() {
 }
 
 #[test]
+fn a_volume_is_made_for_the_node_that_was_selected() {
+    let selected = |node: &str, more: &str| -> PersistentVolumeClaim {
+        let meta = format!(r#""annotations":{{"volume.kubernetes.io/selected-node":"{node}"}}"#);
+        object("c", &meta, &format!(r#""spec":{{"storageClassName":"s"{more}}}"#))
+    };
+    let gone = object("going", GONE, "");
+    let nodes = [object("n1", "", ""), object("n2", "", ""), gone].map(std::sync::Arc::<crate::api::Node>::new);
+    let zone = |zone: &str| BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
+    for (claim, classes, expected) in [
+        (selected("n1", ""), class("s", &[]), [true, false, true, false]),
+        (selected("n1", ""), class("s", &[&zones(r#""a""#)]), [true, false, false, false]),
+        (selected("absent", ""), class("s", &[&zones(r#""a""#)]), [true, true, false, false]),
+        (selected("going", ""), class("s", &[]), [true; 4]),
+    ] {
+        let builder = Snapshot::builder().nodes(nodes.clone()).volume_claims([claim]).storage_classes([classes]);
+        let needs = storage(builder).needs_of(&pod(&["c"])).expect("mountable");
+        let found = [("n1", "a"), ("n2", "a"), ("n1", "b"), ("n2", "b")].map(|(n, z)| needs.admit_node(n, &zone(z)));
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn combinations_are_pruned_and_counted_once() {
     let pair = |key: &str, values: &str| format!(r#"{{"key":"{key}","values":[{values}]}}"#);
     let storage = storage(

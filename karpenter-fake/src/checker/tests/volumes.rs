@@ -168,6 +168,20 @@ fn volumes_that_are_made_by_hand_are_where_they_are() {
 }
 
 #[test]
+fn a_volume_is_made_for_one_node() {
+    let for_node = |node: &str| {
+        let selected = format!(r#""volume.kubernetes.io/selected-node":"{node}""#);
+        let claim = volume_claim("v", &selected, r#""storageClassName":"w""#);
+        with_pool(cluster().volume_claims([claim]).pods(mounting("a", &["v"])))
+    };
+    passes(for_node("n1"), &onto([("n1", &["a"])]));
+    passes(for_node("n3"), &onto([("n1", &["a"])]));
+    let other = "claim default/v: its volume is being made for another node";
+    breaks(for_node("n2"), &onto([("n1", &["a"])]), &format!("default/a on n1: {other}"));
+    breaks(for_node("n2"), &of_claims([claim(&["a"], "b")]), &format!("default/a on claim 0 as spot m in b: {other}"));
+}
+
+#[test]
 fn drivers_attach_so_many_volumes() {
     let with = |limit: u32| cluster().csi_nodes([csi_node(limit)]).volume_claims([waiting("v1"), waiting("v2")]);
     let both = || onto([("n1", &["a", "b"])]);
