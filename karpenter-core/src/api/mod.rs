@@ -18,6 +18,7 @@ mod selector;
 mod storage;
 mod taint;
 mod validate;
+mod volume_source;
 mod workload;
 
 pub use budget::{Budget, BudgetError, DisruptionReason};
@@ -43,15 +44,20 @@ pub use selector::{
     SelectorOperator,
 };
 pub use storage::{
-    AwsElasticBlockStoreSource, ClaimReference, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace,
-    NodePathSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    PersistentVolumeClaimTemplate, PersistentVolumeSpec, PersistentVolumeStatus, StorageClass,
-    TopologySelectorLabelRequirement, TopologySelectorTerm, VolumeAttachment, VolumeAttachmentSource,
-    VolumeAttachmentSpec, VolumeBindingMode, VolumeNodeAffinity, VolumeNodeResources,
+    ClaimReference, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace, NodePathSource, PersistentVolume,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeClaimTemplate,
+    PersistentVolumeSpec, PersistentVolumeStatus, StorageClass, TopologySelectorLabelRequirement, TopologySelectorTerm,
+    VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec, VolumeBindingMode, VolumeNodeAffinity,
+    VolumeNodeResources,
 };
 pub(crate) use taint::tolerated_by_both;
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerates_all};
 pub use validate::FieldError;
+pub(crate) use volume_source::driver_of;
+pub use volume_source::{
+    AwsElasticBlockStoreSource, AzureDiskSource, AzureFileSource, CinderSource, GcePersistentDiskSource,
+    PortworxVolumeSource, VsphereVolumeSource,
+};
 pub use workload::{
     DaemonSet, DaemonSetSpec, IntOrPercent, IntOrPercentError, Node, NodeSpec, NodeStatus, PodDisruptionBudget,
     PodDisruptionBudgetSpec, PodDisruptionBudgetStatus, PodTemplate, UnhealthyPodEvictionPolicy,

@@ -2,7 +2,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LabelSelector, NodeSelector, ObjectKey, ObjectMeta, Resources, is_default, nullable};
+use super::{
+    AwsElasticBlockStoreSource, AzureDiskSource, AzureFileSource, CinderSource, GcePersistentDiskSource, LabelSelector,
+    NodeSelector, ObjectKey, ObjectMeta, PortworxVolumeSource, Resources, VsphereVolumeSource, is_default, nullable,
+    volume_source::attached,
+};
 use crate::{Quantity, ResourceList};
 
 /// On a claim: its binding to its volume is complete.
@@ -207,6 +211,38 @@ pub struct PersistentVolumeSpec {
     /// Set if it is an EBS volume in the notation from before there was a driver for them.
     #[serde(skip_serializing_if = "is_default")]
     pub aws_elastic_block_store: Option<AwsElasticBlockStoreSource>,
+    /// The same for a disk of Google's cloud.
+    #[serde(skip_serializing_if = "is_default")]
+    pub gce_persistent_disk: Option<GcePersistentDiskSource>,
+    /// The same for a disk of Azure.
+    #[serde(skip_serializing_if = "is_default")]
+    pub azure_disk: Option<AzureDiskSource>,
+    /// The same for a shared folder of Azure.
+    #[serde(skip_serializing_if = "is_default")]
+    pub azure_file: Option<AzureFileSource>,
+    /// The same for a volume of OpenStack.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cinder: Option<CinderSource>,
+    /// The same for a disk of vSphere.
+    #[serde(skip_serializing_if = "is_default")]
+    pub vsphere_volume: Option<VsphereVolumeSource>,
+    /// The same for a volume of Portworx.
+    #[serde(skip_serializing_if = "is_default")]
+    pub portworx_volume: Option<PortworxVolumeSource>,
+}
+
+impl PersistentVolumeSpec {
+    /// The driver that attaches it, and the driver's name for it, which may be empty; `None` if no driver does.
+    pub(crate) fn attached(&self) -> Option<(&str, String)> {
+        let csi = self.csi.as_ref().map(|csi| (csi.driver.as_str(), csi.volume_handle.clone()));
+        csi.or_else(|| attached(self.aws_elastic_block_store.as_ref()))
+            .or_else(|| attached(self.gce_persistent_disk.as_ref()))
+            .or_else(|| attached(self.azure_disk.as_ref()))
+            .or_else(|| attached(self.azure_file.as_ref()))
+            .or_else(|| attached(self.cinder.as_ref()))
+            .or_else(|| attached(self.vsphere_volume.as_ref()))
+            .or_else(|| attached(self.portworx_volume.as_ref()))
+    }
 }
 
 /// How a [`PersistentVolume`] fares.
@@ -308,16 +344,6 @@ pub struct NodePathSource {
     /// The path on the node.
     #[serde(deserialize_with = "nullable")]
     pub path: String,
-}
-
-/// An EBS volume in the notation from before there was a driver for them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct AwsElasticBlockStoreSource {
-    /// The name of the volume, such as `vol-1` or `aws://us-east-1a/vol-1`.
-    #[serde(rename = "volumeID", deserialize_with = "nullable")]
-    pub volume_id: String,
 }
 
 /// How the volumes of a class are made.
@@ -503,6 +529,12 @@ mod tests {
         for (spec, is_on_node) in [
             (r#"{"csi":{"driver":"ebs.csi.aws.com","volumeHandle":"vol-1"}}"#, false),
             (r#"{"storageClassName":"gp2","awsElasticBlockStore":{"volumeID":"vol-1"}}"#, false),
+            (r#"{"gcePersistentDisk":{"pdName":"d","readOnly":true}}"#, false),
+            (r#"{"azureDisk":{"diskURI":"u"},"azureFile":{"secretName":"s","shareName":"f"}}"#, false),
+            (
+                r#"{"cinder":{"volumeID":"c"},"vsphereVolume":{"volumePath":"p"},"portworxVolume":{"volumeID":"x"}}"#,
+                false,
+            ),
             (r#"{"hostPath":{"path":"/data"}}"#, true),
             (
                 r#"{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"volumeMode":"Block","claimRef":{"namespace":"n","name":"c","uid":"1"}}"#,

@@ -14,15 +14,11 @@ use crate::{
     NodeAlternatives, Requirement, Requirements,
     api::{
         CsiNode, NodeSelectorTerm, ObjectKey, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
-        TopologySelectorTerm, Volume, VolumeBindingMode,
+        TopologySelectorTerm, Volume, VolumeBindingMode, driver_of,
     },
     labels,
 };
 
-/// The driver of EBS volumes.
-const EBS_DRIVER: &str = "ebs.csi.aws.com";
-/// What classes called it when it was a part of Kubernetes.
-const EBS_IN_TREE: &str = "kubernetes.io/aws-ebs";
 /// The labels that tell the zones of a volume.
 const ZONE_LABELS: [&str; 2] = [labels::ZONE, "failure-domain.beta.kubernetes.io/zone"];
 /// The most alternatives that the volumes of a pod may come to. Volumes of one topology come to as many as it has
@@ -249,17 +245,11 @@ impl Storage {
     fn attachment(&self, key: &ObjectKey, claim: &PersistentVolumeClaim) -> Option<Attachment> {
         let Some(volume) = self.volumes.get(&claim.spec.volume_name) else {
             // As the kube-scheduler, also for a volume that is named and does not exist.
-            let provisioner = &self.class_of(claim).ok()??.provisioner;
-            let driver = if provisioner == EBS_IN_TREE { EBS_DRIVER } else { provisioner };
+            let driver = driver_of(&self.class_of(claim).ok()??.provisioner);
             return (!driver.is_empty()).then(|| Attachment { driver: driver.to_owned(), volume: key.to_string() });
         };
-        let (driver, handle) = match (&volume.spec.csi, &volume.spec.aws_elastic_block_store) {
-            (Some(csi), _) => (csi.driver.as_str(), csi.volume_handle.as_str()),
-            // Also written aws://us-east-1a/vol-1.
-            (None, Some(ebs)) => (EBS_DRIVER, ebs.volume_id.rsplit('/').next().unwrap_or_default()),
-            (None, None) => return None,
-        };
-        let volume = if handle.is_empty() { key.to_string() } else { handle.to_owned() };
+        let (driver, handle) = volume.spec.attached()?;
+        let volume = if handle.is_empty() { key.to_string() } else { handle };
         Some(Attachment { driver: driver.to_owned(), volume })
     }
 }

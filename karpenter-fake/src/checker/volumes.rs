@@ -16,7 +16,7 @@ use super::{PlannedNode, Violation, filters::holds, violation::VolumeObstacle};
 
 /// Storage drivers that took over from what was built into Kubernetes, by the old names of provisioners.
 const MIGRATED_DRIVERS: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", EBS_DRIVER),
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
     ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
     ("kubernetes.io/azure-file", "file.csi.azure.com"),
     ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
@@ -24,7 +24,6 @@ const MIGRATED_DRIVERS: [(&str, &str); 7] = [
     ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
     ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
 ];
-const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
 type Labels = BTreeMap<String, String>;
 
@@ -230,28 +229,38 @@ fn claims_of(pod: &Pod) -> impl Iterator<Item = ObjectKey> {
 /// A volume by its driver and what the driver calls it.
 type Attached = (String, String);
 
+/// The driver that makes volumes for a provisioner.
+fn migrated(provisioner: &str) -> &str {
+    MIGRATED_DRIVERS.iter().find(|(old, _)| *old == provisioner).map_or(provisioner, |(_, driver)| driver)
+}
+
 /// The volumes of a pod that drivers attach to its node.
 fn attached(pod: &Pod, storage: &Storage) -> Vec<Attached> {
     let of_claim = |key: ObjectKey| {
         let claim = storage.claim(&key)?;
         if claim.spec.volume_name.is_empty() {
             let class = storage.class(claim.class_name()?)?;
-            let migrated = MIGRATED_DRIVERS.iter().find(|(old, _)| *old == class.provisioner);
-            let driver = migrated.map_or(class.provisioner.as_str(), |(_, driver)| driver);
-            return Some((driver.to_owned(), key.to_string()));
+            return Some((migrated(&class.provisioner).to_owned(), key.to_string()));
         }
         let spec = &storage.volume(&claim.spec.volume_name)?.spec;
-        match (&spec.csi, &spec.aws_elastic_block_store) {
-            (Some(csi), _) => {
-                let handle = if csi.volume_handle.is_empty() { &claim.spec.volume_name } else { &csi.volume_handle };
-                Some((csi.driver.clone(), handle.clone()))
-            }
-            (None, Some(ebs)) => {
-                let id = ebs.volume_id.rsplit('/').next().unwrap_or_default();
-                Some((EBS_DRIVER.to_owned(), id.to_owned()))
-            }
-            (None, None) => None,
+        if let Some(csi) = &spec.csi {
+            let handle = if csi.volume_handle.is_empty() { &claim.spec.volume_name } else { &csi.volume_handle };
+            return Some((csi.driver.clone(), handle.clone()));
         }
+        let old_names = [
+            (
+                "aws-ebs",
+                spec.aws_elastic_block_store.as_ref().map(|ebs| ebs.volume_id.rsplit('/').next().unwrap_or("")),
+            ),
+            ("azure-disk", spec.azure_disk.as_ref().map(|disk| disk.disk_uri.as_str())),
+            ("azure-file", spec.azure_file.as_ref().map(|file| file.share_name.as_str())),
+            ("cinder", spec.cinder.as_ref().map(|volume| volume.volume_id.as_str())),
+            ("gce-pd", spec.gce_persistent_disk.as_ref().map(|disk| disk.pd_name.as_str())),
+            ("portworx-volume", spec.portworx_volume.as_ref().map(|volume| volume.volume_id.as_str())),
+            ("vsphere-volume", spec.vsphere_volume.as_ref().map(|disk| disk.volume_path.as_str())),
+        ];
+        let (old_name, id) = old_names.into_iter().find_map(|(name, id)| Some((name, id?)))?;
+        Some((migrated(&format!("kubernetes.io/{old_name}")).to_owned(), id.to_owned()))
     };
     claims_of(pod).filter_map(of_claim).collect()
 }

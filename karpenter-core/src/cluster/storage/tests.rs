@@ -353,6 +353,27 @@ fn attachments_are_named_by_the_driver_of_the_volume() {
 }
 
 #[test]
+fn volumes_that_drivers_took_over_are_theirs() {
+    for (provisioner, source, expected) in [
+        ("aws-ebs", r#""awsElasticBlockStore":{"volumeID":"aws://z/v"}"#, "ebs.csi.aws.com v"),
+        ("azure-disk", r#""azureDisk":{"diskURI":"/Disk"}"#, "disk.csi.azure.com /disk"),
+        ("azure-file", r#""azureFile":{"secretName":"s","shareName":"f"}"#, "file.csi.azure.com s#f"),
+        ("cinder", r#""cinder":{"volumeID":"v"}"#, "cinder.csi.openstack.org v"),
+        ("gce-pd", r#""gcePersistentDisk":{"pdName":"v"}"#, "pd.csi.storage.gke.io v"),
+        ("portworx-volume", r#""portworxVolume":{"volumeID":"v"}"#, "pxd.portworx.com v"),
+        ("vsphere-volume", r#""vsphereVolume":{"volumePath":"[d] v"}"#, "csi.vsphere.vmware.com [d] v"),
+    ] {
+        let mut class = class("s", &[]);
+        class.provisioner = format!("kubernetes.io/{provisioner}");
+        let builder = Snapshot::builder().storage_classes([class]).volumes([volume("bound", source, "[]")]);
+        let storage = storage(builder.volume_claims([bound("bound"), unbound("new", r#""s""#)]));
+        assert_eq!(attached(&storage, &pod(&["bound"])), [expected]);
+        let (driver, _) = expected.split_once(' ').expect("a driver");
+        assert_eq!(attached(&storage, &pod(&["new"])), [format!("{driver} default/new")]);
+    }
+}
+
+#[test]
 fn a_place_knows_what_its_drivers_can_attach_and_have_attached() {
     let node = |name: &str| object::<crate::api::Node>(name, "", &format!(r#""spec":{{"providerID":"{name}"}}"#));
     let on = |name: &str, node: &str, claims: &[&str]| {

@@ -225,6 +225,27 @@ fn old_names_of_drivers_are_counted_with_the_new() {
 }
 
 #[test]
+fn volumes_in_the_old_notation_are_counted_with_those_of_their_driver() {
+    for (driver, source) in [
+        ("disk.csi.azure.com", r#""azureDisk":{"diskURI":"v"}"#),
+        ("file.csi.azure.com", r#""azureFile":{"secretName":"s","shareName":"v"}"#),
+        ("cinder.csi.openstack.org", r#""cinder":{"volumeID":"v"}"#),
+        ("pd.csi.storage.gke.io", r#""gcePersistentDisk":{"pdName":"v"}"#),
+        ("pxd.portworx.com", r#""portworxVolume":{"volumeID":"v"}"#),
+        ("csi.vsphere.vmware.com", r#""vsphereVolume":{"volumePath":"v"}"#),
+    ] {
+        let node: CsiNode = read(&format!(
+            r#"{{"metadata":{{"name":"n1"}},"spec":{{"drivers":[{{"name":"{driver}","allocatable":{{"count":0}}}}]}}}}"#
+        ));
+        breaks(
+            bound(source).csi_nodes([node]),
+            &onto([("n1", &["a"])]),
+            &format!("n1: {driver}: 0 volumes and 1 more, limit 0"),
+        );
+    }
+}
+
+#[test]
 fn a_pod_opens_no_domain_away_from_its_volume() {
     let rules = |claim: &str| {
         format!(
