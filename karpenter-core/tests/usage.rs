@@ -40,3 +40,36 @@ fn pods_of_one_specification_of_which_one_is_resized_are_not_the_same() {
         assert_eq!(plan.claims().iter().map(|c| c.instance_types[0].as_ref()).collect::<Vec<&str>>(), [expected]);
     }
 }
+
+#[test]
+fn pods_that_would_share_a_disk_are_left_alone() {
+    let pod = |name: &str, source: &Value| -> Pod {
+        let mut volume = source.clone();
+        volume["name"] = json!("v");
+        let status = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]});
+        read(
+            json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c"}], "volumes": [volume]}, "status": status}),
+        )
+    };
+    let read_only = |disk: &str| json!({"gcePersistentDisk": {"pdName": disk, "readOnly": true}});
+    for (one, other, field) in [
+        (
+            json!({"awsElasticBlockStore": {"volumeID": "v"}}),
+            json!({"awsElasticBlockStore": {"volumeID": "v"}}),
+            "awsElasticBlockStore",
+        ),
+        (json!({"awsElasticBlockStore": {"volumeID": "v"}}), json!({"awsElasticBlockStore": {"volumeID": "w"}}), ""),
+        (json!({"awsElasticBlockStore": {"volumeID": "v"}}), json!({"iscsi": {"iqn": "v"}}), ""),
+        (json!({"iscsi": {"iqn": "v"}}), json!({"iscsi": {"iqn": "v", "readOnly": true}}), "iscsi"),
+        (json!({"rbd": {"image": "v"}}), json!({"rbd": {"image": "v", "pool": "rbd"}}), "rbd"),
+        (json!({"rbd": {"image": "v"}}), json!({"rbd": {"image": "v", "pool": "other"}}), ""),
+        (read_only("v"), read_only("v"), ""),
+        (read_only("v"), json!({"gcePersistentDisk": {"pdName": "v"}}), "gcePersistentDisk"),
+        (json!({"azureDisk": {"diskURI": "v"}}), json!({"azureDisk": {"diskURI": "v"}}), ""),
+    ] {
+        let plan = solve(Snapshot::builder().pods(vec![pod("a", &one), pod("b", &other)]));
+        let reasons: Vec<_> = plan.unplaced().values().map(ToString::to_string).collect();
+        let expected = format!("unsupported: spec.volumes[0].{field}");
+        assert_eq!(reasons, vec![expected; if field.is_empty() { 0 } else { 2 }], "{one} {other}");
+    }
+}

@@ -14,6 +14,7 @@ mod nodeoverlay;
 mod nodepool;
 mod pod;
 mod pod_builder;
+mod pod_volume;
 mod selector;
 mod storage;
 mod taint;
@@ -34,11 +35,13 @@ pub use nodepool::{
     TemplateSpec,
 };
 pub use pod::{
-    Affinity, Container, ContainerPort, ContainerStatus, EphemeralVolume, InclusionPolicy, NodeAffinity, Pod,
-    PodAffinity, PodAffinityTerm, PodResourceClaim, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
-    Resources, TopologySpreadConstraint, UnsatisfiableAction, Volume, VolumeClaimSource, WeightedPodAffinityTerm,
+    Affinity, Container, ContainerPort, ContainerStatus, InclusionPolicy, NodeAffinity, Pod, PodAffinity,
+    PodAffinityTerm, PodResourceClaim, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm, Resources,
+    TopologySpreadConstraint, UnsatisfiableAction, WeightedPodAffinityTerm,
 };
 pub use pod_builder::{PodBuilder, Workload};
+pub(crate) use pod_volume::NamedDisk;
+pub use pod_volume::{EphemeralVolume, Volume, VolumeClaimSource};
 pub use selector::{
     LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, SelectorExpression,
     SelectorOperator,
@@ -56,7 +59,7 @@ pub use validate::FieldError;
 pub(crate) use volume_source::driver_of;
 pub use volume_source::{
     AwsElasticBlockStoreSource, AzureDiskSource, AzureFileSource, CinderSource, GcePersistentDiskSource,
-    PortworxVolumeSource, VsphereVolumeSource,
+    IscsiVolumeSource, PortworxVolumeSource, RbdVolumeSource, VsphereVolumeSource,
 };
 pub use workload::{
     DaemonSet, DaemonSetSpec, IntOrPercent, IntOrPercentError, Node, NodeSpec, NodeStatus, PodDisruptionBudget,

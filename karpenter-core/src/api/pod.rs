@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta,
-    PersistentVolumeClaimTemplate, PodBuilder, Toleration, is_default, nullable,
+    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta, PodBuilder,
+    Toleration, Volume, is_default, nullable,
 };
 use crate::{ResourceList, Timestamp};
 
@@ -383,40 +383,6 @@ pub enum InclusionPolicy {
     Honor,
     /// It does not.
     Ignore,
-}
-
-/// A volume of a pod, as far as its placement goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[non_exhaustive]
-pub struct Volume {
-    /// The name.
-    pub name: String,
-    /// A claim made beforehand.
-    #[serde(skip_serializing_if = "is_default")]
-    pub persistent_volume_claim: Option<VolumeClaimSource>,
-    /// A claim made for this pod.
-    #[serde(skip_serializing_if = "is_default")]
-    pub ephemeral: Option<EphemeralVolume>,
-}
-
-/// The claim behind a [`Volume`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[non_exhaustive]
-pub struct VolumeClaimSource {
-    /// The name of the claim, in the pod's namespace.
-    pub claim_name: String,
-}
-
-/// A [`Volume`] whose claim is made for the pod and named `<pod>-<volume>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[non_exhaustive]
-pub struct EphemeralVolume {
-    /// What the claim will be like.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
-    pub volume_claim_template: PersistentVolumeClaimTemplate,
 }
 
 /// A device that a pod claims (dynamic resource allocation).

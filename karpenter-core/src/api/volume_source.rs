@@ -167,3 +167,32 @@ impl Migrated for PortworxVolumeSource {
         self.volume_id.clone()
     }
 }
+
+/// A disk that a server lends over the network (iSCSI).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct IscsiVolumeSource {
+    /// The name of the disk among all in the world.
+    #[serde(deserialize_with = "nullable")]
+    pub iqn: String,
+    /// Whether it is only read.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub read_only: bool,
+}
+
+/// A disk of Ceph.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct RbdVolumeSource {
+    /// The pool of Ceph; `rbd` where none is written.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub pool: String,
+    /// The name of the disk in it.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// Whether it is only read.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub read_only: bool,
+}

@@ -150,10 +150,14 @@ impl Storage {
         self.claims.values().any(PersistentVolumeClaim::is_for_one_pod)
     }
 
-    /// The volumes that drivers attach to the node of a pod. Claims and classes that do not exist are passed over.
+    /// The volumes that drivers attach to the node of a pod: those of its claims, and disks that it names itself. Claims and
+    /// classes that do not exist are passed over.
     pub fn attachments_of(&self, pod: &Pod) -> BTreeSet<Attachment> {
         let found = self.claims_of(pod).filter_map(|(key, claim)| Some((key, claim?)));
-        found.filter_map(|(key, claim)| self.attachment(&key, &claim)).collect()
+        let of_claims = found.filter_map(|(key, claim)| self.attachment(&key, &claim));
+        let named = pod.spec.volumes.iter().filter_map(Volume::attached);
+        let named = named.map(|(driver, volume)| Attachment { driver: driver.to_owned(), volume });
+        of_claims.chain(named).collect()
     }
 
     /// The claims that a pod mounts, in the order in which it names them.

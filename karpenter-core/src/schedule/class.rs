@@ -234,6 +234,9 @@ impl<'s> Classes<'s> {
                 Err(reason) => drop(self.refused.insert(pod.key(), reason)),
             }
         }
+        let sharing = screen::sharing_disks(snapshot, &pods);
+        pods.retain(|(_, pod)| !sharing.contains_key(&pod.key()));
+        self.refused.extend(sharing);
         let (all_volumes, problems) = AllVolumes::new(snapshot, pods.iter().map(|(_, pod)| *pod));
         self.all_volumes = all_volumes;
         if !problems.is_empty() {

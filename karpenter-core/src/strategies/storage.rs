@@ -59,7 +59,7 @@ impl Disks {
                 Mounted::Missing => "missing".to_owned(),
             };
             let source = VolumeClaimSource { claim_name: name.clone() };
-            let volume = Volume { name: "data".to_owned(), persistent_volume_claim: Some(source), ephemeral: None };
+            let volume = Volume { name: "data".to_owned(), persistent_volume_claim: Some(source), ..Volume::default() };
             pod.spec.volumes.push(volume);
             match mounted {
                 Mounted::Bound(zone) => out.add_bound(zone),

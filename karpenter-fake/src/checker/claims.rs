@@ -14,7 +14,7 @@ use super::{
     ports::clash,
     reservations::only_reserved,
     topology::Faces,
-    volumes::{Mount, mounts},
+    volumes::{Mount, mounts, rivals},
 };
 
 /// The most instance types that a claim may name: Karpenter's own limit.
@@ -100,6 +100,9 @@ impl<'a> Checker<'a> {
         let mut wanted = Amounts::new();
         for pod in &pods {
             add(&mut wanted, &requests(pod));
+        }
+        if let Some(found) = nodes.first().and_then(|node| rivals(&node.node(index), &[], &pods)) {
+            return Err(Box::new(found));
         }
         let kinds = self.kinds(&pods);
         let taints = &pool.spec.template.spec.taints;

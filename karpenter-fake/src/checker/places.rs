@@ -10,7 +10,7 @@ use super::{
     filters::{Amounts, add, amounts_of, quantity, requests},
     options::add_aliases,
     ports::clash,
-    volumes::{mounts, overload},
+    volumes::{mounts, overload, rivals},
 };
 
 impl<'a> Checker<'a> {
@@ -51,10 +51,11 @@ impl<'a> Checker<'a> {
         used.retain(|name, _| wanted.get(name).is_some_and(|amount| *amount > 0));
         let short = shortage(node.clone(), &used, &amounts_of(&place.allocatable));
         let overload = overload(&node, &place.volume_limits, &there, &new, self.snapshot.storage());
+        let rivals = rivals(&node, &there, &new);
         let of_daemons = daemons.iter().map(|daemonset| &daemonset.spec.template.spec);
         let there = there.iter().map(|pod| &pod.spec).chain(of_daemons);
         let taken = clash(node, new.iter().map(|pod| &pod.spec), there);
-        self.violations.extend(short.into_iter().chain(overload).chain(taken));
+        self.violations.extend(short.into_iter().chain(overload).chain(rivals).chain(taken));
     }
 
     /// The daemons that will come to a place, and what they and the pods that are there take of it.

@@ -171,6 +171,15 @@ pub enum Violation {
         /// Why not.
         obstacle: VolumeObstacle,
     },
+    /// Two pods of a node mount a disk that they name themselves, and not both only read it.
+    SharedDisk {
+        /// The node.
+        node: PlannedNode,
+        /// A pod that is new there.
+        pod: ObjectKey,
+        /// The other pod.
+        other: ObjectKey,
+    },
     /// A storage driver cannot attach so many volumes to a node.
     VolumeLimit {
         /// The node.
@@ -364,6 +373,7 @@ impl fmt::Display for Violation {
             Self::VolumeLimit { node, driver, attached, wanted, limit } => {
                 write!(f, "{node}: {driver}: {attached} volumes and {wanted} more, limit {limit}")
             }
+            Self::SharedDisk { node, pod, other } => write!(f, "{pod} on {node}: {other} mounts the same disk"),
             Self::HostPort { node, port } => write!(f, "{node}: host port {port} is wanted twice"),
             Self::Limit { pool, resource, limit, existing, new } => {
                 write!(f, "pool {pool}: {resource}: {existing} and up to {new} more, limit {limit}")

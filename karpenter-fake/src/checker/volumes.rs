@@ -1,4 +1,4 @@
-//! Volumes (the filters `VolumeBinding`, `VolumeZone` and `NodeVolumeLimits`).
+//! Volumes (the filters `VolumeBinding`, `VolumeZone`, `NodeVolumeLimits` and `VolumeRestrictions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use karpenter_core::{
     ResourceList,
     api::{
         NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, PersistentVolume, PersistentVolumeClaim, Pod,
-        VolumeBindingMode,
+        Volume, VolumeBindingMode,
     },
     cluster::Storage,
     labels,
@@ -234,6 +234,29 @@ fn migrated(provisioner: &str) -> &str {
     MIGRATED_DRIVERS.iter().find(|(old, _)| *old == provisioner).map_or(provisioner, |(_, driver)| driver)
 }
 
+/// What a volume is called by each of the drivers that took over, in the notation from before; at most one has a name for it.
+macro_rules! old_notation {
+    ($source:expr) => {
+        [
+            (
+                "aws-ebs",
+                $source.aws_elastic_block_store.as_ref().map(|ebs| ebs.volume_id.rsplit('/').next().unwrap_or("")),
+            ),
+            ("azure-disk", $source.azure_disk.as_ref().map(|disk| disk.disk_uri.as_str())),
+            ("azure-file", $source.azure_file.as_ref().map(|file| file.share_name.as_str())),
+            ("cinder", $source.cinder.as_ref().map(|volume| volume.volume_id.as_str())),
+            ("gce-pd", $source.gce_persistent_disk.as_ref().map(|disk| disk.pd_name.as_str())),
+            ("portworx-volume", $source.portworx_volume.as_ref().map(|volume| volume.volume_id.as_str())),
+            ("vsphere-volume", $source.vsphere_volume.as_ref().map(|disk| disk.volume_path.as_str())),
+        ]
+    };
+}
+
+fn attached_of_old(names: [(&str, Option<&str>); 7]) -> Option<Attached> {
+    let (old_name, id) = names.into_iter().find_map(|(name, id)| Some((name, id?)))?;
+    Some((migrated(&format!("kubernetes.io/{old_name}")).to_owned(), id.to_owned()))
+}
+
 /// The volumes of a pod that drivers attach to its node.
 fn attached(pod: &Pod, storage: &Storage) -> Vec<Attached> {
     let of_claim = |key: ObjectKey| {
@@ -247,22 +270,10 @@ fn attached(pod: &Pod, storage: &Storage) -> Vec<Attached> {
             let handle = if csi.volume_handle.is_empty() { &claim.spec.volume_name } else { &csi.volume_handle };
             return Some((csi.driver.clone(), handle.clone()));
         }
-        let old_names = [
-            (
-                "aws-ebs",
-                spec.aws_elastic_block_store.as_ref().map(|ebs| ebs.volume_id.rsplit('/').next().unwrap_or("")),
-            ),
-            ("azure-disk", spec.azure_disk.as_ref().map(|disk| disk.disk_uri.as_str())),
-            ("azure-file", spec.azure_file.as_ref().map(|file| file.share_name.as_str())),
-            ("cinder", spec.cinder.as_ref().map(|volume| volume.volume_id.as_str())),
-            ("gce-pd", spec.gce_persistent_disk.as_ref().map(|disk| disk.pd_name.as_str())),
-            ("portworx-volume", spec.portworx_volume.as_ref().map(|volume| volume.volume_id.as_str())),
-            ("vsphere-volume", spec.vsphere_volume.as_ref().map(|disk| disk.volume_path.as_str())),
-        ];
-        let (old_name, id) = old_names.into_iter().find_map(|(name, id)| Some((name, id?)))?;
-        Some((migrated(&format!("kubernetes.io/{old_name}")).to_owned(), id.to_owned()))
+        attached_of_old(old_notation!(spec))
     };
-    claims_of(pod).filter_map(of_claim).collect()
+    let named = pod.spec.volumes.iter().filter_map(|volume| attached_of_old(old_notation!(volume)));
+    claims_of(pod).filter_map(of_claim).chain(named).collect()
 }
 
 /// The first driver that cannot attach the volumes of all pods. A volume that several pods mount counts once.
@@ -286,4 +297,31 @@ pub(super) fn overload(
         let (node, driver) = (node.clone(), driver.clone());
         is_over.then_some(Violation::VolumeLimit { node, driver, attached, wanted, limit })
     })
+}
+
+/// The first two pods of a node, of which one is new there, that must not both mount a disk which they name themselves (the
+/// filter `VolumeRestrictions`).
+pub(super) fn rivals(node: &PlannedNode, there: &[&Pod], new: &[&Pod]) -> Option<Violation> {
+    for (i, pod) in new.iter().enumerate() {
+        for other in there.iter().chain(&new[..i]) {
+            let clash = |a: &Volume| other.spec.volumes.iter().any(|b| is_rival(a, b));
+            if pod.spec.volumes.iter().any(clash) {
+                return Some(Violation::SharedDisk { node: node.clone(), pod: pod.key(), other: other.key() });
+            }
+        }
+    }
+    None
+}
+
+fn is_rival(a: &Volume, b: &Volume) -> bool {
+    let ebs = a.aws_elastic_block_store.as_ref().zip(b.aws_elastic_block_store.as_ref());
+    let gce = a.gce_persistent_disk.as_ref().zip(b.gce_persistent_disk.as_ref());
+    let iscsi = a.iscsi.as_ref().zip(b.iscsi.as_ref());
+    let rbd = a.rbd.as_ref().zip(b.rbd.as_ref());
+    let pool = |pool: &str| if pool.is_empty() { "rbd".to_owned() } else { pool.to_owned() };
+    ebs.is_some_and(|(a, b)| a.volume_id == b.volume_id)
+        || gce.is_some_and(|(a, b)| a.pd_name == b.pd_name && !(a.read_only && b.read_only))
+        || iscsi.is_some_and(|(a, b)| a.iqn == b.iqn && !(a.read_only && b.read_only))
+        || rbd
+            .is_some_and(|(a, b)| pool(&a.pool) == pool(&b.pool) && a.image == b.image && !(a.read_only && b.read_only))
 }

@@ -368,6 +368,8 @@ fn volumes_that_drivers_took_over_are_theirs() {
         let builder = Snapshot::builder().storage_classes([class]).volumes([volume("bound", source, "[]")]);
         let storage = storage(builder.volume_claims([bound("bound"), unbound("new", r#""s""#)]));
         assert_eq!(attached(&storage, &pod(&["bound"])), [expected]);
+        let naming: Pod = object("p", "", &format!(r#""spec":{{"volumes":[{{"name":"v",{source}}}]}}"#));
+        assert_eq!(attached(&storage, &naming), [expected]);
         let (driver, _) = expected.split_once(' ').expect("a driver");
         assert_eq!(attached(&storage, &pod(&["new"])), [format!("{driver} default/new")]);
     }

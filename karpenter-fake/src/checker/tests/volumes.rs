@@ -237,11 +237,33 @@ fn volumes_in_the_old_notation_are_counted_with_those_of_their_driver() {
         let node: CsiNode = read(&format!(
             r#"{{"metadata":{{"name":"n1"}},"spec":{{"drivers":[{{"name":"{driver}","allocatable":{{"count":0}}}}]}}}}"#
         ));
-        breaks(
-            bound(source).csi_nodes([node]),
-            &onto([("n1", &["a"])]),
-            &format!("n1: {driver}: 0 volumes and 1 more, limit 0"),
-        );
+        let over = format!("n1: {driver}: 0 volumes and 1 more, limit 0");
+        let naming = pod("a", "", &format!(r#""volumes":[{{"name":"v",{source}}}]"#));
+        breaks(cluster().csi_nodes([node.clone()]).pods(naming), &onto([("n1", &["a"])]), &over);
+        breaks(bound(source).csi_nodes([node]), &onto([("n1", &["a"])]), &over);
+    }
+}
+
+#[test]
+fn two_pods_of_a_node_do_not_mount_a_disk_that_they_name() {
+    let naming = |name: &str, source: &str| pod(name, "", &format!(r#""volumes":[{{"name":"v",{source}}}]"#));
+    let read_only = r#""iscsi":{"iqn":"v","readOnly":true}"#;
+    for (one, other, is_shared) in [
+        (r#""awsElasticBlockStore":{"volumeID":"v"}"#, r#""awsElasticBlockStore":{"volumeID":"v"}"#, true),
+        (r#""awsElasticBlockStore":{"volumeID":"v"}"#, r#""awsElasticBlockStore":{"volumeID":"w"}"#, false),
+        (r#""gcePersistentDisk":{"pdName":"v"}"#, r#""gcePersistentDisk":{"pdName":"v"}"#, true),
+        (read_only, read_only, false),
+        (read_only, r#""iscsi":{"iqn":"v"}"#, true),
+        (r#""rbd":{"image":"v"}"#, r#""rbd":{"pool":"rbd","image":"v"}"#, true),
+    ] {
+        let pods = vec![naming("a", one), naming("b", other)];
+        let problem = || with_pool(cluster().pods(pods.clone()));
+        let wrong = |node: &str| is_shared.then(|| format!("default/b on {node}: default/a mounts the same disk"));
+        let found = violations(problem(), &onto([("n1", &["a", "b"])]));
+        assert_eq!(found, Vec::from_iter(wrong("n1")), "{one} {other}");
+        let found = violations(problem(), &of_claims([claim(&["a", "b"], "")]));
+        assert_eq!(found, Vec::from_iter(wrong("claim 0 as spot m in a")), "{one} {other}");
+        passes(problem(), &onto([("n1", &["a"]), ("n2", &["b"])]));
     }
 }
 
