@@ -73,3 +73,29 @@ fn pods_that_would_share_a_disk_are_left_alone() {
         assert_eq!(reasons, vec![expected; if field.is_empty() { 0 } else { 2 }], "{one} {other}");
     }
 }
+
+#[test]
+fn a_port_of_a_daemon_with_the_network_of_its_node_is_taken() {
+    let template = json!({"hostNetwork": true, "containers": [{"name": "d", "ports": [{"containerPort": 80}]}]});
+    let daemonset = json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": template}}});
+    let plan = |port| {
+        solve(Snapshot::builder().daemonset(read(daemonset.clone())).pods(Pod::named("web").cpu("1").host_port(port)))
+    };
+    assert_eq!((plan(80).claims().len(), plan(81).claims().len()), (0, 1));
+}
+
+#[test]
+fn host_networks_make_a_difference_between_pods() {
+    let pod = |name: &str, host_network: bool| -> Pod {
+        let container = json!({"name": "c", "ports": [{"containerPort": 80}]});
+        let status = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]});
+        read(
+            json!({"metadata": {"name": name}, "spec": {"hostNetwork": host_network, "containers": [container]}, "status": status}),
+        )
+    };
+    for (has_network, nodes) in [([false, false], 1), ([true, false], 1), ([true, true], 2)] {
+        let [a, b] = has_network;
+        let plan = solve(Snapshot::builder().pods(vec![pod("a", a), pod("b", b)]));
+        assert_eq!(plan.claims().len(), nodes, "{has_network:?}");
+    }
+}

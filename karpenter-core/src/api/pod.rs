@@ -137,6 +137,9 @@ pub struct PodSpec {
     /// The containers that run before them, one after the other, and sidecars.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
+    /// Whether it has the network of its node, so that its ports are ports of the node.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
+    pub host_network: bool,
     /// Resources of the pod as a whole, which stand for the sum of its containers.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub resources: Resources,
@@ -227,7 +230,7 @@ pub struct Resources {
 pub struct ContainerPort {
     /// The port inside the pod.
     pub container_port: u16,
-    /// The port on the node; 0 means none.
+    /// The port on the node; 0 means none, or the port inside the pod if the pod has the network of its node.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "nullable")]
     pub host_port: u16,
     /// The address on the node; empty means all of them.

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::api::PodSpec;
+use crate::api::{ContainerPort, PodSpec};
 
 /// The address that stands for all addresses of a node.
 const ANY_IPV4: &str = "0.0.0.0";
@@ -23,13 +23,14 @@ impl HostPort {
     pub fn of_pod(spec: &PodSpec) -> Vec<Self> {
         let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
         let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
-        let ports = spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports).filter(|p| p.host_port != 0);
-        let read = |p: &crate::api::ContainerPort| Self {
-            ip: or(&p.host_ip, ANY_IPV4),
-            protocol: or(&p.protocol, "TCP"),
-            port: p.host_port,
+        let ports = spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
+        let read = |p: &ContainerPort| {
+            // The API server writes the port into such pods, but not into the templates of them.
+            let port = if p.host_port == 0 && spec.host_network { p.container_port } else { p.host_port };
+            let (ip, protocol) = (or(&p.host_ip, ANY_IPV4), or(&p.protocol, "TCP"));
+            (port != 0).then_some(Self { ip, protocol, port })
         };
-        let mut out: Vec<Self> = ports.map(read).collect();
+        let mut out: Vec<Self> = ports.filter_map(read).collect();
         out.sort();
         out.dedup();
         out
@@ -76,5 +77,14 @@ mod tests {
             {"restartPolicy":"Always","ports":[{"containerPort":4,"hostPort":40,"protocol":"UDP","hostIP":"10.0.0.1"}]}]}"#;
         let ports = HostPort::of_pod(&serde_json::from_str(spec).expect("valid"));
         assert_eq!(ports.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:20/TCP", "10.0.0.1:40/UDP"]);
+    }
+
+    #[test]
+    fn ports_of_a_pod_with_the_network_of_its_node_are_ports_of_the_node() {
+        let spec = r#"{"hostNetwork":true,"containers":[{"ports":[{"containerPort":1},{"containerPort":2,"hostPort":20}]}],
+            "initContainers":[{"restartPolicy":"Always","ports":[{"containerPort":3,"protocol":"UDP"}]}]}"#;
+        let ports = HostPort::of_pod(&serde_json::from_str(spec).expect("valid"));
+        let texts: Vec<_> = ports.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["0.0.0.0:1/TCP", "0.0.0.0:20/TCP", "0.0.0.0:3/UDP"]);
     }
 }

@@ -90,6 +90,7 @@ struct Planned<'p> {
 struct Written<'p> {
     containers: WrittenContainers<'p>,
     init_containers: WrittenContainers<'p>,
+    host_network: bool,
     resources: &'p Resources,
     overhead: &'p ResourceList,
     node_selector: &'p BTreeMap<String, String>,
@@ -108,6 +109,7 @@ impl<'p> Written<'p> {
         Self {
             containers: WrittenContainers(&spec.containers),
             init_containers: WrittenContainers(&spec.init_containers),
+            host_network: spec.host_network,
             resources: &spec.resources,
             overhead: &spec.overhead,
             node_selector: &spec.node_selector,

@@ -29,10 +29,11 @@ pub(crate) fn ports(spec: &PodSpec) -> Vec<Port> {
     let mut out = Vec::new();
     let sidecars = spec.init_containers.iter().filter(|c| c.restart_policy == "Always");
     for port in spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports) {
-        if port.host_port != 0 {
+        let number = if spec.host_network && port.host_port == 0 { port.container_port } else { port.host_port };
+        if number != 0 {
             let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
             let ip = if matches!(port.host_ip.as_str(), "" | "::") { "0.0.0.0" } else { &port.host_ip };
-            out.push((ip.to_owned(), protocol.to_owned(), port.host_port));
+            out.push((ip.to_owned(), protocol.to_owned(), number));
         }
     }
     out

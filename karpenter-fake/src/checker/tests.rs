@@ -51,6 +51,12 @@ fn two_pods_cannot_have_one_port_of_a_node() {
     }
     assert_eq!(violations(with(r#","protocol":"UDP""#), &plan), [""; 0]);
 
+    let of_host: DaemonSet = read(
+        r#"{"metadata":{"name":"d"},"spec":{"template":{"spec":{"hostNetwork":true,"containers":[{"ports":[{"containerPort":80}]}]}}}}"#,
+    );
+    let beside_host = Snapshot::builder().pool(NodePool::named("pool")).daemonset(of_host).pods(pod(&port("")));
+    assert_eq!(violations(beside_host, &plan).len(), 1);
+
     let running: Pod = read(&format!(r#"{{"metadata":{{"name":"r"}},"spec":{{"nodeName":"n",{}}}}}"#, port("")));
     let on_node = Snapshot::builder().node(node("")).pods(pod(&port("")));
     assert_eq!(violations(on_node.clone(), &onto("n")), [""; 0]);
