@@ -5,6 +5,7 @@
 
 mod builder;
 mod change;
+mod daemons;
 mod place;
 mod ports;
 mod requests;
@@ -63,7 +64,8 @@ impl Snapshot {
         self.objects.pools.binary_search_by(|p| p.name().cmp(name)).ok().map(|i| &self.objects.pools[i])
     }
 
-    /// The daemonsets in the order of namespace and name.
+    /// The daemonsets in the order of namespace and name, each with the specification of its newest pod if it has one, but with
+    /// the affinity of its template.
     pub fn daemonsets(&self) -> &[DaemonSet] {
         &self.objects.daemonsets
     }
