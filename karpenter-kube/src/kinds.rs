@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Debug, sync::Arc};
 use karpenter_core::{
     api::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
-        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, Volume, VolumeAttachment,
     },
     engine::{Object, UnreadablePod},
 };
@@ -100,15 +100,22 @@ impl Watched for Pod {
 
     fn slimmed(mut self) -> Self {
         let (spec, status) = (&mut self.spec, &mut self.status);
-        spec.volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+        spec.volumes.retain(|volume| {
+            // Of a volume that is neither a claim nor a disk nothing is read but its name.
+            let mut bare = Volume::default();
+            bare.name.clone_from(&volume.name);
+            *volume != bare
+        });
         spec.volumes.shrink_to_fit();
-        status.conditions.retain(|condition| matches!(condition.r#type.as_str(), "PodScheduled" | "Ready"));
+        let is_read = |name: &str| matches!(name, "PodScheduled" | "Ready" | "PodResizePending");
+        status.conditions.retain(|condition| is_read(&condition.r#type));
         spec.containers.shrink_to_fit();
         spec.init_containers.shrink_to_fit();
         spec.tolerations.shrink_to_fit();
         spec.topology_spread_constraints.shrink_to_fit();
         status.conditions.shrink_to_fit();
         status.container_statuses.shrink_to_fit();
+        status.init_container_statuses.shrink_to_fit();
         self.metadata.owner_references.shrink_to_fit();
         self
     }
@@ -242,14 +249,17 @@ mod tests {
         let text = r#"{"metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"containers": [], "volumes": [
             {"name": "token", "projected": {}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "d"}},
+            {"name": "disk", "awsElasticBlockStore": {"volumeID": "vol-1"}},
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
         ]}, "status": {"conditions": [
-            {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}
+            {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"},
+            {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
         ]}}"#;
         let seen: Seen<Pod> = serde_json::from_str(text).expect("an object");
         let pod = seen.object.expect("a pod");
         assert_eq!(pod.volume_claim_names().collect::<Vec<_>>(), ["d", "p-scratch"]);
-        assert_eq!((pod.spec.volumes.len(), pod.status.conditions.len(), pod.is_unready()), (2, 2, true));
+        assert_eq!((pod.spec.volumes.len(), pod.status.conditions.len(), pod.is_unready()), (3, 3, true));
+        assert!(pod.is_resize_infeasible());
     }
 
     #[test]

@@ -217,8 +217,8 @@ impl Storage {
             let (claim, class) = (key.clone(), class.metadata.name.clone());
             return Err(VolumeProblem::BindsImmediately { claim, class });
         }
-        let nodes =
-            if class.makes_volumes() { topologies_of(class) } else { self.nodes_with_volumes_for(key, claim, class)? };
+        let found = if class.makes_volumes() { None } else { self.nodes_with_volumes_for(claim, class) };
+        let nodes = found.or_else(|| topologies_of(class));
         let Some(selected) = self.selected_node(key) else { return Ok(nodes) };
         let anywhere = NodeAlternatives::any();
         let alternatives = nodes.as_deref().unwrap_or(anywhere.alternatives());

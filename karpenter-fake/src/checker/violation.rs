@@ -297,8 +297,6 @@ pub enum VolumeObstacle {
     NoClass,
     /// The claim will get a volume, wherever that may be, without waiting for a pod.
     NotBoundYet,
-    /// The volumes of its class are made by hand, and none that is there suits it.
-    NoOffer,
     /// No term of the volume's node affinity is met.
     NodeAffinity,
     /// The class makes no volumes there.
@@ -316,7 +314,6 @@ impl fmt::Display for VolumeObstacle {
             Self::VolumeMissing => "its volume does not exist",
             Self::NoClass => "it has neither a volume nor a class",
             Self::NotBoundYet => "it is not bound, and its class does not wait for pods",
-            Self::NoOffer => "its class makes no volumes, and none that is there suits it",
             Self::NodeAffinity => "no term of its volume's node affinity is met",
             Self::Topology => "its class makes no volumes there",
             Self::OtherNode => "its volume is being made for another node",

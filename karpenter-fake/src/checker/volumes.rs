@@ -116,7 +116,10 @@ impl<'a> MountRule<'a> {
             return Self::Nowhere(VolumeObstacle::NotBoundYet);
         }
         if matches!(class.provisioner.as_str(), "" | "kubernetes.io/no-provisioner") {
-            return Self::of_offers(claim, &class.metadata.name, storage);
+            let offers: Vec<_> = storage.volumes().filter(|v| is_offer(v, claim, &class.metadata.name)).collect();
+            if !offers.is_empty() && !offers.iter().any(|v| v.spec.local.is_some() || v.spec.host_path.is_some()) {
+                return Self::of_offers(&offers);
+            }
         }
         let mut alternatives = Vec::new();
         for term in &class.allowed_topologies {
@@ -126,12 +129,8 @@ impl<'a> MountRule<'a> {
         if alternatives.is_empty() { Self::Everywhere } else { Self::InTopology(alternatives) }
     }
 
-    /// Where there is a volume that can be bound to a claim of a class of which none are made.
-    fn of_offers(claim: &'a PersistentVolumeClaim, class: &str, storage: &'a Storage) -> Self {
-        let offers: Vec<_> = storage.volumes().filter(|volume| is_offer(volume, claim, class)).collect();
-        if offers.is_empty() {
-            return Self::Nowhere(VolumeObstacle::NoOffer);
-        }
+    /// Where one of these volumes can be bound.
+    fn of_offers(offers: &[&'a PersistentVolume]) -> Self {
         let mut all = Vec::new();
         for offer in offers {
             let required = offer.spec.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);

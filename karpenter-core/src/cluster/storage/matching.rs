@@ -2,30 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use super::{Storage, VolumeProblem, nodes_of};
+use super::{Storage, nodes_of};
 use crate::{
-    Quantity, Requirement, Requirements,
-    api::{ObjectKey, PersistentVolume, PersistentVolumeClaim, StorageClass},
-    labels,
+    Quantity, Requirements,
+    api::{PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
 
 impl Storage {
-    /// The alternatives for a node on which one of the volumes that there are can be bound to a claim; `None` means any node.
-    ///
-    /// The host of a volume in its file system counts: no other node could make up for it.
+    /// The alternatives for a node on which one of the volumes that there are can be bound to a claim; nothing if a node may be
+    /// all that is missing: no volume suits the claim, or some are in the file systems of nodes, where each node that comes
+    /// may get one from a provisioner of its own.
     pub(super) fn nodes_with_volumes_for(
         &self,
-        key: &ObjectKey,
         claim: &PersistentVolumeClaim,
         class: &StorageClass,
-    ) -> Result<Option<Vec<Requirements>>, VolumeProblem> {
+    ) -> Option<Vec<Requirements>> {
         let volumes = self.volumes_for(claim, &class.metadata.name);
-        if volumes.is_empty() {
-            let (claim, class) = (key.clone(), class.metadata.name.clone());
-            return Err(VolumeProblem::NothingToBind { claim, class });
+        if volumes.is_empty() || volumes.iter().any(|volume| volume.is_on_node()) {
+            return None;
         }
         let of_each: Option<Vec<_>> = volumes.into_iter().map(|volume| nodes_of(volume, false)).collect();
-        Ok(of_each.map(|alternatives| joined(alternatives.into_iter().flatten())))
+        let distinct: BTreeSet<Requirements> = of_each?.into_iter().flatten().collect();
+        Some(distinct.into_iter().collect())
     }
 
     /// The volumes that a claim can be bound to: the one that is kept for it, or all that suit it.
@@ -51,29 +49,6 @@ fn is_enough(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.storage() >= wanted && is_alike && !volume.is_terminating()
 }
 
-/// Each alternative once, and hosts as one, however many there are.
-fn joined(alternatives: impl Iterator<Item = Requirements>) -> Vec<Requirements> {
-    let (mut hosts, mut others) = (BTreeSet::new(), BTreeSet::new());
-    for alternative in alternatives {
-        let is_alone = alternative.iter().len() == 1;
-        match alternative.get(labels::HOSTNAME).filter(|host| is_alone && is_list(host)) {
-            Some(host) => hosts.extend(host.values().map(str::to_owned)),
-            None => drop(others.insert(alternative)),
-        }
-    }
-    let mut out: Vec<Requirements> = others.into_iter().collect();
-    if !hosts.is_empty() {
-        let mut one_of_them = Requirements::new();
-        one_of_them.add(labels::HOSTNAME, Requirement::one_of(hosts));
-        out.push(one_of_them);
-    }
-    out
-}
-
-fn is_list(requirement: &Requirement) -> bool {
-    requirement.value_count().is_some() && !requirement.admits_absence()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -81,19 +56,19 @@ mod tests {
     use super::*;
     use crate::{ResourceList, Snapshot, Timestamp, api::Pod};
 
-    const NOTHING: &str =
-        "volume claim default/c has no volume, storage class s makes none, and none that is there suits it";
+    /// Where a class says that its volumes may be.
+    const ANYWHERE: &str = "zone In [z]";
 
     fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
         serde_json::from_value(json).expect("an object")
     }
 
-    /// A local volume of 10 GiB that nodes have of which this label is the name of the volume.
-    fn offer(name: &str, key: &str) -> PersistentVolume {
-        let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [name]}]});
+    /// A volume of 10 GiB in a zone that has its name.
+    fn offer(name: &str) -> PersistentVolume {
+        let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [name]}]});
         read(json!({"metadata": {"name": name, "labels": {"tier": name}}, "spec": {
             "storageClassName": "s", "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
-            "local": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}))
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}))
     }
 
     fn claim() -> PersistentVolumeClaim {
@@ -109,27 +84,27 @@ mod tests {
         let pod: Pod = read(json!({"metadata": {"name": "p"}, "spec": {
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}));
         let builder = Snapshot::builder().storage_classes([class]).volume_claims([claim]).volumes(offers);
-        match builder.build().expect("valid").storage().needs_of(&pod) {
-            Ok(needs) => needs.alternatives.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
-            Err(problem) => problem.to_string(),
-        }
+        let snapshot = builder.build().expect("valid");
+        let needs = snapshot.storage().needs_of(&pod).expect("it can be mounted");
+        needs.alternatives.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
     #[test]
     fn claims_of_classes_that_make_no_volumes_go_where_there_are_some() {
-        let mut everywhere = offer("a", "zone");
+        let mut everywhere = offer("a");
         everywhere.spec.node_affinity.required = None;
+        let mut local = offer("a");
+        local.spec.local = Some(read(json!({"path": "/disk"})));
         for (offers, expected) in [
-            (vec![], NOTHING),
-            (vec![offer("b", labels::HOSTNAME), offer("a", labels::HOSTNAME)], "kubernetes.io/hostname In [a, b]"),
-            (vec![offer("b", labels::HOSTNAME), offer("a", "zone")], "zone In [a]; kubernetes.io/hostname In [b]"),
-            (vec![offer("b", "zone"), offer("b2", "zone")], "zone In [b]; zone In [b2]"),
-            (vec![everywhere, offer("b", "zone")], ""),
+            (vec![], ANYWHERE),
+            (vec![offer("b"), offer("a")], "zone In [a]; zone In [b]"),
+            (vec![everywhere, offer("b")], ANYWHERE),
+            (vec![local, offer("b")], ANYWHERE),
         ] {
             for provisioner in ["kubernetes.io/no-provisioner", ""] {
                 assert_eq!(nodes(claim(), offers.clone(), provisioner), expected, "{offers:?}");
             }
-            assert_eq!(nodes(claim(), offers, "disks"), "zone In [z]");
+            assert_eq!(nodes(claim(), offers, "disks"), ANYWHERE);
         }
     }
 
@@ -145,25 +120,25 @@ mod tests {
             |v| v.metadata.deletion_timestamp = Some(Timestamp::default()),
         ];
         for change in changes {
-            let mut volume = offer("a", "zone");
+            let mut volume = offer("a");
             change(&mut volume);
-            assert_eq!(nodes(claim(), vec![volume.clone()], ""), NOTHING, "{volume:?}");
-            assert_eq!(nodes(claim(), vec![volume, offer("b", "zone")], ""), "zone In [b]");
+            assert_eq!(nodes(claim(), vec![volume.clone()], ""), ANYWHERE, "{volume:?}");
+            assert_eq!(nodes(claim(), vec![volume, offer("b")], ""), "zone In [b]");
         }
-        for (name, uid, expected) in [("c", "1", "zone In [a]"), ("c", "2", NOTHING), ("d", "", NOTHING)] {
-            let mut volume = offer("a", "zone");
+        for (name, uid, expected) in [("c", "1", "zone In [a]"), ("c", "2", ANYWHERE), ("d", "", ANYWHERE)] {
+            let mut volume = offer("a");
             volume.spec.claim_ref = Some(kept(name, uid));
             assert_eq!(nodes(claim(), vec![volume], ""), expected, "{name} {uid}");
         }
         let mut selecting = claim();
         selecting.spec.selector = Some(read(json!({"matchLabels": {"tier": "b"}})));
-        assert_eq!(nodes(selecting, vec![offer("a", "zone"), offer("b", "zone")], ""), "zone In [b]");
+        assert_eq!(nodes(selecting, vec![offer("a"), offer("b")], ""), "zone In [b]");
     }
 
     #[test]
     fn a_volume_that_is_kept_for_a_claim_is_the_only_one() {
-        let mut kept = offer("b", "zone");
+        let mut kept = offer("b");
         kept.spec.claim_ref = Some(read(json!({"namespace": "default", "name": "c"})));
-        assert_eq!(nodes(claim(), vec![offer("a", "zone"), kept], ""), "zone In [b]");
+        assert_eq!(nodes(claim(), vec![offer("a"), kept], ""), "zone In [b]");
     }
 }

@@ -76,14 +76,6 @@ pub enum VolumeProblem {
         /// The class.
         class: String,
     },
-    /// The volumes of the class of a claim are made by hand, and none that is there suits the claim.
-    #[error("volume claim {claim} has no volume, storage class {class} makes none, and none that is there suits it")]
-    NothingToBind {
-        /// The claim.
-        claim: ObjectKey,
-        /// The class.
-        class: String,
-    },
     /// No node can mount all volumes.
     #[error("no node can mount the volumes of {}", listed(.claims))]
     Impossible {
