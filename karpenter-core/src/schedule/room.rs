@@ -127,7 +127,7 @@ impl Problem<'_> {
         (!self.is_first(lot), self.need_of(lot))
     }
 
-    fn is_first(&self, lot: &Lot) -> bool {
+    pub(super) fn is_first(&self, lot: &Lot) -> bool {
         lot.classes.iter().any(|class| self.course.first.contains(class))
     }
 

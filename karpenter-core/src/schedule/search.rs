@@ -124,6 +124,9 @@ pub(super) struct Seats {
     pub(super) count: i64,
 }
 
+/// By how much more units are worth that come first: more than prices differ.
+const FIRST: f64 = 1e6;
+
 impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn new(problem: &'p Problem<'a>, stranding: Stranding) -> Self {
         let base = &problem.base;
@@ -153,6 +156,18 @@ impl<'p, 'a> Search<'p, 'a> {
         for ((worth, price), shape) in self.worths.to_mut().iter_mut().zip(cheapest).zip(&lots.shapes) {
             if shape.spread_class == most && most > 0 && price.is_finite() {
                 *worth = price;
+            }
+        }
+        self
+    }
+
+    /// The same search, in which the units that come first are worth so much that their nodes come before all others, which use
+    /// what is left of them.
+    pub(super) fn for_first(mut self) -> Self {
+        let lots = &self.problem.lots;
+        for (shape, of_shape) in lots.of_shapes.iter().enumerate() {
+            if of_shape.iter().any(|&lot| self.problem.is_first(&lots.list[lot])) {
+                self.worths.to_mut()[shape] *= FIRST;
             }
         }
         self

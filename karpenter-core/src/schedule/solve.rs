@@ -31,6 +31,9 @@ const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Str
 /// What a mixture is made with where it cannot: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
+/// How often those come first that limits leave without a node.
+const MOST_TURNS: usize = 2;
+
 /// How much of the bill of the plain order a plan may spend; less than all of it, because types that Karpenter chooses cost
 /// a little less than those that this order does.
 const MOST_OF_PLAIN: f64 = 0.95;
@@ -91,6 +94,7 @@ impl<'a> Problem<'a> {
         }
         let is_limited = best.plan.unplaced.values().any(Reason::is_of_limits);
         let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..course() }));
+        let for_left = if is_limited { self.with_left_first(&best.plan) } else { Vec::new() };
         let by_size = self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..course() }));
         if let Some(by_size) = by_size.as_ref().filter(|_| !is_limited) {
             let first = self.faring_worse(&best.plan, &by_size.plan);
@@ -101,7 +105,7 @@ impl<'a> Problem<'a> {
         }
         let by_worth = self.course.weighs_room && self.has_two_orders(&best.plan);
         let by_worth = by_worth.then(|| self.with(Course { order: Order::Worth, ..course() }));
-        let others = for_pods.into_iter().chain(by_size).chain(by_worth);
+        let others = for_pods.into_iter().chain(for_left).chain(by_size).chain(by_worth);
         others.fold(best, Found::better)
     }
 
@@ -113,7 +117,8 @@ impl<'a> Problem<'a> {
 
     fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
         let search = Search::new(self, Stranding::USUAL);
-        if is_for_loners { search.for_loners() } else { search }
+        let search = if is_for_loners { search.for_loners() } else { search };
+        if self.has_limits() { search.for_first() } else { search }
     }
 
     /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
@@ -131,12 +136,38 @@ impl<'a> Problem<'a> {
         Problem::new(self.base.clone(), &Lessons::default(), course).search_and_spill()
     }
 
+    fn has_limits(&self) -> bool {
+        self.base.pools.iter().any(|pool| !pool.limits.is_empty())
+    }
+
+    /// Plans in which those come first that a plan leaves, then those too that the first of these leaves.
+    fn with_left_first(&self, plan: &Plan) -> Vec<Found> {
+        let (mut first, mut out) = (self.left(plan), Vec::new());
+        for _ in 0..MOST_TURNS {
+            let found = self.with(Course { first: first.clone(), ..self.course.clone() });
+            let known = first.len();
+            first.extend(self.left(&found.plan));
+            out.push(found);
+            if first.len() == known {
+                break;
+            }
+        }
+        out
+    }
+
+    /// The classes of which a plan leaves pods.
+    fn left(&self, plan: &Plan) -> BTreeSet<usize> {
+        let pods = self.base.snapshot.pods();
+        let is_left = |&pod: &usize| plan.unplaced.contains_key(&pods[pod].key());
+        let classes = self.base.classes.list.iter().enumerate();
+        classes.filter(|(_, class)| class.pods.iter().any(is_left)).map(|(index, _)| index).collect()
+    }
+
     /// The better of a plan and, where limits send pods to what a taint asks them to avoid, of one in which no more of them go
     /// there, but others.
     fn search_and_spill(&self) -> Found {
         let found = self.divide_and_search();
-        let has_limits = || self.base.pools.iter().any(|pool| !pool.limits.is_empty());
-        if found.reluctant == 0 || self.is_stopped() || !has_limits() {
+        if found.reluctant == 0 || self.is_stopped() || !self.has_limits() {
             return found;
         }
         let course = Course { spills: true, ..self.course.clone() };
