@@ -48,25 +48,27 @@ impl Problem<'_> {
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    /// Plans what can be planned, in Karpenter's order.
-    pub(super) fn run_first_fit(self) -> Self {
+    /// Plans what can be planned, in Karpenter's order. That a taint asks to be avoided is the last wish that a pod gives up, but
+    /// it does so before the next pod comes.
+    pub(super) fn run_first_fit(mut self) -> Self {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..problem.lots.list.len()).collect();
         order.sort_by_key(|&lot| (Reverse(&problem.lot(lot).requests), lot));
-        self.run_with(|search, tolerance| {
-            let admits = admits(problem, tolerance);
-            let mut drafts: Vec<Draft<'_, '_>> = Vec::new();
-            for &lot in &order {
-                for _ in 0..search.remaining(lot) {
-                    if !search.add(&mut drafts, lot, &admits) {
-                        break;
-                    }
+        let admits: Vec<_> = self.tolerances().map(|tolerance| admits(problem, tolerance)).collect();
+        self.use_places(Tolerance::Full);
+        let mut drafts: Vec<Draft<'_, '_>> = Vec::new();
+        for &lot in &order {
+            for _ in 0..self.remaining(lot) {
+                if !admits.iter().any(|admits| self.add(&mut drafts, lot, admits)) {
+                    break;
                 }
             }
-            for draft in drafts {
-                search.buy(&draft);
-            }
-        })
+        }
+        for draft in drafts {
+            self.buy(&draft);
+        }
+        self.tolerances().skip(1).for_each(|tolerance| self.use_places(tolerance));
+        self
     }
 
     /// Adds a unit to the draft that has the fewest, of those that take it, or to a new one in the heaviest pool.

@@ -230,15 +230,18 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Uses the room that there is, then makes nodes in this way.
     pub(super) fn run_with(mut self, mut make_nodes: impl FnMut(&mut Self, Tolerance)) -> Self {
-        // Taints that only ask to be avoided are obeyed as long as there is any other way.
-        for tolerance in [Tolerance::Full, Tolerance::Reluctant] {
+        for tolerance in self.tolerances() {
             self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { tolerance });
             make_nodes(&mut self, tolerance);
-            if !self.problem.base.has_taints_to_avoid() {
-                break;
-            }
         }
         self
+    }
+
+    /// How willingly pods go where they go, one after the other: taints that only ask to be avoided are obeyed as long as there
+    /// is any other way.
+    pub(super) fn tolerances(&self) -> impl Iterator<Item = Tolerance> + use<> {
+        let count = if self.problem.base.has_taints_to_avoid() { 2 } else { 1 };
+        [Tolerance::Full, Tolerance::Reluctant].into_iter().take(count)
     }
 
     /// How many units go where a taint asks to be avoided by them.

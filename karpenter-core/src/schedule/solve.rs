@@ -34,9 +34,9 @@ const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 /// How often those come first that limits leave without a node.
 const MOST_TURNS: usize = 2;
 
-/// How much of the bill of the plain order a plan may spend; less than all of it, because types that Karpenter chooses cost
-/// a little less than those that this order does.
-const MOST_OF_PLAIN: f64 = 0.95;
+/// How much of the bill of the plain order a plan may spend; less than all of it, because what Karpenter chooses costs a little
+/// less than what this order does.
+const MOST_OF_PLAIN: f64 = 0.9;
 
 /// A plan, and what tells whether it is better than another.
 pub(super) struct Found {
@@ -246,6 +246,12 @@ impl Found {
         let others: Vec<_> = others.into_iter().flatten().filter(is_equal).filter(is_fit).collect();
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
+        // Karpenter's own plan may be a little cheaper than the plain order, so that a plan that is hardly cheaper may be dearer.
+        let most = plain.as_ref().filter(|_| has_model && ceiling.is_some()).map(|plain| plain.bill() * MOST_OF_PLAIN);
+        let is_near = most.is_some_and(|most| best.search.bill() > most);
+        let mixture = is_near.then(|| Search::new(problem, TIGHT).run_mixture()).flatten().filter(is_equal);
+        let cheaper = mixture.filter(|mixture| mixture.bill() < best.search.bill()).map(|mixture| mixture.brace(most));
+        let best = cheaper.unwrap_or(best);
         // What is added makes no plan cheaper.
         let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
         let best = plain.into_iter().fold(best, Braced::better);
