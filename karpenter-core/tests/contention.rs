@@ -79,3 +79,32 @@ fn no_pods_fare_worse_than_in_the_order_of_size() {
     // One more fits beside it, and with it two in each of the other zones.
     assert_eq!(plan.unplaced().len(), 4);
 }
+
+#[test]
+fn limits_are_left_to_pods_that_have_no_other_pool() {
+    let price = |dollars| Price::per_hour(dollars).expect("not below zero");
+    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
+    let machine = InstanceType::named("machine", capacity).offering("on-demand", "a", price(0.4)).offering(
+        "spot",
+        "a",
+        price(0.9),
+    );
+    let mut light = NodePool::named("light");
+    light.spec.template.spec.requirements =
+        read(r#"[{"key":"karpenter.sh/capacity-type","operator":"In","values":["on-demand"]}]"#);
+    let mut heavy = NodePool::named("heavy");
+    heavy.spec.weight = Some(50);
+    heavy.spec.limits = [("cpu", Quantity::from_units(8))].into_iter().collect();
+    let anywhere = pods(Pod::named("w").cpu("1").node_selector(labels::CAPACITY_TYPE, "on-demand").replicas(7));
+    let mut level = pods(Pod::named("s").label("app", "s").cpu("3").replicas(2));
+    for pod in &mut level {
+        pod.spec.topology_spread_constraints = read(
+            r#"[{"maxSkew":1,"topologyKey":"karpenter.sh/capacity-type","whenUnsatisfiable":"DoNotSchedule",
+                 "labelSelector":{"matchLabels":{"app":"s"}}}]"#,
+        );
+    }
+    let snapshot = Snapshot::builder().pools([light, heavy]).pods([anywhere, level].concat()).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert_eq!(plan.unplaced().values().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+}

@@ -92,7 +92,10 @@ impl<'a> Problem<'a> {
         if self.course.is_sketch || self.is_stopped() {
             return best;
         }
-        let is_limited = best.plan.unplaced.values().any(Reason::is_of_limits);
+        // Where a spread finds a domain without nodes, limits may have left none for it.
+        let may_be =
+            |reason: &Reason| reason.is_of_limits() || matches!(reason, Reason::Topology(_)) && self.has_limits();
+        let is_limited = best.plan.unplaced.values().any(may_be);
         let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..course() }));
         let for_left = if is_limited { self.with_left_first(&best.plan) } else { Vec::new() };
         let by_size = self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..course() }));
@@ -246,17 +249,24 @@ impl Found {
         let others: Vec<_> = others.into_iter().flatten().filter(is_equal).filter(is_fit).collect();
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
-        // Karpenter's own plan may be a little cheaper than the plain order, so that a plan that is hardly cheaper may be dearer.
         let most = plain.as_ref().filter(|_| has_model && ceiling.is_some()).map(|plain| plain.bill() * MOST_OF_PLAIN);
-        let is_near = most.is_some_and(|most| best.search.bill() > most);
-        let mixture = is_near.then(|| Search::new(problem, TIGHT).run_mixture()).flatten().filter(is_equal);
-        let cheaper = mixture.filter(|mixture| mixture.bill() < best.search.bill()).map(|mixture| mixture.brace(most));
-        let best = cheaper.unwrap_or(best);
+        let best = most.and_then(|most| cheaper(problem, &best.search, most)).unwrap_or(best);
         // What is added makes no plan cheaper.
         let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
         let best = plain.into_iter().fold(best, Braced::better);
         Self::of(best.search)
     }
+}
+
+/// The cheapest mixture for the pods of a plan that costs more than `most`, if it is cheaper. Karpenter's own plan may be a
+/// little cheaper than the plain order, so that one that is hardly cheaper than this may be dearer than that.
+fn cheaper<'p, 'a>(problem: &'p Problem<'a>, plan: &Search<'p, 'a>, most: f64) -> Option<Braced<'p, 'a>> {
+    if plan.bill() <= most {
+        return None;
+    }
+    let mixture = Search::new(problem, TIGHT).run_mixture()?;
+    let is_cheaper = mixture.bill() < plan.bill() && mixture.planned() == plan.planned();
+    is_cheaper.then(|| mixture.brace(Some(most)))
 }
 
 impl Search<'_, '_> {
