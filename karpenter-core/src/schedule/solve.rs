@@ -31,6 +31,9 @@ const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Str
 /// What a mixture is made with where it cannot: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
+/// What the best mixture may cost of a plan that is hardly cheaper than the plain order, to be taken instead.
+const MOST_OF_MIXED: f64 = 0.98;
+
 /// How often those come first that limits leave without a node.
 const MOST_TURNS: usize = 2;
 
@@ -265,7 +268,7 @@ fn cheaper<'p, 'a>(problem: &'p Problem<'a>, plan: &Search<'p, 'a>, most: f64) -
         return None;
     }
     let mixture = Search::new(problem, TIGHT).run_mixture()?;
-    let is_cheaper = mixture.bill() < plan.bill() && mixture.planned() == plan.planned();
+    let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED && mixture.planned() == plan.planned();
     is_cheaper.then(|| mixture.brace(Some(most)))
 }
 
