@@ -188,7 +188,7 @@ fn named(meta: &ObjectMeta) -> ObjectKey {
 
 /// The key of an object that has a namespace, `default` if none is written.
 fn in_namespace(meta: &ObjectMeta) -> ObjectKey {
-    ObjectKey::new(if meta.namespace.is_empty() { "default" } else { &meta.namespace }, &meta.name)
+    ObjectKey::new(meta.namespace(), &meta.name)
 }
 
 impl LoadWarning {

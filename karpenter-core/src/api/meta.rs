@@ -55,6 +55,11 @@ impl ObjectMeta {
         (&self.namespace, &self.name)
     }
 
+    /// The namespace, `default` if none is written.
+    pub fn namespace(&self) -> &str {
+        if self.namespace.is_empty() { "default" } else { &self.namespace }
+    }
+
     /// The owner that keeps as many of the object as there should be, and would make the next one like it.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller == Some(true))

@@ -44,7 +44,7 @@ impl Pod {
 
     /// The namespace, `default` if none is written.
     pub fn namespace(&self) -> &str {
-        if self.metadata.namespace.is_empty() { "default" } else { &self.metadata.namespace }
+        self.metadata.namespace()
     }
 
     /// Whether it has run to its end.

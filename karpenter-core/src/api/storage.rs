@@ -41,7 +41,7 @@ pub struct PersistentVolumeClaim {
 impl PersistentVolumeClaim {
     /// The namespace, `default` if none is written, and the name.
     pub fn key(&self) -> ObjectKey {
-        let namespace = if self.metadata.namespace.is_empty() { "default" } else { &self.metadata.namespace };
+        let namespace = self.metadata.namespace();
         ObjectKey::new(namespace, &self.metadata.name)
     }
 

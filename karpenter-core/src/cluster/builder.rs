@@ -473,7 +473,7 @@ fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget]) -> bool {
         return false;
     }
     let holds = |budget: &PodDisruptionBudget| {
-        let namespace = if budget.metadata.namespace.is_empty() { "default" } else { &budget.metadata.namespace };
+        let namespace = budget.metadata.namespace();
         let selects = budget.spec.selector.as_ref().is_some_and(|s| s.matches(&pod.metadata.labels));
         budget.blocks_fully() && namespace == pod.namespace() && selects
     };

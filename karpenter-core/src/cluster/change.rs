@@ -135,11 +135,9 @@ impl Snapshot {
 
     /// The cluster in which places that are not ready for pods take none.
     pub(crate) fn with_ready_places(&self) -> Self {
-        let mut places = self.places.clone();
-        for place in places.iter_mut().filter(|place| !place.is_initialized) {
-            Arc::make_mut(place).is_closed = true;
-        }
-        Self { places, ..self.clone() }
+        let places = self.places.iter().enumerate();
+        let unready = places.filter(|(_, place)| !place.is_initialized).map(|(index, _)| index).collect();
+        self.with_closed_places(&unready)
     }
 
     /// The cluster in which these places, by index, take no pods.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::api::{DaemonSet, ObjectMeta, Pod, PodSpec};
+use crate::api::{DaemonSet, Pod, PodSpec};
 
 /// Gives each daemonset the specification of its newest pod. Admission changes pods and not templates, so that the next pod is
 /// more like the last one than like its template.
@@ -10,8 +10,8 @@ use crate::api::{DaemonSet, ObjectMeta, Pod, PodSpec};
 /// What its controller adds for one node, which is in the affinity, and the names of volumes stay those of the template. Both
 /// lists are in the order of namespaces.
 pub(super) fn take_after_newest(daemonsets: &mut [DaemonSet], pods: &[Arc<Pod>]) {
-    for of_namespace in daemonsets.chunk_by_mut(|a, b| namespace(&a.metadata) == namespace(&b.metadata)) {
-        let name = of_namespace.first().map(|daemonset| namespace(&daemonset.metadata).to_owned()).unwrap_or_default();
+    for of_namespace in daemonsets.chunk_by_mut(|a, b| a.metadata.namespace() == b.metadata.namespace()) {
+        let name = of_namespace.first().map(|daemonset| daemonset.metadata.namespace().to_owned()).unwrap_or_default();
         let from = pods.partition_point(|pod| pod.namespace() < name.as_str());
         let to = pods.partition_point(|pod| pod.namespace() <= name.as_str());
         let newest = newest_pods(&pods[from..to]);
@@ -27,10 +27,6 @@ pub(super) fn take_after_newest(daemonsets: &mut [DaemonSet], pods: &[Arc<Pod>])
             };
         }
     }
-}
-
-fn namespace(meta: &ObjectMeta) -> &str {
-    if meta.namespace.is_empty() { "default" } else { &meta.namespace }
 }
 
 /// The newest pod of each daemonset by its name and uid; of equals the last by name.

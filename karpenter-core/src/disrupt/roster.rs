@@ -186,7 +186,7 @@ impl<'s> Index<'s> {
 
 /// The namespace, `default` if none is written.
 pub(super) fn namespace_of(budget: &PodDisruptionBudget) -> &str {
-    if budget.metadata.namespace.is_empty() { "default" } else { &budget.metadata.namespace }
+    budget.metadata.namespace()
 }
 
 #[cfg(test)]

@@ -205,8 +205,7 @@ fn guards_of_price(origin: &Origin<'_>, candidate: &Candidate) -> Vec<Guard> {
 
 /// Whether the wait of a node's pool after pods came or went is not over.
 pub(super) fn is_disturbed(place: &Place, pool: Option<&NodePool>, now: Timestamp) -> bool {
-    let (claim, pool) = (place.node_claim.as_deref(), pool);
-    claim.zip(pool).is_some_and(|(claim, pool)| matches!(quiet(claim, pool, now), Err(Some(_))))
+    place.node_claim.as_deref().zip(pool).is_some_and(|(claim, pool)| matches!(quiet(claim, pool, now), Err(Some(_))))
 }
 
 /// Whether pods have left a node alone for long enough; if not, when they will have, if that can be told.

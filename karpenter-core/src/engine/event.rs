@@ -106,7 +106,7 @@ impl Object {
     /// Names it.
     pub fn reference(&self) -> ObjectRef {
         let key = |meta: &ObjectMeta| {
-            let namespace = if meta.namespace.is_empty() { "default" } else { &meta.namespace };
+            let namespace = meta.namespace();
             ObjectKey::new(namespace, &meta.name)
         };
         match self {

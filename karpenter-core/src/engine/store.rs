@@ -338,7 +338,7 @@ pub(super) fn waits(pod: &Pod) -> bool {
 
 /// A pool that names no namespace has none; other objects that name none are in the default one.
 fn key_of(meta: &ObjectMeta) -> ObjectKey {
-    let namespace = if meta.namespace.is_empty() { "default" } else { &meta.namespace };
+    let namespace = meta.namespace();
     ObjectKey::new(namespace, &meta.name)
 }
 

@@ -163,10 +163,15 @@ impl<'a> Problem<'a> {
 
     /// The classes of which a plan leaves pods.
     fn left(&self, plan: &Plan) -> BTreeSet<usize> {
+        let left = self.left_by_class(plan);
+        (0..left.len()).filter(|&class| left[class] > 0).collect()
+    }
+
+    /// How many pods of each class a plan leaves.
+    fn left_by_class(&self, plan: &Plan) -> Vec<usize> {
         let pods = self.base.snapshot.pods();
-        let is_left = |&pod: &usize| plan.unplaced.contains_key(&pods[pod].key());
-        let classes = self.base.classes.list.iter().enumerate();
-        classes.filter(|(_, class)| class.pods.iter().any(is_left)).map(|(index, _)| index).collect()
+        let is_left = |pod: &&usize| plan.unplaced.contains_key(&pods[**pod].key());
+        self.base.classes.list.iter().map(|class| class.pods.iter().filter(is_left).count()).collect()
     }
 
     /// The better of a plan and, where limits send pods to what a taint asks them to avoid, of one in which no more of them go
@@ -183,14 +188,8 @@ impl<'a> Problem<'a> {
 
     /// The classes of which a plan leaves more pods than another.
     fn faring_worse(&self, plan: &Plan, other: &Plan) -> BTreeSet<usize> {
-        let classes = self.base.classes.list.iter().enumerate();
-        let pods = self.base.snapshot.pods();
-        let is_left = |plan: &Plan, pod: usize| plan.unplaced.contains_key(&pods[pod].key());
-        let left = |plan: &Plan, pods: &[usize]| pods.iter().filter(|&&pod| is_left(plan, pod)).count();
-        classes
-            .filter(|(_, class)| left(plan, &class.pods) > left(other, &class.pods))
-            .map(|(index, _)| index)
-            .collect()
+        let (left, by_other) = (self.left_by_class(plan), self.left_by_class(other));
+        (0..left.len()).filter(|&class| left[class] > by_other[class]).collect()
     }
 
     /// Searches, and divides classes among domains anew for as long as searches find domains to be full.

@@ -1,8 +1,10 @@
 //! What the rules of a class mean for its nodes, as things stand.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
-use super::{Member, Portion, Rules, Spread, Term, allot::Allotter, quota::Rule, selectors::SelectedBy};
+use super::{
+    Member, Portion, Rules, Spread, Term, allot::Allotter, domains::Reach, quota::Rule, selectors::SelectedBy,
+};
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Classes};
 
 /// What the pods of a class ask of their nodes and domains.
@@ -221,17 +223,19 @@ impl Allotter<'_, '_> {
         extra: &Requirements,
         domains: &BTreeSet<Arc<str>>,
     ) -> bool {
-        let constraint = self.seeker(class, self.base.classes.node_wanted(class).narrowed(extra));
-        let requests = &self.base.classes.list[class].requests;
-        let reach = self.domains.reach(&constraint, requests, std::slice::from_ref(key));
-        reach.keys().any(|cell| domains.contains(&cell[0]))
+        let wanted = self.base.classes.node_wanted(class).narrowed(extra);
+        self.reach_over(class, wanted, key).keys().any(|cell| domains.contains(&cell[0]))
     }
 
     /// Whether some node that pods of a class can reach has a label.
-    fn reaches(&mut self, class: usize, key: &Arc<str>) -> bool {
-        let constraint = self.seeker(class, self.base.classes.node_wanted(class));
-        let requests = &self.base.classes.list[class].requests;
-        !self.domains.reach(&constraint, requests, std::slice::from_ref(key)).is_empty()
+    pub(super) fn reaches(&mut self, class: usize, key: &Arc<str>) -> bool {
+        !self.reach_over(class, self.base.classes.node_wanted(class), key).is_empty()
+    }
+
+    /// The domains of a label that pods of a class can reach if their nodes are to be like this.
+    fn reach_over(&mut self, class: usize, wanted: NodeAlternatives, key: &Arc<str>) -> Rc<Reach> {
+        let constraint = self.seeker(class, wanted);
+        self.domains.reach(&constraint, &self.base.classes.list[class].requests, std::slice::from_ref(key))
     }
 
     /// Whether pods of another class are selected by a term.
@@ -365,9 +369,7 @@ impl Allotter<'_, '_> {
         extra: &Requirements,
     ) -> Result<Arc<str>, TopologyObstacle> {
         let keys = std::slice::from_ref(key);
-        let wanted = self.base.classes.node_wanted(class).narrowed(extra);
-        let constraint = self.seeker(class, wanted);
-        let own = self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys);
+        let own = self.reach_over(class, self.base.classes.node_wanted(class).narrowed(extra), key);
         let is_required = self.neighbourhood(class).hard().near == near;
         let mut out_of_reach = BTreeSet::new();
         for index in 0..self.out.portions.len() {

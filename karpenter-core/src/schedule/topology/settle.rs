@@ -247,9 +247,7 @@ impl Allotter<'_, '_> {
         }
         let keys = rules.spreads.iter().map(|spread| &spread.term).chain(&rules.near).filter(|term| !term.is_by_host());
         let mut keys = keys.map(|term| &term.key);
-        let is_missing =
-            |key: &&Arc<str>| self.domains.reach(&constraint, requests, std::slice::from_ref(*key)).is_empty();
-        keys.find(is_missing).map(|key| TopologyObstacle::NoLabel { key: key.to_string() })
+        keys.find(|key| !self.reaches(class, key)).map(|key| TopologyObstacle::NoLabel { key: key.to_string() })
     }
 
     /// The rule that leaves pods of a class without a domain, if one does.
