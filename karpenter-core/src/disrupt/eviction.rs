@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::roster::{Roster, Traits, namespace_of};
+use super::roster::{Roster, Traits};
 use crate::{
     Snapshot,
     api::{IntOrPercent, ObjectKey, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
@@ -224,5 +224,5 @@ impl EvictionLimits {
 }
 
 fn key_of(budget: &PodDisruptionBudget) -> ObjectKey {
-    ObjectKey::new(namespace_of(budget), &budget.metadata.name)
+    ObjectKey::new(budget.metadata.namespace(), &budget.metadata.name)
 }

@@ -110,7 +110,7 @@ impl Traits {
 }
 
 fn selects_the_same(old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> bool {
-    namespace_of(old) == namespace_of(new)
+    old.metadata.namespace() == new.metadata.namespace()
         && old.metadata.name == new.metadata.name
         && old.spec.selector == new.spec.selector
 }
@@ -162,7 +162,7 @@ impl<'s> Index<'s> {
     fn new(budgets: &'s [PodDisruptionBudget]) -> Self {
         let mut out = Self::default();
         for (i, budget) in budgets.iter().enumerate() {
-            let namespace = namespace_of(budget);
+            let namespace = budget.metadata.namespace();
             let label = budget.spec.selector.as_ref().and_then(|selector| selector.match_labels.iter().next());
             match label {
                 Some((key, value)) => out.by_label.entry((namespace, key, value)).or_default().push(i),
@@ -182,11 +182,6 @@ impl<'s> Index<'s> {
         out.sort_unstable();
         out
     }
-}
-
-/// The namespace, `default` if none is written.
-pub(super) fn namespace_of(budget: &PodDisruptionBudget) -> &str {
-    budget.metadata.namespace()
 }
 
 #[cfg(test)]
