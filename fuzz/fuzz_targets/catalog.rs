@@ -10,8 +10,8 @@ use karpenter_core::{
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let Ok(types) = karpenter_cli::load::catalog(text, "fuzz") else { return };
-    let Ok(catalog) = Catalog::new(types) else { return };
+    let Ok(list) = karpenter_cli::load::catalog(text, "fuzz") else { return };
+    let Ok(catalog) = Catalog::new(list.types) else { return };
     check_wire(&catalog);
     check_plan(catalog);
 });

@@ -21,7 +21,7 @@ use crate::{
     Error,
     args::{InputArgs, PlanArgs, is_standard_input},
     check::check,
-    load::{self, BadPod, Cluster, ClusterReader},
+    load::{self, BadPod, Cluster, ClusterReader, TypeList},
     whatif::{Changes, Difference, Future},
 };
 
@@ -105,12 +105,17 @@ impl Input {
         if args.cluster.is_empty() {
             args.access.read(&mut reader)?;
         }
+        let mut cluster = reader.finish();
         let types = match &args.catalog {
-            Some(file) => load::catalog(&read_text(file)?, &name_of(file))?,
+            Some(file) => {
+                let TypeList { types, warnings, .. } = load::catalog(&read_text(file)?, &name_of(file))?;
+                cluster.warn(warnings);
+                types
+            }
             None => karpenter_fake::generated_types(),
         };
         let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
-        Ok(Self { cluster: reader.finish(), types, catalog_file })
+        Ok(Self { cluster, types, catalog_file })
     }
 }
 

@@ -23,7 +23,7 @@ use crate::aws;
 use crate::{
     Error,
     live::{Access, failed},
-    load,
+    load::{self, TypeList},
     plan::{name_of, read_text},
 };
 
@@ -213,7 +213,10 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
 fn catalog(file: Option<&Path>) -> Result<Arc<Catalog>, Error> {
     let Some(file) = file else { return Ok(karpenter_fake::generated_catalog()) };
     let name = name_of(file);
-    let types = load::catalog(&read_text(file)?, &name)?;
+    let TypeList { types, warnings, .. } = load::catalog(&read_text(file)?, &name)?;
+    for warning in warnings {
+        tracing::warn!(%warning, "the catalog is not read as it may be meant");
+    }
     Catalog::new(types).map(Arc::new).map_err(|source| Error::Catalog { file: name, source })
 }
 

@@ -19,7 +19,8 @@ use crate::{
     Error,
     args::{OutputFormat, SimulateArgs},
     explain::Explanation,
-    load, output,
+    load::{self, TypeList},
+    output,
     plan::{name_of, read_text},
     recording::Recorder,
     report,
@@ -158,8 +159,11 @@ impl Stage for Shelf {
 
     fn catalog(&mut self, file: &str) -> Result<Arc<Catalog>, String> {
         let file = self.folder.join(file);
-        let types = read_text(&file).and_then(|text| load::catalog(&text, &name_of(&file)));
-        let types = types.map_err(|error| error.to_string())?;
+        let list = read_text(&file).and_then(|text| load::catalog(&text, &name_of(&file)));
+        let TypeList { types, warnings, .. } = list.map_err(|error| error.to_string())?;
+        if let Some(warning) = warnings.first() {
+            return Err(warning.to_string());
+        }
         Catalog::new(types).map(Arc::new).map_err(|error| error.to_string())
     }
 

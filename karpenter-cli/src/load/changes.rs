@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, mem, sync::Arc};
 use karpenter_core::api::{FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod};
 
 use super::{
+    LoadWarning,
     documents::{Object, Position, for_each_object},
-    objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, LoadWarning, group_of, key_of},
+    objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, group_of, key_of},
     workload::{self, Workload},
 };
 use crate::Error;

@@ -18,18 +18,20 @@ mod documents;
 mod manifests;
 mod objects;
 mod older;
+mod warnings;
 mod workload;
 
 use karpenter_core::api::FieldError;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-pub use catalog::catalog;
+pub use catalog::{TypeList, catalog};
 pub use changes::FurtherObjects;
 pub(crate) use changes::{Accepted, ChangeReader};
 pub use manifests::manifests;
 pub(crate) use objects::is_gated;
-pub use objects::{BadPod, Cluster, ClusterReader, LoadWarning};
+pub use objects::{BadPod, Cluster, ClusterReader};
+pub use warnings::LoadWarning;
 pub use workload::Workload;
 
 use crate::Error;
@@ -70,6 +72,28 @@ fn parse<T: DeserializeOwned>(raw: &RawValue) -> Result<T, FieldError> {
         serde_path_to_error::deserialize(&mut deserializer)
             .map_err(|error| FieldError::new(error.path().to_string(), message_of(error.inner())))
     })
+}
+
+/// Parses a value, and names the fields of it that no part of the value has.
+fn parse_noting<T: DeserializeOwned>(raw: &RawValue) -> Result<(T, Vec<String>), FieldError> {
+    let mut unknown = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    match serde_ignored::deserialize(&mut deserializer, |path| unknown.push(field_at(&path))) {
+        Ok(value) => Ok((value, unknown)),
+        Err(_) => parse(raw).map(|value| (value, unknown)),
+    }
+}
+
+/// The field at a path, written as in errors: `offerings[0].price`.
+fn field_at(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", field_at(parent)),
+        Path::Map { parent: Path::Root, key } => key.clone(),
+        Path::Map { parent, key } => format!("{}.{key}", field_at(parent)),
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => field_at(parent),
+    }
 }
 
 /// The error with the object named, which may itself be what is wrong.

@@ -1,7 +1,7 @@
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use karpenter_core::api::{
-    Change, Condition, CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey,
+    Condition, CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey,
     PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, READ_VERSIONS, StorageClass,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use super::{
     documents::{Object, Position, for_each_object},
     older::{self, Older},
-    parse,
+    parse, parse_noting,
+    warnings::{LoadWarning, unknown_fields},
 };
 use crate::Error;
 
@@ -59,95 +60,6 @@ pub struct BadPod {
     pub error: FieldError,
     /// The node on which it takes nobody knows how much; `None` if it is bound to none or has run to its end.
     pub node: Option<String>,
-}
-
-/// Something about the input that somebody should look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LoadWarning {
-    /// A node pool cannot be read, so there is no pool of this name in the plan.
-    BadPool {
-        /// The file.
-        file: String,
-        /// The pool, the field and what is wrong with it.
-        error: FieldError,
-    },
-    /// An object of the group `karpenter.sh` is of a version or kind that is not read.
-    NotRead {
-        /// The file.
-        file: String,
-        /// The kind and the name.
-        object: String,
-        /// The group and version.
-        api_version: String,
-        /// The kind that has taken the place of the object's kind, if one has.
-        successor: Option<&'static str>,
-    },
-    /// A node pool or claim, or several claims, is not written as `karpenter.sh/v1` has it.
-    Older {
-        /// The file.
-        file: String,
-        /// The kind and the name; the first by name if there are others.
-        object: String,
-        /// How many other claims are written in the same way.
-        others: usize,
-        /// The field, what became of it, and what to do.
-        change: Change,
-    },
-    /// A node takes no further pods, because nobody knows what a pod on it takes.
-    ClosedNode {
-        /// The name of the node.
-        node: String,
-        /// The pod that cannot be read.
-        pod: ObjectKey,
-    },
-    /// Pods without a node that the kube-scheduler has not refused, so that they may yet get one.
-    NotRefused {
-        /// How many.
-        count: usize,
-        /// The first by namespace and name.
-        first: ObjectKey,
-    },
-}
-
-impl fmt::Display for LoadWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadPool { file, error } => write!(f, "{file}: {error} (the pool is left out)"),
-            Self::NotRead { file, object, api_version, successor: Some(kind) } => {
-                let remedy = format_args!("write a {kind} of {} instead", READ_VERSIONS[0]);
-                write!(f, "{file}: {object}: apiVersion: {api_version} is not read: {remedy} (it is left out)")
-            }
-            Self::NotRead { file, object, api_version, successor: None } => {
-                let read = format_args!(
-                    "only NodePool and NodeClaim of {}, and NodeOverlay of {}, are read",
-                    READ_VERSIONS.join(" and "),
-                    NodeOverlay::API_VERSION
-                );
-                write!(f, "{file}: {object}: apiVersion: {api_version}: {read} (it is left out)")
-            }
-            Self::Older { file, object, others, change } => {
-                write!(f, "{file}: {object}: {change}")?;
-                match others {
-                    0 => Ok(()),
-                    1 => f.write_str(" (and so in another NodeClaim)"),
-                    n => write!(f, " (and so in {n} other NodeClaims)"),
-                }
-            }
-            Self::ClosedNode { node, pod } => {
-                write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
-            }
-            Self::NotRefused { count: 1, first } => {
-                write!(f, "Pod {first}: left alone, because the kube-scheduler has not refused it")
-            }
-            Self::NotRefused { count, first } => {
-                write!(
-                    f,
-                    "{count} pods left alone, because the kube-scheduler has not refused them; the first is {first}"
-                )
-            }
-        }
-    }
 }
 
 /// A kind of object that is read.
@@ -304,14 +216,21 @@ impl ClusterReader {
                     cluster.bad_pods.insert(key, BadPod { error, node: node_of(raw) });
                 }
             },
-            Kind::NodePool => match parse(raw) {
-                Ok(pool) => cluster.pools.push(self.older.pool(pool, name, file)),
+            Kind::NodePool => match parse_noting(raw) {
+                Ok((pool, unknown)) => {
+                    cluster.warnings.extend(unknown_fields(unknown, name, file));
+                    cluster.pools.push(self.older.pool(pool, name, file));
+                }
                 Err(error) => {
                     let error = error.of(name);
                     cluster.warnings.push(LoadWarning::BadPool { file: file.to_owned(), error });
                 }
             },
-            Kind::NodeOverlay => cluster.overlays.push(needed(raw, name, file)?),
+            Kind::NodeOverlay => {
+                let (overlay, unknown) = parse_noting(raw).map_err(|error| located(error, name, file))?;
+                cluster.warnings.extend(unknown_fields(unknown, name, file));
+                cluster.overlays.push(overlay);
+            }
             Kind::NodeClaim => {
                 let claim = needed(raw, name, file)?;
                 cluster.claims.push(self.older.claim(claim, cluster.claims.len(), name, file));
@@ -332,19 +251,25 @@ impl ClusterReader {
 impl Cluster {
     /// Says anew what concerns all objects together.
     pub(crate) fn look_over(&mut self) {
-        let is_of_object =
-            |warning: &LoadWarning| !matches!(warning, LoadWarning::ClosedNode { .. } | LoadWarning::NotRefused { .. });
-        self.warnings.retain(is_of_object);
-        let warnings: Vec<_> = closed_nodes(self).into_iter().chain(not_refused(&self.pods)).collect();
+        self.warnings.retain(|warning| !warning.is_of_all());
+        let warnings = LoadWarning::of_all(self);
+        self.warn(warnings);
+    }
+
+    /// Adds warnings. The order of files and objects does not show.
+    pub(crate) fn warn(&mut self, warnings: impl IntoIterator<Item = LoadWarning>) {
         self.warnings.extend(warnings);
-        // The order of files and objects must not show.
         self.warnings.sort_by_cached_key(ToString::to_string);
     }
 }
 
 /// Parses an object without which a plan may be wrong.
 fn needed<T: DeserializeOwned>(raw: &RawValue, name: &str, file: &str) -> Result<T, Error> {
-    parse(raw).map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })
+    parse(raw).map_err(|error| located(error, name, file))
+}
+
+fn located(error: FieldError, name: &str, file: &str) -> Error {
+    Error::Object { file: file.to_owned(), error: error.of(name) }
 }
 
 /// Namespace and name, as the API server would complete them.
@@ -391,32 +316,8 @@ fn node_of(raw: &RawValue) -> Option<String> {
     bound.node_name.filter(|name| !name.is_empty())
 }
 
-/// Nodes of the cluster with a pod that cannot be read, and the first such pod of each.
-fn closed_nodes(cluster: &Cluster) -> Vec<LoadWarning> {
-    let mut first = BTreeMap::new();
-    for (pod, bad) in &cluster.bad_pods {
-        if let Some(node) = cluster.nodes.iter().find(|n| Some(&n.metadata.name) == bad.node.as_ref()) {
-            first.entry(node.metadata.name.clone()).or_insert_with(|| pod.clone());
-        }
-    }
-    first.into_iter().map(|(node, pod)| LoadWarning::ClosedNode { node, pod }).collect()
-}
-
 /// Whether something keeps the kube-scheduler from looking at the pod at all.
 pub(crate) fn is_gated(pod: &Pod) -> bool {
     let says_so = |c: &Condition| c.r#type == "PodScheduled" && c.reason == "SchedulingGated";
     !pod.spec.scheduling_gates.is_empty() || pod.status.conditions.iter().any(says_so)
-}
-
-fn not_refused(pods: &[Arc<Pod>]) -> Option<LoadWarning> {
-    let is_left_alone = |pod: &&Arc<Pod>| {
-        let waits = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
-        waits && !pod.is_unschedulable() && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror()
-    };
-    let waiting = pods.iter().filter(is_left_alone);
-    let (count, first) = waiting.fold((0, None), |(count, first): (usize, Option<ObjectKey>), pod| {
-        let key = pod.key();
-        (count + 1, Some(first.map_or(key.clone(), |first| first.min(key))))
-    });
-    first.map(|first| LoadWarning::NotRefused { count, first })
 }

@@ -181,6 +181,41 @@ fn catalogs() {
 }
 
 #[test]
+fn fields_that_are_misspelt_are_named() {
+    let files = Files::new("misspelt");
+    let pool = POOL.replacen(r#""spec":{"#, r#""spec":{"wieght":9,"#, 1);
+    assert_ne!(pool, POOL);
+    files.write("cluster.json", &list(&[&pool, &pod("a", "1")]));
+    let offering = |field: &str| format!(r#"{{"price":0.1,"requirements":[],"{field}":false}}"#);
+    let named = |name: &str, field: &str| {
+        let offerings = [offering("available"), offering(field), offering(field)].join(",");
+        format!(r#"{{"name":"{name}","capacity":{{"cpu":"4","pods":"9"}},"offerings":[{offerings}]}}"#)
+    };
+    files.write("types.json", &format!("[{},{}]", named("m", "availble"), named("n", "availble")));
+    let document = files.json("plan -o json --cluster cluster.json --catalog types.json");
+    let expected = [
+        "cluster.json: NodePool general: spec.wieght: there is no such field (it is left out)",
+        "types.json: instance type m: offerings[1].availble: there is no such field (it is left out) (and so in another instance type)",
+    ];
+    assert_eq!(document["warnings"], json!(expected));
+}
+
+#[test]
+fn a_claim_without_a_machine_is_named() {
+    let files = Files::new("not-launched");
+    let claim = |status: &str| {
+        format!(
+            r#"{{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{{"name":"c","labels":{{"karpenter.sh/nodepool":"general"}}}},"spec":{{}},"status":{status}}}"#
+        )
+    };
+    let document = files.plan(&list(&[POOL, &claim("{}")]));
+    let expected = "NodeClaim c: no machine is bought yet: the pods that it is for may get another node";
+    assert_eq!(document["warnings"], json!([expected]));
+    let document = files.plan(&list(&[POOL, &claim(r#"{"providerID":"fake:///c"}"#)]));
+    assert_eq!(document["warnings"], json!([]));
+}
+
+#[test]
 fn a_bad_pod_is_reported_and_stops_no_other() {
     let files = Files::new("bad-pod");
     let bound = |name: &str, cpu: &str| pod(name, cpu).replace(r#""spec":{"#, r#""spec":{"nodeName":"n","#);

@@ -18,7 +18,7 @@ fn cluster() -> String {
 
 fn outcome(cluster: &str, options: &PlannerOptions) -> Outcome {
     let cluster = load::cluster(cluster, "cluster.json").unwrap();
-    plan::plan(cluster, load::catalog(CATALOG, "types.json").unwrap(), "types.json", options, Effort::default())
+    plan::plan(cluster, load::catalog(CATALOG, "types.json").unwrap().types, "types.json", options, Effort::default())
         .unwrap()
 }
 
