@@ -186,3 +186,23 @@ fn pods_that_are_held_on_a_node_that_goes_count_where_they_are() {
     assert!(!fits_in_the_room(true), "a new node of zone c is needed");
     assert!(fits_in_the_room(false), "a node that goes is no domain of its own");
 }
+
+#[test]
+fn pods_with_rules_over_zones_take_the_room_that_is_free_in_any_of_them() {
+    let away = |term: &str| {
+        let terms = json!([{"topologyKey": labels::ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]);
+        json!({"affinity": {term: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+    };
+    let zones = ["a", "b", "c", "d"];
+    for (rule, count, with_node) in [
+        (away("podAntiAffinity"), 1, &["d"][..]),
+        (away("podAntiAffinity"), 2, &["d", "b"]),
+        (away("podAffinity"), 9, &["d"]),
+        (json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]}), 2, &["d", "b"]),
+        (json!({"spreads": [spread(labels::ZONE, "ScheduleAnyway")]}), 1, &["d"]),
+    ] {
+        let nodes = with_node.iter().map(|zone| node(&format!("in-{zone}"), zone, false)).collect();
+        let plan = solve(vec![NodePool::named("general")], &zones, nodes, pods("new", count, &rule));
+        assert!(plan.claims().is_empty() && plan.unplaced().is_empty(), "{rule}: {:?}", plan.claims());
+    }
+}

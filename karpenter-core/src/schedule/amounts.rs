@@ -86,6 +86,12 @@ pub(super) fn fits(requests: &[i64], room: &[i64]) -> bool {
     requests.iter().zip(room).all(|(&request, &room)| request <= 0 || request <= room)
 }
 
+/// How many pods that ask for `requests` each fit together; as many as there may be if they ask for nothing.
+pub(super) fn copies(requests: &[i64], room: &[i64]) -> usize {
+    let asked = requests.iter().zip(room).filter(|&(&request, _)| request > 0);
+    asked.map(|(&request, &room)| usize::try_from(room / request).unwrap_or(0)).min().unwrap_or(usize::MAX)
+}
+
 /// The least that any of several ask for, resource by resource; nothing if there are none.
 pub(super) fn least<'r>(all: impl IntoIterator<Item = &'r Amounts>) -> Amounts {
     let mut all = all.into_iter();

@@ -16,7 +16,7 @@ use crate::{
     api::tolerates_all,
     labels,
     schedule::{
-        amounts::{Amounts, dominant_share, fits},
+        amounts::{Amounts, copies, dominant_share, fits},
         class::Constraint,
         pool::Pool,
         problem::{Base, OpenPlace},
@@ -26,9 +26,26 @@ use crate::{
 /// A value for each of some labels.
 pub(super) type Cell = Vec<Arc<str>>;
 
-/// The cells that a pod can reach, with what the cheapest new node there charges for it; infinite if only nodes that
-/// exist are there.
-pub(super) type Reach = BTreeMap<Cell, f64>;
+/// The cells that a pod can reach, with what it costs there.
+pub(super) type Reach = BTreeMap<Cell, Charge>;
+
+/// What pods cost in a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Charge {
+    /// What the cheapest new node there charges for one, in dollars an hour; infinite if only nodes that exist are there.
+    pub(super) new: f64,
+    /// How many have room on nodes that exist, which costs nothing, if no others take it.
+    pub(super) free: usize,
+}
+
+impl Charge {
+    const NONE: Self = Self { new: f64::INFINITY, free: 0 };
+
+    /// What each of so many pods costs on average.
+    pub(super) fn mean(self, pods: usize) -> f64 {
+        if self.free >= pods { 0.0 } else { self.new * ((pods - self.free) as f64 / pods as f64) }
+    }
+}
 
 /// How many pods of a spread run in each domain; a domain without any counts too.
 pub(super) type Counts = BTreeMap<Arc<str>, i64>;
@@ -114,7 +131,8 @@ impl<'b, 'a> Domains<'b, 'a> {
         let mut reach = reach_of(&self.base.pools, 0, &mut self.offers, constraint, requests, keys);
         for place in &self.base.places {
             if let Some(cell) = cell_of(place, constraint, requests, keys) {
-                reach.entry(cell).or_insert(f64::INFINITY);
+                let free = &mut reach.entry(cell).or_insert(Charge::NONE).free;
+                *free = free.saturating_add(copies(requests, &place.room));
             }
         }
         let reach = Rc::new(reach);
@@ -221,7 +239,7 @@ fn reach_of(
         let open = offers.open(index, pool, &constraint.wanted);
         for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
             for (cell, cost) in cells(pool, wanted, rows, keys, &likeness, cost) {
-                let known = out.entry(cell).or_insert(f64::INFINITY);
+                let known = &mut out.entry(cell).or_insert(Charge::NONE).new;
                 *known = known.min(cost);
             }
         }

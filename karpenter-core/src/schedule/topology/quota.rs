@@ -1,8 +1,12 @@
 //! How many pods go to each domain.
 
-use std::{collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
-use super::domains::{Cell, Counts};
+use super::domains::{Cell, Charge, Counts};
 
 /// A rule that counts pods in the domains of one label.
 pub(super) struct Counted {
@@ -78,7 +82,17 @@ pub(super) struct Open {
     pub(super) most: usize,
 }
 
-/// Spreads pods over cells as evenly as can be, the cheapest cells first, and gives back how many each gets.
+impl Open {
+    /// A cell to which so many pods may go at most, those that have room on nodes that exist apart from the others.
+    pub(super) fn all(cell: &Cell, charge: Charge, most: usize) -> impl Iterator<Item = Self> {
+        let free = charge.free.min(most);
+        let parts = [(0.0, free), (charge.new, most - free)];
+        let open = |(cost, most)| Self { cell: cell.clone(), cost, most };
+        parts.into_iter().filter(|&(_, most)| most > 0).map(open)
+    }
+}
+
+/// Spreads pods over cells as evenly as can be, the cheapest cells first, and in each the cheapest part, and gives back how many each gets.
 ///
 /// With one rule, cells rise together by as much as one step can take them; with several, pod by pod: at most the
 /// number of pods times the number of cells, which is a product of few zones, capacity types and the like.
@@ -109,7 +123,8 @@ fn next(open: &[Open], rules: &[Counted], pods: usize) -> Option<(Vec<usize>, us
         let counts = rules.iter().zip(&most).map(|(rule, most)| (rule.count(&place.cell[rule.key_index]), *most));
         place.most > 0 && counts.into_iter().all(|(count, most)| count < most)
     };
-    let allowed: Vec<usize> = (0..open.len()).filter(|&i| is_allowed(&open[i])).collect();
+    let mut seen = BTreeSet::new();
+    let allowed: Vec<usize> = (0..open.len()).filter(|&i| is_allowed(&open[i]) && seen.insert(&open[i].cell)).collect();
     let lowest_level = allowed.iter().map(|&i| level(&open[i].cell)).min()?;
     let lowest: Vec<usize> = allowed.iter().copied().filter(|&i| level(&open[i].cell) == lowest_level).collect();
     let [rule] = rules else { return Some((vec![*lowest.first()?], 1)) };

@@ -384,6 +384,7 @@ impl Allotter<'_, '_> {
                 pins.add(key, Requirement::one_of([domain.clone()]));
                 pins
             };
+            let count = portion.units;
             let requests = Member::requests(&portion.members, &self.base.classes);
             let there = portion.constraint(&self.base.classes);
             let theirs = if is_required {
@@ -393,7 +394,7 @@ impl Allotter<'_, '_> {
             };
             let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
             let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
-            if let Some((cell, _)) = untried.min_by(|a, b| a.1.total_cmp(b.1)) {
+            if let Some((cell, _)) = untried.min_by(|a, b| a.1.mean(count).total_cmp(&b.1.mean(count))) {
                 let domain = cell[0].clone();
                 self.pin_one(index, &pins_to(&domain));
                 return Ok(domain);

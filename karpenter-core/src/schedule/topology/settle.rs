@@ -82,7 +82,9 @@ impl Allotter<'_, '_> {
             let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
             let room =
                 |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
-            let most_room = |a: &&Cell, b: &&Cell| room(a).cmp(&room(b)).then_with(|| reach[*b].total_cmp(&reach[*a]));
+            let most_room = |a: &&Cell, b: &&Cell| {
+                room(a).cmp(&room(b)).then_with(|| reach[*b].mean(left).total_cmp(&reach[*a].mean(left)))
+            };
             let Some(cell) = reach.keys().filter(|cell| !tried.contains(*cell)).max_by(most_room) else { break };
             let most = left.min(usize::try_from(room(cell)).unwrap_or(0));
             let mut pins = pins(&keys, cell);
@@ -108,7 +110,7 @@ impl Allotter<'_, '_> {
         let &Step { class, level, seek, .. } = step;
         let constraint = self.seeker(class, seek.wanted.clone());
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &seek.one_of);
-        let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, cost)| (cell, *cost)).collect();
+        let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, charge)| (cell, charge.mean(left))).collect();
         cells.sort_by(|a, b| a.1.total_cmp(&b.1));
         let chosen = |(cell, _): (&Cell, f64)| {
             let mut chosen = pins(&seek.one_of, cell);
@@ -137,9 +139,9 @@ impl Allotter<'_, '_> {
             all.add_all(chosen);
             all
         };
-        let open = reach.iter().map(|(cell, cost)| {
+        let open = reach.iter().flat_map(|(cell, charge)| {
             let most = self.most(class, level, &with_chosen(cell));
-            Open { cell: cell.clone(), cost: *cost, most }
+            Open::all(cell, *charge, most)
         });
         let shares = divide(left, open.collect(), &mut rules);
         shares.into_iter().map(|(cell, count)| (with_chosen(&cell), count)).collect()
