@@ -206,3 +206,37 @@ fn pods_with_rules_over_zones_take_the_room_that_is_free_in_any_of_them() {
         assert!(plan.claims().is_empty() && plan.unplaced().is_empty(), "{rule}: {:?}", plan.claims());
     }
 }
+
+#[test]
+fn pods_that_share_a_host_are_spread_over_zones_only_as_far_as_that_lets_them() {
+    let terms = json!([{"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    let near = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    for (zones, action, count) in
+        [(&["a"][..], "DoNotSchedule", 5), (&["a", "b"], "ScheduleAnyway", 5), (&["a"], "ScheduleAnyway", 20)]
+    {
+        let spec = json!({"affinity": near, "spreads": [spread(labels::ZONE, action)]});
+        let plan = solve(vec![NodePool::named("general")], zones, Vec::new(), pods("new", count, &spec));
+        assert_eq!((plan.claims().len(), plan.unplaced().len()), (1, 0), "{action}: {:?}", plan.unplaced());
+    }
+}
+
+#[test]
+fn a_wish_costs_no_other_pod_its_place() {
+    let term = |app: &str| json!({"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}});
+    let apart = json!([{"weight": 1, "podAffinityTerm": term("needy")}]);
+    let wishing = pods(
+        "wishing",
+        1,
+        &json!({"affinity": {
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": apart}}}),
+    );
+    let mut needy = pods(
+        "needy",
+        1,
+        &json!({"affinity": {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("web")]}}}),
+    );
+    needy[0].metadata.labels.insert("app".to_owned(), "needy".to_owned());
+    let plan = solve(vec![NodePool::named("general")], &["a"], Vec::new(), [wishing, needy].concat());
+    assert_eq!((plan.claims().len(), plan.unplaced().len()), (1, 0), "{:?}", plan.unplaced());
+}

@@ -19,8 +19,11 @@ impl Allotter<'_, '_> {
         let most_units = self.learned(&Subject::UnitsWith(class, level)).unwrap_or(usize::MAX);
         let mut units_left = most_units.saturating_sub(units_with);
         for index in 0..self.out.portions.len() {
-            let is_bundle = self.out.portions[index].is_bundle();
-            if left > 0 && units_left > 0 && is_bundle && self.has_company(&self.out.portions[index], terms) {
+            let portion = &self.out.portions[index];
+            // The first of them may have come alone.
+            let is_begun = starts_alone && portion.units == 1 && portion.members[0].class == class;
+            let is_bundle = portion.is_bundle() || is_begun;
+            if left > 0 && units_left > 0 && is_bundle && self.has_company(portion, terms) {
                 let joined = self.join(index, (class, level), wanted, left);
                 units_left -= usize::from(joined > 0);
                 left -= joined;
@@ -74,7 +77,8 @@ impl Allotter<'_, '_> {
         self.out.portions.len() - 1
     }
 
-    /// Adds as many pods of a class to the one unit of a portion as fit, and gives back how many.
+    /// Adds as many pods of a class to the one unit of a portion as fit, and gives back how many. Where the wishes of those that
+    /// are there keep them all out, who must be there comes first.
     fn join(&mut self, index: usize, (class, level): (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
         let portion = &self.out.portions[index];
         let both = portion.wanted.and(wanted.alternatives());
@@ -84,16 +88,24 @@ impl Allotter<'_, '_> {
         let there = portion.members.clone();
         let own: usize = there.iter().filter(|m| (m.class, m.level) == (class, level)).map(|m| m.count).sum();
         let learned = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
-        let fitting = largest(most.min(learned.saturating_sub(own)), |count| {
-            let all: Vec<_> = there.iter().copied().chain([Member { class, level, count }]).collect();
-            self.fits(&constraint, &all)
-        });
-        if fitting > 0 {
-            let portion = &mut self.out.portions[index];
-            portion.wanted = both;
-            portion.members.push(Member { class, level, count: fitting });
+        let most = most.min(learned.saturating_sub(own));
+        let without_wishes = there.iter().map(|m| Member { level: self.neighbourhood(m.class).levels() - 1, ..*m });
+        for there in [there.clone(), without_wishes.collect()] {
+            let fitting = largest(most, |count| {
+                let all: Vec<_> = there.iter().copied().chain([Member { class, level, count }]).collect();
+                self.fits(&constraint, &all)
+            });
+            if fitting > 0 {
+                let portion = &mut self.out.portions[index];
+                (portion.wanted, portion.members) = (both, there);
+                match portion.members.last_mut().filter(|last| (last.class, last.level) == (class, level)) {
+                    Some(last) => last.count += fitting,
+                    None => portion.members.push(Member { class, level, count: fitting }),
+                }
+                return fitting;
+            }
         }
-        fitting
+        0
     }
 
     /// Whether some node can take these pods together.
