@@ -86,12 +86,11 @@ impl Allotter<'_, '_> {
         let tolerations = tolerated_by_both(&theirs, &self.constraint(class).tolerations);
         let constraint = Constraint { wanted: both.clone(), tolerations };
         let there = portion.members.clone();
-        let own: usize = there.iter().filter(|m| (m.class, m.level) == (class, level)).map(|m| m.count).sum();
         let learned = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
-        let most = most.min(learned.saturating_sub(own));
         let without_wishes = there.iter().map(|m| Member { level: self.neighbourhood(m.class).levels() - 1, ..*m });
         for there in [there.clone(), without_wishes.collect()] {
-            let fitting = largest(most, |count| {
+            let own: usize = there.iter().filter(|m| (m.class, m.level) == (class, level)).map(|m| m.count).sum();
+            let fitting = largest(most.min(learned.saturating_sub(own)), |count| {
                 let all: Vec<_> = there.iter().copied().chain([Member { class, level, count }]).collect();
                 self.fits(&constraint, &all)
             });

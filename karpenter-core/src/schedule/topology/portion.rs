@@ -177,8 +177,12 @@ impl Portion {
 }
 
 impl Lessons {
-    /// Takes the smaller figure where there are two.
+    /// Takes the smaller figure where there are two. Classes that nothing new is learned of are given up, so that searches end.
     pub(in crate::schedule) fn add(&mut self, found: BTreeMap<Subject, usize>) {
+        let is_known = |(subject, most): (&Subject, &usize)| self.most.get(subject).is_some_and(|known| known <= most);
+        if found.iter().all(is_known) {
+            self.given_up.extend(found.keys().map(Subject::class));
+        }
         for (subject, most) in found {
             let known = self.most.entry(subject).or_insert(most);
             *known = (*known).min(most);
@@ -190,5 +194,20 @@ impl Lessons {
         let is_new = |(subject, most): &(&Subject, &usize)| last.most.get(*subject) != Some(*most);
         let classes: Vec<usize> = self.most.iter().filter(is_new).map(|(subject, _)| subject.class()).collect();
         self.given_up.extend(classes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_of_which_nothing_new_is_learned_is_given_up() {
+        let (mut lessons, subject) = (Lessons::default(), Subject::PodsBesideOthers(7, 0));
+        lessons.add(BTreeMap::from([(subject.clone(), 4)]));
+        lessons.add(BTreeMap::from([(subject.clone(), 3), (Subject::UnitsWith(8, 0), 1)]));
+        assert!(lessons.given_up.is_empty(), "each time something was new");
+        lessons.add(BTreeMap::from([(subject.clone(), 3)]));
+        assert_eq!((lessons.most[&subject], lessons.given_up), (3, BTreeSet::from([7])));
     }
 }
