@@ -335,9 +335,10 @@ pub struct PolicyArgs {
     #[arg(long, value_parser = dollars, default_value_t = PlannerOptions::default().interruption_cost, value_name = "DOLLARS")]
     pub interruption_cost: f64,
 
-    /// How many instance types a node keeps that may be launched as spot, where its pods allow it; 0 for any number
-    #[arg(long, default_value_t = PlannerOptions::default().min_spot_types, value_name = "N")]
-    pub min_spot_types: usize,
+    /// How many instance types a node keeps that may be launched as spot, where its pods allow it; 0 for any number. By default
+    /// 3, where that makes no plan of few pods dearer than Karpenter's
+    #[arg(long, value_name = "N")]
+    pub min_spot_types: Option<usize>,
 
     /// The most pods of one workload on a node, as a share of its pods; without it there is no such rule
     #[arg(long, value_parser = workload_share, value_name = "SHARE")]

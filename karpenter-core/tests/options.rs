@@ -55,7 +55,7 @@ mod spot_types {
     use super::*;
 
     fn with_floor(least: usize) -> PlannerOptions {
-        options(|options| options.min_spot_types = least)
+        options(|options| options.min_spot_types = Some(least))
     }
 
     fn type_counts(plan: &Plan) -> Vec<usize> {
@@ -71,6 +71,19 @@ mod spot_types {
         for (least, counts) in cases {
             assert_eq!(type_counts(&solve(&with_floor(least), pods(), machines("spot"))), counts, "{least}");
         }
+    }
+
+    #[test]
+    fn by_default_no_choice_makes_a_plan_dearer_than_karpenters() {
+        // Of 32 pods Karpenter puts all on one node of the largest type.
+        let counts = |types| {
+            let pods = Pod::named("web").cpu("1").memory("1Gi").replicas(32);
+            type_counts(&solve(&PlannerOptions::default(), cluster().pods(pods), types))
+        };
+        assert_eq!(counts(machines("spot")), [1]);
+        let price = |cpu: i64| dollars(0.1 * cpu as f64);
+        let as_cheap = [2, 4, 8, 16, 32].map(|cpu| machine(cpu).offering("spot", "a", price(cpu)));
+        assert_eq!(counts(as_cheap.into()), [3, 3, 3, 3]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Choice {
         let of_all = |asked| Self::of_all(problem, batch.candidate, asked, (&batch.guests, &batch.floor));
         let free = of_all(pool.requirements.clone());
         let is_spot = batch.candidate.is_spot(problem);
-        let least = if is_spot { free.types.len().min(problem.base.options.min_spot_types) } else { 0 };
+        let least = if is_spot { free.types.len().min(problem.base.options.spot_types_to_keep()) } else { 0 };
         let pinned = batch.is_pinned.then(|| of_all(of_place(pool, batch.candidate.row)));
         let all = pinned.filter(|pinned| pinned.types.len() >= least).unwrap_or(free);
         let types = truncated(pool, all.types, problem.base.options.max_instance_types);

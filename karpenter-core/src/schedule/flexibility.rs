@@ -14,14 +14,14 @@ use super::{
     amounts::{Amounts, fit_count, raise, take},
     candidate::Candidate,
     pool::Pool,
-    problem::{Aim, Base, Problem},
+    problem::{Aim, Base, Course, Problem},
 };
 use crate::{FxBuild, labels};
 
 /// For each pool the offerings that the spot market has now, as rows, the roomiest first; none if any number will do.
-pub(super) fn spot_rows(base: &Base<'_>, aim: Aim) -> Vec<Arc<[usize]>> {
+pub(super) fn spot_rows(base: &Base<'_>, course: &Course) -> Vec<Arc<[usize]>> {
     // Where limits leave pods without a node, a node for them is worth more than a choice of nodes.
-    let is_free = base.options.min_spot_types <= 1 || aim == Aim::Pods;
+    let is_free = base.options.spot_types_to_keep() <= 1 || course.aim == Aim::Pods || course.takes_any_spot_type;
     let of_pool = |pool: &Pool<'_>| pool.spot_rows.take((), || by_room(pool).into());
     base.pools.iter().map(|pool| if is_free { Arc::default() } else { of_pool(pool) }).collect()
 }
@@ -85,7 +85,7 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
 
     /// That of an empty spot node of a pool.
     pub(super) fn of_pool(problem: &'p Problem<'a>, pool: usize) -> Self {
-        let least = problem.base.options.min_spot_types;
+        let least = problem.base.options.spot_types_to_keep();
         let rows = Cow::Borrowed(&*problem.spot_rows[pool]);
         Self { problem, pool, rows, asked: SmallVec::new(), met: None, least, next_least: least }
     }

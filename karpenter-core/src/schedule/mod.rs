@@ -110,9 +110,11 @@ pub struct PlannerOptions {
     /// How many instance types a claim keeps that may be launched as spot, where its pods allow it: spot capacity of a single
     /// type runs dry, and clouds take what they have most of. Fewer pods share a node where more would leave fewer types.
     /// Half as many as the first of its pods leaves are always enough; where limits leave pods without a node, any number
-    /// is. Types that a claim does not name because of the limits of its pool count. 3 by default, which costs nothing in
-    /// the catalogs of large clouds; 0 and 1 ask for no choice.
-    pub min_spot_types: usize,
+    /// is. Types that a claim does not name because of the limits of its pool count. 0 and 1 ask for no choice.
+    ///
+    /// `None`, the default, means 3 where that makes no plan of few pods dearer than Karpenter's, which keeps no choice. It
+    /// costs nothing in the catalogs of large clouds.
+    pub min_spot_types: Option<usize>,
     /// The most of a workload that one node takes, as a share of its pods, so that the loss of a node is bearable; a node
     /// may always have one. The pods of a workload have one controller, or are alike if they have none. Pods that run count
     /// if they have the controller. None by default; 1 and more mean the same.
@@ -179,9 +181,18 @@ impl Default for PlannerOptions {
             min_values: MinValuesPolicy::Strict,
             slack: SLACK,
             node_cost_per_hour: NODE_COST,
-            min_spot_types: MIN_SPOT_TYPES,
+            min_spot_types: None,
             max_workload_share: None,
             interruption_cost: INTERRUPTION_COST,
+        }
+    }
+}
+
+impl PlannerOptions {
+    const fn spot_types_to_keep(&self) -> usize {
+        match self.min_spot_types {
+            Some(least) => least,
+            None => MIN_SPOT_TYPES,
         }
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct Course {
     /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,
+    /// Whether claims may name fewer types than are to be kept for the spot market.
+    pub(super) takes_any_spot_type: bool,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.
@@ -258,7 +260,7 @@ impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons, &course.ladders));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
-        let spot_rows = flexibility::spot_rows(&base, course.aim);
+        let spot_rows = flexibility::spot_rows(&base, &course);
         let mut problem = Self {
             course,
             base,

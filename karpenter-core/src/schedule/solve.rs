@@ -90,6 +90,29 @@ impl<'a> Problem<'a> {
 
     /// Does so with the wishes that the pods are to have.
     pub(super) fn find(&self) -> Found {
+        let found = self.find_keeping_choice();
+        if self.course.is_sketch || self.is_stopped() || self.base.options.min_spot_types.is_some() {
+            return found;
+        }
+        match self.with_any_spot_type().filter(|free| free.plain_bill() < found.plan.hourly_cost().dollars_per_hour()) {
+            Some(free) => found.better(free.find_keeping_choice()),
+            None => found,
+        }
+    }
+
+    /// The same problem in which claims may name few types for the spot market, if there is such a market and little to plan.
+    fn with_any_spot_type(&self) -> Option<Self> {
+        let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.has_first_fit();
+        let course = || Course { takes_any_spot_type: true, ..self.course.clone() };
+        keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
+    }
+
+    /// What the plain order costs.
+    fn plain_bill(&self) -> f64 {
+        Search::new(self, Stranding::USUAL).run_first_fit().bill()
+    }
+
+    fn find_keeping_choice(&self) -> Found {
         let course = || self.course.clone();
         let best = self.search_and_spill();
         if self.course.is_sketch || self.is_stopped() {

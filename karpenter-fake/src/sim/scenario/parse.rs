@@ -151,7 +151,7 @@ fn option(words: &mut Words<'_>, setup: &mut Setup) -> Result<(), Wrong> {
         "batch-max" => options.batch_max = words.duration()?,
         "disruption" if words.skip("off") => options.disruption_period = None,
         "disruption" => options.disruption_period = Some(words.duration()?),
-        "min-spot-types" => options.planner.min_spot_types = words.parse("a number")?,
+        "min-spot-types" => options.planner.min_spot_types = Some(words.parse("a number")?),
         "slack" => options.planner.slack = not_negative(words.word("a share such as 0.06")?, "a share such as 0.06")?,
         other => return Err(Wrong::expected(other, OPTIONS)),
     }
