@@ -1,11 +1,11 @@
 //! Nodes beyond the tightest plan, for pods that the kube-scheduler would leave without one.
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot,
     api::{Node, NodePool, Pod, PodBuilder, Workload},
     labels,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// When the pods were made; the nodes came before or after them.
 const PODS_CREATED: &str = "2026-01-02T00:00:00Z";
@@ -83,6 +83,71 @@ fn pods_that_an_earlier_plan_left_wait_for_no_cheaper_plan() {
 #[test]
 fn no_slack_makes_a_first_plan_dearer_than_the_plain_order() {
     assert_eq!(plan(100, BEFORE).claims().len(), 2);
+}
+
+/// Two waiting pods of an app with these requests and this spec.
+fn two(app: &str, requests: &Value, mut spec: Value) -> [Pod; 2] {
+    spec["containers"] = json!([{"name": "c", "resources": {"requests": requests}}]);
+    [0, 1].map(|number| {
+        let metadata = json!({"name": format!("{app}-{number}"), "namespace": "default", "labels": {"app": app}});
+        let status = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).expect("a pod")
+    })
+}
+
+fn spread(key: &str, max_skew: i64, unmet: &str, app: &str) -> Value {
+    let selector = json!({"matchLabels": {"app": app}});
+    json!({"topologyKey": key, "maxSkew": max_skew, "whenUnsatisfiable": unmet, "labelSelector": selector})
+}
+
+/// A machine that costs as much on demand in two zones, and so much as spot in each.
+fn in_two_zones(name: &str, cpus: i64, gpus: i64, on_demand: f64, spot: [f64; 2]) -> InstanceType {
+    let capacity = [("cpu", cpus), ("nvidia.com/gpu", gpus), ("pods", 100)];
+    let capacity = capacity.map(|(name, units)| (name, Quantity::from_units(units)));
+    let [in_a, in_b] = spot;
+    let offerings =
+        [("on-demand", "a", on_demand), ("on-demand", "b", on_demand), ("spot", "a", in_a), ("spot", "b", in_b)];
+    offerings.into_iter().fold(InstanceType::named(name, capacity), |machine, (kind, zone, price)| {
+        machine.offering(kind, zone, Price::per_hour(price).expect("not below zero"))
+    })
+}
+
+#[test]
+fn what_binds_well_costs_no_more_than_the_tightest_plan_and_slack() {
+    let by_zone = |app| spread(labels::ZONE, 1, "DoNotSchedule", app);
+    let by_host = spread(labels::HOSTNAME, 1, "ScheduleAnyway", "web");
+    let in_b = json!({"matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": ["b"]}]});
+    let wish = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 22, "preference": in_b}]});
+    let any = json!({
+        "topologySpreadConstraints": [spread(labels::HOSTNAME, 3, "DoNotSchedule", "any")],
+        "affinity": {"nodeAffinity": wish},
+    });
+    let trainer = json!({"topologySpreadConstraints": [by_zone("trainer")]});
+    let web = json!({"topologySpreadConstraints": [by_zone("web"), by_host]});
+    let pods = [
+        two("trainer", &json!({"cpu": "3", "nvidia.com/gpu": "1"}), trainer),
+        two("web", &json!({"cpu": "1"}), web),
+        two("any", &json!({"cpu": "500m"}), any),
+    ];
+    let on_demand = json!([{"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]);
+    let mut first = NodePool::named("first");
+    first.spec.template.spec.requirements = serde_json::from_value(on_demand).expect("requirements");
+    let builder = Snapshot::builder().pool(first).pool(NodePool::named("second"));
+    let snapshot = builder.pods(pods.concat()).build().expect("valid");
+    let types = vec![
+        in_two_zones("small", 16, 0, 0.526, [0.267, 0.219]),
+        in_two_zones("large", 32, 0, 1.004, [0.415, 0.344]),
+        in_two_zones("gpu", 96, 8, 8.8, [3.6, 3.6]),
+    ];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
+    let cost = |slack| {
+        let mut options = PlannerOptions::default();
+        options.slack = slack;
+        let plan = Planner::new(options).plan(&snapshot, &catalogs);
+        assert_eq!(plan.claims().iter().map(|claim| claim.pods.len()).sum::<usize>(), 6);
+        plan.hourly_cost().dollars_per_hour()
+    };
+    assert!(cost(0.06) <= cost(0.0) * 1.06, "{} for {}", cost(0.06), cost(0.0));
 }
 
 #[test]

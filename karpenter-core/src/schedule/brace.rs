@@ -169,7 +169,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// What the planned nodes may cost at most, further ones included.
-    fn most_to_spend(&self) -> f64 {
+    pub(super) fn most_to_spend(&self) -> f64 {
         let slack = self.problem.base.options.slack.max(0.0);
         self.bill() + slack * (self.bill() + self.bill_of_places())
     }

@@ -274,8 +274,9 @@ impl Found {
         let others: Vec<_> = others.into_iter().flatten().filter(is_equal).filter(is_fit).collect();
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
-        let most = plain.as_ref().filter(|_| has_model && ceiling.is_some()).map(|plain| plain.bill() * MOST_OF_PLAIN);
-        let best = most.and_then(|most| cheaper(problem, &best.search, most)).unwrap_or(best);
+        let is_checked = has_model && ceiling.is_some() && problem.is_small();
+        let tighter = is_checked.then(|| tighter(problem, &best.search, plain.as_ref())).flatten();
+        let best = tighter.unwrap_or(best);
         // What is added makes no plan cheaper.
         let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
         let best = plain.into_iter().fold(best, Braced::better);
@@ -283,15 +284,19 @@ impl Found {
     }
 }
 
-/// The cheapest mixture for the pods of a plan that costs more than `most`, if it is cheaper. Karpenter's own plan may be a
-/// little cheaper than the plain order, so that one that is hardly cheaper than this may be dearer than that.
-fn cheaper<'p, 'a>(problem: &'p Problem<'a>, plan: &Search<'p, 'a>, most: f64) -> Option<Braced<'p, 'a>> {
-    if plan.bill() <= most {
-        return None;
-    }
+/// The cheapest mixture for the pods of a plan that costs more than slack allows beyond this, or almost as much as the plain order,
+/// if it is cheaper. Karpenter's own plan may be a little cheaper than the plain order, so that one that is hardly cheaper than
+/// this may be dearer than that.
+fn tighter<'p, 'a>(
+    problem: &'p Problem<'a>,
+    plan: &Search<'p, 'a>,
+    plain: Option<&Search<'_, '_>>,
+) -> Option<Braced<'p, 'a>> {
     let mixture = Search::new(problem, TIGHT).run_mixture()?;
+    let of_plain = plain.map_or(f64::INFINITY, |plain| plain.bill() * MOST_OF_PLAIN);
+    let most = mixture.most_to_spend().min(of_plain);
     let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED && mixture.planned() == plan.planned();
-    is_cheaper.then(|| mixture.brace(Some(most)))
+    (plan.bill() > most && is_cheaper).then(|| mixture.brace(Some(most)))
 }
 
 impl Search<'_, '_> {
