@@ -14,14 +14,15 @@ use super::{
     amounts::{Amounts, fit_count, raise, take},
     candidate::Candidate,
     pool::Pool,
-    problem::{Aim, Base, Course, Problem},
+    problem::{Aim, Base, Course, Problem, SpotTypes},
 };
 use crate::{FxBuild, labels};
 
 /// For each pool the offerings that the spot market has now, as rows, the roomiest first; none if any number will do.
 pub(super) fn spot_rows(base: &Base<'_>, course: &Course) -> Vec<Arc<[usize]>> {
     // Where limits leave pods without a node, a node for them is worth more than a choice of nodes.
-    let is_free = base.options.spot_types_to_keep() <= 1 || course.aim == Aim::Pods || course.takes_any_spot_type;
+    let is_free =
+        base.options.spot_types_to_keep() <= 1 || course.aim == Aim::Pods || course.spot_types == SpotTypes::Any;
     let of_pool = |pool: &Pool<'_>| pool.spot_rows.take((), || by_room(pool).into());
     base.pools.iter().map(|pool| if is_free { Arc::default() } else { of_pool(pool) }).collect()
 }

@@ -86,8 +86,7 @@ pub(super) struct Course {
     /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,
-    /// Whether claims may name fewer types than are to be kept for the spot market.
-    pub(super) takes_any_spot_type: bool,
+    pub(super) spot_types: SpotTypes,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.
@@ -105,6 +104,16 @@ pub(super) enum Order {
     /// Those that can go nowhere else, then for each place those that are worth most for what they take of its room. As
     /// [`Order::Need`] where there is too much to weigh.
     Worth,
+}
+
+/// How many types claims name for the spot market.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SpotTypes {
+    /// As many as are to be kept.
+    #[default]
+    Enough,
+    /// Any number.
+    Any,
 }
 
 /// What a search goes for.

@@ -6,7 +6,7 @@ use super::{
     Plan, StopFlag,
     brace::Braced,
     parallel,
-    problem::{Aim, Course, Order, Problem},
+    problem::{Aim, Course, Order, Problem, SpotTypes},
     search::{Search, Stranding},
     topology::Lessons,
     weigh::Unmet,
@@ -103,7 +103,7 @@ impl<'a> Problem<'a> {
     /// The same problem in which claims may name few types for the spot market, if there is such a market and little to plan.
     fn with_any_spot_type(&self) -> Option<Self> {
         let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.has_first_fit();
-        let course = || Course { takes_any_spot_type: true, ..self.course.clone() };
+        let course = || Course { spot_types: SpotTypes::Any, ..self.course.clone() };
         keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
     }
 
@@ -290,11 +290,10 @@ impl Found {
 fn tighter<'p, 'a>(
     problem: &'p Problem<'a>,
     plan: &Search<'p, 'a>,
-    plain: Option<&Search<'_, '_>>,
+    by_size: Option<&Search<'_, '_>>,
 ) -> Option<Braced<'p, 'a>> {
     let mixture = Search::new(problem, TIGHT).run_mixture()?;
-    let of_plain = plain.map_or(f64::INFINITY, |plain| plain.bill() * MOST_OF_PLAIN);
-    let most = mixture.most_to_spend().min(of_plain);
+    let most = by_size.map_or(f64::INFINITY, |plain| plain.bill() * MOST_OF_PLAIN).min(mixture.most_to_spend());
     let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED && mixture.planned() == plan.planned();
     (plan.bill() > most && is_cheaper).then(|| mixture.brace(Some(most)))
 }
