@@ -107,11 +107,12 @@ impl<'a> Problem<'a> {
         keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
     }
 
-    /// What the plain order costs.
+    /// What the plain order costs, in dollars an hour.
     fn plain_bill(&self) -> f64 {
         Search::new(self, Stranding::USUAL).run_first_fit().bill()
     }
 
+    /// The same, with as many types for the spot market as are to be kept, whatever it costs.
     fn find_keeping_choice(&self) -> Found {
         let course = || self.course.clone();
         let best = self.search_and_spill();
