@@ -85,14 +85,13 @@ fn no_slack_makes_a_first_plan_dearer_than_the_plain_order() {
     assert_eq!(plan(100, BEFORE).claims().len(), 2);
 }
 
-/// Two waiting pods of an app with these requests and this spec.
-fn two(app: &str, requests: &Value, mut spec: Value) -> [Pod; 2] {
-    spec["containers"] = json!([{"name": "c", "resources": {"requests": requests}}]);
-    [0, 1].map(|number| {
-        let metadata = json!({"name": format!("{app}-{number}"), "namespace": "default", "labels": {"app": app}});
-        let status = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).expect("a pod")
-    })
+/// Two pods of an app with these spreads.
+fn two(app: &str, template: impl FnOnce(PodBuilder) -> PodBuilder, spreads: &Value) -> Vec<Pod> {
+    let mut pods = pods(template(Pod::named(app).label("app", app)).replicas(2));
+    for pod in &mut pods {
+        pod.spec.topology_spread_constraints = serde_json::from_value(spreads.clone()).expect("spreads");
+    }
+    pods
 }
 
 fn spread(key: &str, max_skew: i64, unmet: &str, app: &str) -> Value {
@@ -116,24 +115,19 @@ fn in_two_zones(name: &str, cpus: i64, gpus: i64, on_demand: f64, spot: [f64; 2]
 fn what_binds_well_costs_no_more_than_the_tightest_plan_and_slack() {
     let by_zone = |app| spread(labels::ZONE, 1, "DoNotSchedule", app);
     let by_host = spread(labels::HOSTNAME, 1, "ScheduleAnyway", "web");
+    let mut any = two("any", |pod| pod.cpu("500m"), &json!([spread(labels::HOSTNAME, 3, "DoNotSchedule", "any")]));
     let in_b = json!({"matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": ["b"]}]});
     let wish = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 22, "preference": in_b}]});
-    let any = json!({
-        "topologySpreadConstraints": [spread(labels::HOSTNAME, 3, "DoNotSchedule", "any")],
-        "affinity": {"nodeAffinity": wish},
-    });
-    let trainer = json!({"topologySpreadConstraints": [by_zone("trainer")]});
-    let web = json!({"topologySpreadConstraints": [by_zone("web"), by_host]});
-    let pods = [
-        two("trainer", &json!({"cpu": "3", "nvidia.com/gpu": "1"}), trainer),
-        two("web", &json!({"cpu": "1"}), web),
-        two("any", &json!({"cpu": "500m"}), any),
-    ];
+    for pod in &mut any {
+        pod.spec.affinity = serde_json::from_value(json!({"nodeAffinity": wish})).expect("an affinity");
+    }
+    let trainers = two("trainer", |pod| pod.cpu("3").request("nvidia.com/gpu", "1"), &json!([by_zone("trainer")]));
+    let webs = two("web", |pod| pod.cpu("1"), &json!([by_zone("web"), by_host]));
     let on_demand = json!([{"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]);
     let mut first = NodePool::named("first");
     first.spec.template.spec.requirements = serde_json::from_value(on_demand).expect("requirements");
     let builder = Snapshot::builder().pool(first).pool(NodePool::named("second"));
-    let snapshot = builder.pods(pods.concat()).build().expect("valid");
+    let snapshot = builder.pods([trainers, webs, any].concat()).build().expect("valid");
     let types = vec![
         in_two_zones("small", 16, 0, 0.526, [0.267, 0.219]),
         in_two_zones("large", 32, 0, 1.004, [0.415, 0.344]),

@@ -189,11 +189,8 @@ impl Default for PlannerOptions {
 }
 
 impl PlannerOptions {
-    const fn spot_types_to_keep(&self) -> usize {
-        match self.min_spot_types {
-            Some(least) => least,
-            None => MIN_SPOT_TYPES,
-        }
+    fn spot_types_to_keep(&self) -> usize {
+        self.min_spot_types.unwrap_or(MIN_SPOT_TYPES)
     }
 }
 
