@@ -2,16 +2,23 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
-    api::{Node, NodePool, Pod, PodBuilder, Workload},
+    api::{Node, NodePool, Pod, PodBuilder, Taint, TaintEffect, Toleration, Workload},
     labels,
 };
 
 /// Plans for pods beside one node with this much CPU, in a zone of its own: machines can be bought in two others.
 fn solve(cpu: &str, workloads: impl IntoIterator<Item = Vec<Pod>>) -> Plan {
-    let node: Node = read(&format!(
+    solve_beside(node(cpu), workloads)
+}
+
+fn node(cpu: &str) -> Node {
+    read(&format!(
         r#"{{"metadata":{{"name":"n","labels":{{"topology.kubernetes.io/zone":"c"}}}},
              "status":{{"allocatable":{{"cpu":"{cpu}","memory":"64Gi","pods":"99"}}}}}}"#
-    ));
+    ))
+}
+
+fn solve_beside(node: Node, workloads: impl IntoIterator<Item = Vec<Pod>>) -> Plan {
     let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
     let price = Price::per_hour(0.4).expect("not below zero");
     let machine =
@@ -70,6 +77,16 @@ fn pods_on_which_others_depend_get_room_first() {
     let plan = solve("3", [spread(), bound("z", "1", 3)]);
     let left: Vec<&str> = plan.unplaced().keys().map(|pod| &*pod.name).collect();
     assert_eq!(left, ["z-0", "z-1", "z-2"]);
+}
+
+#[test]
+fn room_that_a_taint_asks_to_avoid_is_left_to_pods_that_have_no_other() {
+    let mut avoided = node("3");
+    avoided.spec.taints = vec![Taint::new("slow", "", TaintEffect::PreferNoSchedule)];
+    let tolerant = pods(Pod::named("a").cpu("1").toleration(Toleration::everything()).replicas(3));
+    let plan = solve_beside(avoided, [tolerant, bound("z", "1", 3)]);
+    assert_eq!(on_node(&plan), ["z-0", "z-1", "z-2"]);
+    assert!(plan.unplaced().is_empty());
 }
 
 #[test]

@@ -18,11 +18,23 @@ const PARTS: i64 = 4;
 const MAX_WEIGHED: usize = 100_000;
 
 impl Search<'_, '_> {
-    /// Fills the room that there is, with those first that nothing else takes.
+    /// Fills the room that there is, with those first that nothing else takes: they get it even where a taint asks them to keep
+    /// away, before others take it that can go elsewhere.
     pub(super) fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..self.problem.lots.list.len()).collect();
         order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
+        if tolerance == Tolerance::Full && problem.base.has_taints_to_avoid() {
+            let needy: Vec<usize> = order.iter().copied().filter(|&lot| problem.has_no_other(problem.lot(lot))).collect();
+            self.fill_places(Tolerance::Full, &needy);
+            self.fill_places(Tolerance::Reluctant, &needy);
+        }
+        self.fill_places(tolerance, &order);
+    }
+
+    /// Fills place by place with lots in this order.
+    fn fill_places(&mut self, tolerance: Tolerance, order: &[usize]) {
+        let problem = self.problem;
         let is_weighed = problem.course.order == Order::Worth && order.len() * problem.base.place_count <= MAX_WEIGHED;
         let least = least(order.iter().map(|&lot| &problem.lot(lot).requests));
         for place in 0..problem.base.places.len() {
@@ -33,9 +45,9 @@ impl Search<'_, '_> {
                 continue;
             }
             if is_weighed {
-                self.use_place_by_worth(place, tolerance, &order);
+                self.use_place_by_worth(place, tolerance, order);
             } else {
-                self.use_place(place, tolerance, &order);
+                self.use_place(place, tolerance, order);
             }
         }
     }
@@ -131,8 +143,13 @@ impl Problem<'_> {
         lot.classes.iter().any(|class| self.course.first.contains(class))
     }
 
+    /// Whether no new node takes a lot.
+    fn has_no_other(&self, lot: &Lot) -> bool {
+        self.values[lot.shape].is_infinite()
+    }
+
     fn need_of(&self, lot: &Lot) -> impl Ord + use<> {
-        let has_no_other = self.values[lot.shape].is_infinite();
+        let has_no_other = self.has_no_other(lot);
         let stake = has_no_other.then_some((lot.is_wish, Reverse(lot.followers)));
         (!has_no_other, stake, !has_no_other && !lot.manners.is_limited())
     }
