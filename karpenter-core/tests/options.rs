@@ -76,14 +76,16 @@ mod spot_types {
     #[test]
     fn by_default_no_choice_makes_a_plan_dearer_than_karpenters() {
         // Of 32 pods Karpenter puts all on one node of the largest type.
-        let counts = |types| {
+        let counts = |types, node_cost| {
             let pods = Pod::named("web").cpu("1").memory("1Gi").replicas(32);
-            type_counts(&solve(&PlannerOptions::default(), cluster().pods(pods), types))
+            let options = options(|options| options.node_cost_per_hour = node_cost);
+            type_counts(&solve(&options, cluster().pods(pods), types))
         };
-        assert_eq!(counts(machines("spot")), [1]);
+        assert_eq!(counts(machines("spot"), 0.001), [1]);
+        assert_eq!(counts(machines("spot"), 10.0), [1], "what a node costs beyond its price is on no bill");
         let price = |cpu: i64| dollars(0.1 * cpu as f64);
         let as_cheap = [2, 4, 8, 16, 32].map(|cpu| machine(cpu).offering("spot", "a", price(cpu)));
-        assert_eq!(counts(as_cheap.into()), [3, 3, 3, 3]);
+        assert_eq!(counts(as_cheap.into(), 0.001), [3, 3, 3, 3]);
     }
 
     #[test]

@@ -10,8 +10,13 @@ impl Base<'_> {
 
     /// The price of a row of a pool in dollars an hour, with what interruptions are likely to cost.
     pub(super) fn expected_price(&self, pool: usize, row: usize) -> f64 {
-        let row = &self.pools[pool].table().rows()[row];
-        row.price.dollars_per_hour() + row.interruption * amount(self.options.interruption_cost)
+        let interruption = self.pools[pool].table().rows()[row].interruption;
+        self.price(pool, row) + interruption * amount(self.options.interruption_cost)
+    }
+
+    /// The price of a row of a pool in dollars an hour.
+    pub(super) fn price(&self, pool: usize, row: usize) -> f64 {
+        self.pools[pool].table().rows()[row].price.dollars_per_hour()
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Plan, StopFlag,
     brace::Braced,
+    candidate::Candidate,
     parallel,
     problem::{Aim, Course, Order, Problem, SpotTypes},
     search::{Search, Stranding},
@@ -107,9 +108,11 @@ impl<'a> Problem<'a> {
         keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
     }
 
-    /// What the plain order costs, in dollars an hour.
+    /// What is paid for the nodes of the plain order, in dollars an hour.
     fn plain_bill(&self) -> f64 {
-        Search::new(self, Stranding::USUAL).run_first_fit().bill()
+        let search = Search::new(self, Stranding::USUAL).run_first_fit();
+        let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
+        search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum()
     }
 
     /// The same, with as many types for the spot market as are to be kept, whatever it costs.
