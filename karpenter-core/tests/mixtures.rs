@@ -45,3 +45,27 @@ fn pods_that_fill_nodes_together_come_together() {
     assert_eq!(plan.claims().len(), 120);
     assert!((bound - 120.0).abs() < 0.1, "{bound}");
 }
+
+/// Of a mixture for so few pods nothing is whole: node after node is made of what there is most of.
+#[test]
+fn pods_of_which_no_two_are_alike_fill_three_nodes_to_the_last_core() {
+    let asked =
+        [(4, 2), (2, 1), (1, 4), (3, 2), (3, 2), (1, 2), (2, 12), (1, 1), (1, 12), (6, 6)].into_iter().enumerate();
+    let pods = asked.map(|(index, (cpu, memory_gib))| {
+        Pod::named(format!("p-{index}")).cpu(&cpu.to_string()).memory(&format!("{memory_gib}Gi"))
+    });
+    let capacity = [
+        ("cpu", Quantity::from_units(8)),
+        ("memory", Quantity::from_bytes(16 << 30)),
+        ("pods", Quantity::from_units(110)),
+    ];
+    let price = Price::per_hour(0.4).expect("a price");
+    let machine = InstanceType::named("eight", capacity).offering("on-demand", "zone-a", price);
+    let builder =
+        pods.fold(Snapshot::builder().pool(NodePool::named("general")), karpenter_core::SnapshotBuilder::pods);
+    let snapshot = builder.build().expect("the pods are written rightly");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("the catalog is written rightly");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert!(plan.unplaced().is_empty());
+    assert_eq!(plan.claims().len(), 3);
+}

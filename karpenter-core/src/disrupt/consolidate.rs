@@ -130,7 +130,7 @@ impl Consolidation<'_, '_> {
         };
         let mut nodes = self.candidates.for_reason(reason).filter(may_go).take(MAX_UNPRICED);
         nodes.find_map(|node| {
-            let trial = self.scene.try_without(&[node], Care::Plan).ok()?;
+            let trial = self.scene.try_without(&[node], Care::Best).ok()?;
             let is_delete = trial.plan.claims.is_empty() && self.terms.allow(&[node], &trial);
             is_delete.then(|| Scene::command(Method::Consolidation, &[node], trial))
         })
@@ -160,8 +160,9 @@ impl Consolidation<'_, '_> {
         });
         let found = Found::best(planned)?;
         let candidates = field.candidates(&found.outcome.nodes);
-        let trial = self.scene.try_without(&candidates, found.outcome.care).ok()?;
-        let trial = self.terms.settle(&candidates, trial)?;
+        let trial = |care| self.terms.settle(&candidates, self.scene.try_without(&candidates, care).ok()?);
+        let trials = [Care::Best, found.outcome.care].into_iter().filter_map(trial);
+        let trial = trials.max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))?;
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
         is_worth_it.then(|| Scene::command(Method::Consolidation, &candidates, trial))
     }

@@ -271,7 +271,7 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
     let order = by_drift(scene, candidates, false);
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
-        let trial = scene.try_without(&[candidate], Care::Plan).ok()?;
+        let trial = scene.try_without(&[candidate], Care::Best).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
 }

@@ -205,7 +205,7 @@ impl View<'_, '_> {
         let Self { scene, target, place, .. } = self;
         let pool = place.pool.as_deref().and_then(|pool| scene.snapshot.pool(pool));
         let Some(pool) = pool.filter(|pool| pool.spec.replicas.is_some()) else {
-            return Some(target.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Plan));
+            return Some(target.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Best));
         };
         let has_room = static_drift::most_more(&scene.snapshot, pool) > 0;
         let claim = static_claim(pool, scene.catalogs.get(pool.name())?).filter(|_| has_room)?;

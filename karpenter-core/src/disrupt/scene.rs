@@ -33,8 +33,10 @@ pub(super) enum Care {
     Sketch,
     /// By one search that weighs pods against the room of each node that stays.
     WeighedSketch,
-    /// As well as can be.
+    /// As well as can be where very many plans are made.
     Plan,
+    /// As well as can be.
+    Best,
 }
 
 /// What becomes of a cluster without some of its nodes.
@@ -106,7 +108,8 @@ impl<'s> Scene<'s> {
         match care {
             Care::Sketch => self.planner.sketch(&snapshot, self.catalogs, false),
             Care::WeighedSketch => self.planner.sketch(&snapshot, self.catalogs, true),
-            Care::Plan => self.planner.plan_weighing_room(&snapshot, self.catalogs),
+            Care::Plan => self.planner.plan_weighing_room(&snapshot, self.catalogs, true),
+            Care::Best => self.planner.plan_weighing_room(&snapshot, self.catalogs, false),
         }
     }
 

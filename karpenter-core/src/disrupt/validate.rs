@@ -282,9 +282,13 @@ impl<'r> Review<'r, '_> {
 
     /// Whether the pods of the nodes find places with the replacements of the command.
     fn replacements(&self, nodes: &[&Candidate]) -> Result<(), Invalid> {
-        // A command is found by either.
-        let planned = self.served_by(&self.plan(nodes, Care::Plan));
-        planned.or_else(|error| self.served_by(&self.plan(nodes, Care::Sketch)).map_err(|_| error))
+        // A command is found by any of these.
+        let planned = self.served_by(&self.plan(nodes, Care::Best));
+        let mut others = [Care::Plan, Care::WeighedSketch, Care::Sketch].into_iter();
+        planned.or_else(|error| {
+            let is_served = |care| self.served_by(&self.plan(nodes, care)).is_ok();
+            if others.any(is_served) { Ok(()) } else { Err(error) }
+        })
     }
 
     /// Whether each node of a static pool can be replaced by what the command makes.

@@ -20,6 +20,7 @@ mod flexibility;
 mod judge;
 mod landing;
 mod lot;
+mod mixture;
 mod occupancy;
 pub(crate) mod parallel;
 mod plan;
@@ -251,9 +252,10 @@ impl Planner {
         self.problem(snapshot, catalogs, false)
     }
 
-    /// A plan that fills the room that there is in one more way: pods are weighed against the room of each place.
-    pub(crate) fn plan_weighing_room(&self, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
-        self.course(snapshot, catalogs, Course { weighs_room: true, ..Course::default() }).solve()
+    /// A plan that fills the room that there is in one more way: pods are weighed against the room of each place. Less is tried for
+    /// one of very many that are compared.
+    pub(crate) fn plan_weighing_room(&self, snapshot: &Snapshot, catalogs: &Catalogs, is_one_of_many: bool) -> Plan {
+        self.course(snapshot, catalogs, Course { weighs_room: true, is_one_of_many, ..Course::default() }).solve()
     }
 
     /// A valid plan that is found quickly, by one search where [`Planner::plan`] compares several. The pods that are worth most get

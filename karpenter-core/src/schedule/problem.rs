@@ -83,6 +83,8 @@ pub(super) struct Course {
     pub(super) is_sketch: bool,
     /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
     pub(super) weighs_room: bool,
+    /// Whether very many such plans are compared, so that less is tried for each.
+    pub(super) is_one_of_many: bool,
     /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,

@@ -25,7 +25,8 @@ impl Search<'_, '_> {
         let mut order: Vec<usize> = (0..self.problem.lots.list.len()).collect();
         order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
         if tolerance == Tolerance::Full && problem.base.has_taints_to_avoid() {
-            let needy: Vec<usize> = order.iter().copied().filter(|&lot| problem.has_no_other(problem.lot(lot))).collect();
+            let needy: Vec<usize> =
+                order.iter().copied().filter(|&lot| problem.has_no_other(problem.lot(lot))).collect();
             self.fill_places(Tolerance::Full, &needy);
             self.fill_places(Tolerance::Reluctant, &needy);
         }

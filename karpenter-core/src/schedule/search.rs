@@ -124,6 +124,16 @@ pub(super) struct Seats {
     pub(super) count: i64,
 }
 
+/// A part of a search.
+pub(super) struct Stage<'p> {
+    /// How willingly pods go.
+    pub(super) tolerance: Tolerance,
+    /// The candidates of one weight.
+    pub(super) tier: Vec<&'p Candidate>,
+    /// Whether the room that there is is used before.
+    uses_places: bool,
+}
+
 /// By how much more units are worth that come first: more than prices differ.
 const FIRST: f64 = 1e6;
 
@@ -179,8 +189,17 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// Plans what can be planned.
-    pub(super) fn run(self) -> Self {
-        self.run_with(Self::make_all_nodes)
+    pub(super) fn run(mut self) -> Self {
+        self.go_through(&self.stages());
+        self
+    }
+
+    /// Uses the room that there is, and makes the best node time after time.
+    pub(super) fn go_through(&mut self, stages: &[Stage<'p>]) {
+        for stage in stages {
+            self.begin(stage);
+            self.make_nodes(&stage.tier, stage.tolerance);
+        }
     }
 
     /// Makes nodes for what is left, those of the heaviest pools first.
@@ -188,21 +207,6 @@ impl<'p, 'a> Search<'p, 'a> {
         for tier in self.tiers() {
             self.make_nodes(&tier, tolerance);
         }
-    }
-
-    /// Plans what can be planned, by mixtures of nodes; `None` if there would be none of them.
-    pub(super) fn run_mixture(self) -> Option<Self> {
-        if !self.problem.has_mixtures() {
-            return None;
-        }
-        let mut is_mixture = false;
-        let search = self.run_with(|search, tolerance| {
-            for tier in search.tiers() {
-                is_mixture |= search.make_mixture(&tier, tolerance);
-                search.make_nodes(&tier, tolerance);
-            }
-        });
-        is_mixture.then_some(search)
     }
 
     /// What a node costs with what it strands, in dollars an hour.
@@ -228,13 +232,24 @@ impl<'p, 'a> Search<'p, 'a> {
         }
     }
 
-    /// Uses the room that there is, then makes nodes in this way.
-    pub(super) fn run_with(mut self, mut make_nodes: impl FnMut(&mut Self, Tolerance)) -> Self {
-        for tolerance in self.tolerances() {
-            self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { tolerance });
-            make_nodes(&mut self, tolerance);
+    /// The parts of a search, in order.
+    pub(super) fn stages(&self) -> Vec<Stage<'p>> {
+        let mut tiers = self.tiers();
+        if tiers.is_empty() {
+            tiers.push(Vec::new());
         }
-        self
+        let stages = |tolerance| {
+            let tiers = tiers.iter().enumerate();
+            tiers.map(move |(index, tier)| Stage { tolerance, tier: tier.clone(), uses_places: index == 0 })
+        };
+        self.tolerances().flat_map(stages).collect()
+    }
+
+    /// Uses the room that there is, where it comes before the nodes of a stage.
+    pub(super) fn begin(&mut self, stage: &Stage<'p>) {
+        if stage.uses_places {
+            self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { stage.tolerance });
+        }
     }
 
     /// How willingly pods go where they go, one after the other: taints that only ask to be avoided are obeyed as long as there

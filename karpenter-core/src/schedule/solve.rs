@@ -29,7 +29,7 @@ const UNITS_FOR_EACH_LONER: usize = 8;
 /// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart. Which of these
 /// is best differs with the sizes of pods and the prices of large nodes.
 const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Stranding { share: 0.7, forced: 0.7 }];
-/// What a mixture is made with where it cannot: the lowest bill.
+/// What a mixture is made with: the lowest bill.
 const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
 
 /// What the best mixture may cost of a plan that is hardly cheaper than the plain order, to be taken instead.
@@ -154,6 +154,11 @@ impl<'a> Problem<'a> {
         if self.has_limits() { search.for_first() } else { search }
     }
 
+    fn with_larger_nodes(&self) -> Vec<Search<'_, 'a>> {
+        let most_price = self.price_among_equals();
+        parallel::map(&LARGER_NODES, |&stranding| Search::new(self, stranding).up_to(most_price).run())
+    }
+
     /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
     fn is_for_loners(&self) -> bool {
         let most = self.lots.nodes_for_loners.iter().max().copied().unwrap_or(0);
@@ -251,8 +256,8 @@ impl<'a> Problem<'a> {
 }
 
 impl Found {
-    /// The best of a search, of those that make larger nodes or of a mixture, and of the plain order, as far as the bill goes
-    /// once the pods are bound.
+    /// The best of a search, of those that make larger nodes, of a mixture, and of the plain order, as far as the bill goes once the
+    /// pods are bound.
     fn best<'p, 'a>(search: Search<'p, 'a>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         if problem.course.is_sketch || problem.is_stopped() {
@@ -261,25 +266,23 @@ impl Found {
         let has_model = search.can_land();
         let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
         let is_known = |other: &Search<'_, '_>| !has_model || other.can_land();
-        let others = || {
-            if !has_model {
-                return vec![Search::new(problem, TIGHT).run_mixture()];
-            }
-            let most_price = problem.price_among_equals();
-            parallel::map(&LARGER_NODES, |&stranding| Some(Search::new(problem, stranding).up_to(most_price).run()))
-        };
-        let turned = || problem.is_small().then(|| problem.usual(!problem.is_for_loners()).run());
+        let is_small = problem.is_small();
+        let larger = || if has_model { problem.with_larger_nodes() } else { Vec::new() };
+        let mixture = || (!has_model || is_small).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
+        let turned = || is_small.then(|| problem.usual(!problem.is_for_loners()).run());
         let plain = || problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
-        let (mut others, (turned, plain)) = parallel::both(others, || (turned(), plain().filter(is_equal)));
-        others.push(turned);
+        let ((larger, mixture), (turned, plain)) =
+            parallel::both(|| parallel::both(larger, mixture), || (turned(), plain().filter(is_equal)));
+        let mixture = mixture.filter(is_equal);
         let ceiling = search.ceiling(plain.as_ref());
         let is_fit = |other: &Search<'_, '_>| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
         let brace = |other: &Search<'p, 'a>| other.clone().brace(ceiling);
-        let others: Vec<_> = others.into_iter().flatten().filter(is_equal).filter(is_fit).collect();
+        let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal);
+        let others: Vec<_> = others.filter(is_fit).collect();
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
-        let is_checked = has_model && ceiling.is_some() && problem.is_small();
-        let tighter = is_checked.then(|| tighter(problem, &best.search, plain.as_ref())).flatten();
+        let is_checked = has_model && ceiling.is_some();
+        let tighter = mixture.filter(|_| is_checked).and_then(|mixture| tighter(mixture, &best.search, plain.as_ref()));
         let best = tighter.unwrap_or(best);
         // What is added makes no plan cheaper.
         let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
@@ -288,17 +291,16 @@ impl Found {
     }
 }
 
-/// The cheapest mixture for the pods of a plan that costs more than slack allows beyond this, or almost as much as the plain order,
-/// if it is cheaper. Karpenter's own plan may be a little cheaper than the plain order, so that one that is hardly cheaper than
-/// this may be dearer than that.
+/// A mixture for the pods of a plan that costs more than slack allows beyond it, or almost as much as the plain order, if it is
+/// cheaper. Karpenter's own plan may be a little cheaper than the plain order, so that one that is hardly cheaper than this may
+/// be dearer than that.
 fn tighter<'p, 'a>(
-    problem: &'p Problem<'a>,
+    mixture: Search<'p, 'a>,
     plan: &Search<'p, 'a>,
     by_size: Option<&Search<'_, '_>>,
 ) -> Option<Braced<'p, 'a>> {
-    let mixture = Search::new(problem, TIGHT).run_mixture()?;
     let most = by_size.map_or(f64::INFINITY, |plain| plain.bill() * MOST_OF_PLAIN).min(mixture.most_to_spend());
-    let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED && mixture.planned() == plan.planned();
+    let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED;
     (plan.bill() > most && is_cheaper).then(|| mixture.brace(Some(most)))
 }
 

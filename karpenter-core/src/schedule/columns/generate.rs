@@ -10,8 +10,6 @@ use super::{
 };
 use crate::{FxBuild, schedule::amounts::fit_count};
 
-/// What may be done for one mixture, in multiplications or so: some hundredths of a second.
-const MAX_WORK: usize = 40_000_000;
 /// How often the basis changes at most between two searches for new columns.
 const MAX_STEPS: usize = 200;
 /// The most columns that join at a time.
@@ -51,8 +49,14 @@ struct Generation<'g, 'p> {
 }
 
 impl Program<'_> {
-    /// The cheapest mixture: which patterns, and how many nodes of each. It is at least as good as that of some patterns.
-    pub(super) fn cheapest_mixture(&self, start: Vec<Pattern>, is_stopped: impl Fn() -> bool) -> Vec<(Pattern, f64)> {
+    /// The cheapest mixture: which patterns, and how many nodes of each. It is at least as good as that of some patterns. What is
+    /// done for it is taken off the work that may be done.
+    pub(super) fn cheapest_mixture(
+        &self,
+        start: Vec<Pattern>,
+        work: &mut usize,
+        is_stopped: impl Fn() -> bool,
+    ) -> Vec<(Pattern, f64)> {
         let alone: Option<Vec<Pattern>> = (0..self.demands.len()).map(|row| self.alone(row)).collect();
         let Some(alone) = alone else { return Vec::new() };
         let mut generation = Generation::new(self, alone);
@@ -60,9 +64,10 @@ impl Program<'_> {
             generation.add(pattern);
         }
         generation.optimize();
-        while generation.work < MAX_WORK && !is_stopped() && generation.add_columns() {
+        while generation.work < *work && !is_stopped() && generation.add_columns() {
             generation.optimize();
         }
+        *work = work.saturating_sub(generation.work);
         let of_pattern = |(column, amount): (usize, f64)| (generation.patterns[column].clone(), amount);
         generation.simplex.solution().map(of_pattern).collect()
     }

@@ -2,8 +2,8 @@
 //!
 //! There are too many ways to list, so they are made as they are needed: the program tells what each unit is worth, and
 //! a node that holds more than it costs joins it (Gilmore and Gomory, "A Linear Programming Approach to the
-//! Cutting-Stock Problem", Operations Research 9, 1961). Of the mixture the whole nodes are made; what is left over is for the
-//! search that makes the best node time after time.
+//! Cutting-Stock Problem", Operations Research 9, 1961). Of the mixture the whole nodes are made; what is left over is for
+//! further mixtures, or for the search that makes the best node time after time.
 
 mod fill;
 mod generate;
@@ -27,8 +27,8 @@ use super::{
     candidate::{Candidate, Guest},
     flexibility::SpotChoice,
     occupancy::Occupancy,
-    problem::{Problem, Tolerance},
-    search::{Batch, Search, Seats},
+    problem::Problem,
+    search::{Batch, Search, Seats, Stage},
 };
 
 /// The most rows: the work grows with the square of their number.
@@ -36,8 +36,18 @@ const MAX_ROWS: usize = 400;
 /// The most lots for each list of requests. A mixture knows nothing of rules between lots, and where many lots ask for the
 /// same, it is rules that tell them apart.
 const MAX_LOTS: usize = 8;
+/// What may be done for the mixtures of a stage, in multiplications or so: some hundredths of a second.
+pub(super) const MAX_WORK: usize = 40_000_000;
 /// Arithmetic of floats may leave a little too little of a node.
 const EPSILON: f64 = 1e-6;
+
+/// What is done for mixtures.
+pub(super) struct Effort {
+    /// How much may still be done, in multiplications or so.
+    pub(super) work: usize,
+    /// Whether, where no node of a mixture is whole, one is made of those that there is most of.
+    pub(super) makes_parts: bool,
+}
 
 impl Problem<'_> {
     /// Whether mixtures are worth their time: of pods of which each node takes only a few anyway there is little to mix.
@@ -50,24 +60,29 @@ impl Problem<'_> {
 }
 
 impl<'p> Search<'p, '_> {
-    /// Makes the whole nodes of the best mixture of some candidates, and says whether there are any.
-    pub(super) fn make_mixture(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) -> bool {
-        let program = Program::new(self, tier, tolerance);
+    /// Makes the whole nodes of the best mixture for a stage, and says whether there are any. `start` are nodes that the mixture
+    /// begins with, and `effort` is what may be done.
+    pub(super) fn make_mixture(&mut self, stage: &Stage<'p>, start: &[Batch<'p>], effort: &mut Effort) -> bool {
+        let program = Program::new(self, &stage.tier, stage.tolerance);
         let rows = program.demands.len();
         if rows > MAX_ROWS || program.kinds.is_empty() {
             return false;
         }
-        let mut single = self.clone();
-        single.make_nodes(tier, tolerance);
-        let start = program.patterns(self, &single.batches[self.batches.len()..]);
-        let mut mixture = program.cheapest_mixture(start, || self.problem.is_stopped());
+        let start = program.patterns(self, start);
+        let mut mixture = program.cheapest_mixture(start, &mut effort.work, || self.problem.is_stopped());
         mixture.sort_by_key(|(_, amount)| OrderedFloat(-amount));
         let before = self.batches.len();
-        for (pattern, amount) in mixture {
-            let whole = whole(amount + EPSILON);
-            self.make_like(&program.kinds[pattern.kind], &pattern.counts, whole);
+        let is_made = |search: &Self| search.batches.len() > before;
+        for (pattern, amount) in &mixture {
+            self.make_like(&program.kinds[pattern.kind], &pattern.counts, whole(amount + EPSILON));
         }
-        self.batches.len() > before
+        for (pattern, _) in mixture.iter().take_while(|_| effort.makes_parts) {
+            if is_made(self) {
+                break;
+            }
+            self.make_like(&program.kinds[pattern.kind], &pattern.counts, 1);
+        }
+        is_made(self)
     }
 
     /// Makes up to so many nodes of a kind with so many units of each row, as long as there are enough of each. Each member

@@ -1,0 +1,67 @@
+//! Plans by mixtures of nodes.
+//!
+//! A mixture has nodes in fractions. Where there are many equal pods, most of it is whole; where there are few, hardly anything
+//! is. Then a node is made of that which there is most of, the mixture for what is left is sought anew, and so on, as in diving
+//! heuristics for column generation (Sadykov and others, "Primal Heuristics for Branch and Price: The Assets of Diving Methods",
+//! INFORMS Journal on Computing 31, 2019). After each step the plan comes to its end by making the best node time after time,
+//! because a mixture tells little of the last nodes; the best of these plans counts.
+
+use ordered_float::OrderedFloat;
+
+use super::{
+    columns::{Effort, MAX_WORK},
+    search::{Batch, Search, Stage},
+};
+
+/// How many mixtures are sought for a stage at most where there is little to plan.
+const MAX_DIVES: usize = 60;
+
+/// How many units are left, and what the nodes cost: the lower the better.
+type Rank = (i64, OrderedFloat<f64>);
+
+impl<'p> Search<'p, '_> {
+    /// Plans what can be planned, by mixtures of nodes; `None` if there would be none of them.
+    pub(super) fn run_mixture(mut self) -> Option<Self> {
+        let problem = self.problem;
+        if !problem.has_mixtures() {
+            return None;
+        }
+        let dives = problem.is_small() && !problem.course.is_one_of_many;
+        let stages = self.stages();
+        let (mut is_mixture, mut best) = (false, None);
+        for (index, stage) in stages.iter().enumerate() {
+            self.begin(stage);
+            let mut effort = Effort { work: MAX_WORK, makes_parts: dives };
+            for _ in 0..if dives { MAX_DIVES } else { 1 } {
+                let mut rest = self.clone();
+                rest.make_nodes(&stage.tier, stage.tolerance);
+                let made: Vec<Batch<'p>> = rest.batches[self.batches.len()..].to_vec();
+                if dives {
+                    best = Some(rest.completed(&stages[index + 1..], best));
+                }
+                if effort.work == 0 || problem.is_stopped() || !self.make_mixture(stage, &made, &mut effort) {
+                    break;
+                }
+                is_mixture = true;
+            }
+            self.make_nodes(&stage.tier, stage.tolerance);
+        }
+        let plan = match best {
+            Some((rank, best)) if rank < self.rank() => best,
+            _ => self,
+        };
+        is_mixture.then_some(plan)
+    }
+
+    /// The better of a plan and of this one, once it has gone through some stages.
+    fn completed(mut self, stages: &[Stage<'p>], best: Option<(Rank, Self)>) -> (Rank, Self) {
+        self.go_through(stages);
+        let rank = self.rank();
+        best.filter(|(least, _)| *least <= rank).unwrap_or((rank, self))
+    }
+
+    fn rank(&self) -> Rank {
+        let left = (0..self.problem.lots.list.len()).map(|lot| self.remaining(lot)).sum();
+        (left, OrderedFloat(self.bill()))
+    }
+}
