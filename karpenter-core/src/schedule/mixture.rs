@@ -10,6 +10,7 @@ use ordered_float::OrderedFloat;
 
 use super::{
     columns::{Effort, MAX_WORK},
+    problem::Trials,
     search::{Batch, Search, Stage},
 };
 
@@ -26,7 +27,7 @@ impl<'p> Search<'p, '_> {
         if !problem.has_mixtures() {
             return None;
         }
-        let dives = problem.is_small() && !problem.course.is_one_of_many;
+        let dives = problem.is_small() && problem.course.trials == Trials::All;
         let stages = self.stages();
         let (mut is_mixture, mut best) = (false, None);
         for (index, stage) in stages.iter().enumerate() {

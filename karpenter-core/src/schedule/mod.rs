@@ -54,7 +54,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use problem::{Base, Course, Order};
+use problem::{Base, Course, Order, Trials};
 use topology::Lessons;
 
 use crate::{Catalogs, Snapshot};
@@ -249,28 +249,30 @@ impl Planner {
 
     /// The first half of [`Planner::plan`], for those who solve a problem more than once or time the halves.
     pub fn prepare<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs) -> Problem<'a> {
-        self.problem(snapshot, catalogs, false)
+        self.problem(snapshot, catalogs, Trials::All)
     }
 
     /// A plan that fills the room that there is in one more way: pods are weighed against the room of each place. Less is tried for
     /// one of very many that are compared.
     pub(crate) fn plan_weighing_room(&self, snapshot: &Snapshot, catalogs: &Catalogs, is_one_of_many: bool) -> Plan {
-        self.course(snapshot, catalogs, Course { weighs_room: true, is_one_of_many, ..Course::default() }).solve()
+        let trials = if is_one_of_many { Trials::Few } else { Trials::All };
+        self.course(snapshot, catalogs, Course { weighs_room: true, trials, ..Course::default() }).solve()
     }
 
     /// A valid plan that is found quickly, by one search where [`Planner::plan`] compares several. The pods that are worth most get
     /// the room that there is, or those that are worth most for what they take of it.
     pub(crate) fn sketch(&self, snapshot: &Snapshot, catalogs: &Catalogs, weighs_room: bool) -> Plan {
         let order = if weighs_room { Order::Worth } else { Order::Need };
-        self.course(snapshot, catalogs, Course { is_sketch: true, order, ..Course::default() }).solve()
+        self.course(snapshot, catalogs, Course { trials: Trials::First, order, ..Course::default() }).solve()
     }
 
-    fn problem<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, is_sketch: bool) -> Problem<'a> {
-        self.course(snapshot, catalogs, Course { is_sketch, ..Course::default() })
+    fn problem<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, trials: Trials) -> Problem<'a> {
+        self.course(snapshot, catalogs, Course { trials, ..Course::default() })
     }
 
     fn course<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, course: Course) -> Problem<'a> {
-        let base = Base::new(&self.options, snapshot, catalogs, course.is_sketch, self.shelf.as_ref());
+        let is_sketch = course.trials == Trials::First;
+        let base = Base::new(&self.options, snapshot, catalogs, is_sketch, self.shelf.as_ref());
         let course = Course { stop: self.stop.clone(), ..course };
         Problem::new(Arc::new(base), &Lessons::default(), course)
     }

@@ -79,12 +79,9 @@ pub(super) struct Course {
     pub(super) order: Order,
     /// Classes that come before all others.
     pub(super) first: BTreeSet<usize>,
-    /// Whether the first plan that is found will do.
-    pub(super) is_sketch: bool,
+    pub(super) trials: Trials,
     /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
     pub(super) weighs_room: bool,
-    /// Whether very many such plans are compared, so that less is tried for each.
-    pub(super) is_one_of_many: bool,
     /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,
@@ -93,6 +90,18 @@ pub(super) struct Course {
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.
     pub(super) ladders: Arc<Ladders>,
+}
+
+/// How much is tried for a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trials {
+    /// The first plan that is found will do.
+    First,
+    /// What is worth its time where very many plans are compared.
+    Few,
+    /// All that is worth its time.
+    #[default]
+    All,
 }
 
 /// Who comes first where nodes exist already.

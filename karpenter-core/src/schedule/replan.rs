@@ -8,7 +8,7 @@ mod outset;
 
 use std::sync::Arc;
 
-use super::{Plan, Planner, PreferencePolicy, Shelf, Warning};
+use super::{Plan, Planner, PreferencePolicy, Shelf, Warning, problem::Trials};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ObjectKey, Pod},
@@ -156,7 +156,7 @@ impl Memory {
             return None;
         }
         let snapshot = outset.joined_by(newest);
-        let problem = planner.problem(&snapshot, &self.catalogs, true);
+        let problem = planner.problem(&snapshot, &self.catalogs, Trials::First);
         let plan = clear::is_clear(&problem.base).then(|| problem.solve())?;
         (plan.unplaced.is_empty() || !plan.is_complete).then_some(plan)
     }

@@ -7,7 +7,7 @@ use super::{
     brace::Braced,
     candidate::Candidate,
     parallel,
-    problem::{Aim, Course, Order, Problem, SpotTypes},
+    problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     search::{Search, Stranding},
     topology::Lessons,
     weigh::Unmet,
@@ -92,7 +92,7 @@ impl<'a> Problem<'a> {
     /// Does so with the wishes that the pods are to have.
     pub(super) fn find(&self) -> Found {
         let found = self.find_keeping_choice();
-        if self.course.is_sketch || self.is_stopped() || self.base.options.min_spot_types.is_some() {
+        if self.course.trials == Trials::First || self.is_stopped() || self.base.options.min_spot_types.is_some() {
             return found;
         }
         match self.with_any_spot_type().filter(|free| free.plain_bill() < found.plan.hourly_cost().dollars_per_hour()) {
@@ -119,7 +119,7 @@ impl<'a> Problem<'a> {
     fn find_keeping_choice(&self) -> Found {
         let course = || self.course.clone();
         let best = self.search_and_spill();
-        if self.course.is_sketch || self.is_stopped() {
+        if self.course.trials == Trials::First || self.is_stopped() {
             return best;
         }
         // Where a spread finds a domain without nodes, limits may have left none for it.
@@ -260,7 +260,7 @@ impl Found {
     /// pods are bound.
     fn best<'p, 'a>(search: Search<'p, 'a>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
-        if problem.course.is_sketch || problem.is_stopped() {
+        if problem.course.trials == Trials::First || problem.is_stopped() {
             return Self::of(search);
         }
         let has_model = search.can_land();
