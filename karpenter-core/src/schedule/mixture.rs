@@ -28,12 +28,13 @@ impl<'p> Search<'p, '_> {
             return None;
         }
         let dives = problem.is_small() && problem.course.trials == Trials::All;
+        let most = if dives { MAX_DIVES } else { 1 };
         let stages = self.stages();
         let (mut is_mixture, mut best) = (false, None);
         for (index, stage) in stages.iter().enumerate() {
             self.begin(stage);
             let mut effort = Effort { work: MAX_WORK, makes_parts: dives };
-            for _ in 0..if dives { MAX_DIVES } else { 1 } {
+            for _ in 0..most {
                 let mut rest = self.clone();
                 rest.make_nodes(&stage.tier, stage.tolerance);
                 let made: Vec<Batch<'p>> = rest.batches[self.batches.len()..].to_vec();

@@ -72,17 +72,15 @@ impl<'p> Search<'p, '_> {
         let mut mixture = program.cheapest_mixture(start, &mut effort.work, || self.problem.is_stopped());
         mixture.sort_by_key(|(_, amount)| OrderedFloat(-amount));
         let before = self.batches.len();
-        let is_made = |search: &Self| search.batches.len() > before;
         for (pattern, amount) in &mixture {
             self.make_like(&program.kinds[pattern.kind], &pattern.counts, whole(amount + EPSILON));
         }
-        for (pattern, _) in mixture.iter().take_while(|_| effort.makes_parts) {
-            if is_made(self) {
-                break;
-            }
+        let mut parts = mixture.iter().filter(|_| effort.makes_parts);
+        while self.batches.len() == before {
+            let Some((pattern, _)) = parts.next() else { return false };
             self.make_like(&program.kinds[pattern.kind], &pattern.counts, 1);
         }
-        is_made(self)
+        true
     }
 
     /// Makes up to so many nodes of a kind with so many units of each row, as long as there are enough of each. Each member
