@@ -11,7 +11,7 @@ use ordered_float::OrderedFloat;
 use super::{
     columns::{Effort, MAX_WORK},
     problem::Trials,
-    search::{Batch, Search, Stage},
+    search::{Search, Stage},
 };
 
 /// How many mixtures are sought for a stage at most where there is little to plan.
@@ -34,19 +34,23 @@ impl<'p> Search<'p, '_> {
         for (index, stage) in stages.iter().enumerate() {
             self.begin(stage);
             let mut effort = Effort { work: MAX_WORK, makes_parts: dives };
-            for _ in 0..most {
+            let mut dive = 0;
+            self = loop {
                 let mut rest = self.clone();
                 rest.make_nodes(&stage.tier, stage.tolerance);
-                let made: Vec<Batch<'p>> = rest.batches[self.batches.len()..].to_vec();
-                if dives {
-                    best = Some(rest.completed(&stages[index + 1..], best));
+                if dive == most {
+                    break rest;
                 }
-                if effort.work == 0 || problem.is_stopped() || !self.make_mixture(stage, &made, &mut effort) {
-                    break;
+                if dives {
+                    best = Some(rest.clone().completed(&stages[index + 1..], best));
+                }
+                let made = &rest.batches[self.batches.len()..];
+                if effort.work == 0 || problem.is_stopped() || !self.make_mixture(stage, made, &mut effort) {
+                    break rest;
                 }
                 is_mixture = true;
-            }
-            self.make_nodes(&stage.tier, stage.tolerance);
+                dive += 1;
+            };
         }
         let plan = match best {
             Some((rank, best)) if rank < self.rank() => best,
