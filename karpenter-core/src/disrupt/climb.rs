@@ -42,6 +42,9 @@ const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
 /// Into how many parts a set is divided at first to see which parts are better left out or added.
 const PARTS: usize = 8;
 
+/// How many of the changes of a set that look best in sketches are planned.
+const PLANNED: usize = 8;
+
 /// Of how many changes that lose least each two are tried together, and how often.
 const SWAPPED: usize = 12;
 const MAX_SWAPS: usize = 6;
@@ -283,10 +286,13 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         let start = self.work.load(Ordering::Relaxed);
         let most = self.field.consolidation.share_of(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
         loop {
-            let changes = self.changes(&found, size);
+            let mut changes = self.changes(&found, size);
             let done = self.work.load(Ordering::Relaxed) - start;
             if done + changes.len().saturating_mul(self.field.work_for(found.outcome.nodes.len())) > most {
                 return found;
+            }
+            if care == Care::Plan {
+                changes = self.promising(&found, changes);
             }
             let (best, others) = self.changed(found, changes, care);
             found = best;
@@ -301,6 +307,15 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     fn changes(&self, found: &Found, size: usize) -> Vec<Change> {
         let all: Vec<usize> = (0..self.field.order.len()).collect();
         all.chunks(size).flat_map(|part| Change::all(part, &found.outcome.nodes)).collect()
+    }
+
+    /// Of some changes those that look best in sketches, as many as are planned. A plan takes the time of a dozen sketches.
+    fn promising(&self, found: &Found, changes: Vec<Change>) -> Vec<Change> {
+        let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.outcome.nodes), self.sketch));
+        let mut tried: Vec<(Change, Option<Found>)> = changes.into_iter().zip(tried).collect();
+        tried.sort_by_key(|(_, other)| Reverse(other.as_ref().map(Found::rank)));
+        tried.truncate(PLANNED);
+        tried.into_iter().map(|(change, _)| change).collect()
     }
 
     /// The set with those changes that gain something. If there are none, the changes too, those that lose least first.

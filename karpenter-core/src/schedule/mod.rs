@@ -27,6 +27,7 @@ mod plan;
 mod pool;
 mod pool_types;
 mod problem;
+mod refine;
 mod replan;
 mod reservation;
 mod rework;

@@ -133,7 +133,7 @@ impl<'p, 'a> Search<'p, 'a> {
 }
 
 /// One of some items.
-fn pick<T>(items: &[T], chance: u64) -> Option<&T> {
+pub(super) fn pick<T>(items: &[T], chance: u64) -> Option<&T> {
     let count = items.len() as u64;
     items.get(usize::try_from(chance.checked_rem(count)?).ok()?)
 }

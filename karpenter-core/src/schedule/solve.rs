@@ -279,6 +279,8 @@ impl Found {
         let brace = |other: &Search<'p, 'a>| other.clone().brace(ceiling);
         let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal);
         let others: Vec<_> = others.filter(is_fit).collect();
+        let refined = is_small.then(|| refined(&search, &others)).filter(is_fit);
+        let others: Vec<_> = others.into_iter().chain(refined).collect();
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
         let is_checked = has_model && ceiling.is_some();
@@ -289,6 +291,12 @@ impl Found {
         let best = plain.into_iter().fold(best, Braced::better);
         Self::of(best.search)
     }
+}
+
+/// The cheapest of some searches, with cheaper nodes if there are any.
+fn refined<'p, 'a>(first: &Search<'p, 'a>, others: &[Search<'p, 'a>]) -> Search<'p, 'a> {
+    let best = others.iter().fold(first, |best, other| if other.bill() < best.bill() { other } else { best });
+    best.clone().refined()
 }
 
 /// A mixture for the pods of a plan that costs more than slack allows beyond it, or almost as much as the plain order, if it is

@@ -177,12 +177,18 @@ impl<'p> Search<'p, '_> {
 
     /// Gives a unit that is left to a new node that has room for it, and says whether there is one.
     pub(super) fn squeeze_in(&mut self, lot: usize) -> bool {
-        let with_unit = |batch: &Batch<'_>| {
+        self.squeeze_in_where(lot, |_| true)
+    }
+
+    /// Does so with a node that is one of some.
+    pub(super) fn squeeze_in_where(&mut self, lot: usize, is_wanted: impl Fn(&Batch<'p>) -> bool) -> bool {
+        let with_unit = |batch: &Batch<'p>| {
             let mut guests = batch.guests.clone();
             join(&mut guests, Seats { lot, alternative: 0, count: 1 });
             Some(self.fill_with(batch.candidate, &guests)?.guests)
         };
-        let found = self.batches.iter().enumerate().rev().find_map(|(index, batch)| Some((index, with_unit(batch)?)));
+        let mut batches = self.batches.iter().enumerate().rev().filter(|(_, batch)| is_wanted(batch));
+        let found = batches.find_map(|(index, batch)| Some((index, with_unit(batch)?)));
         let Some((index, guests)) = found else { return false };
         let mut node = self.split_off(index);
         raise(&mut node.floor, &self.problem.total(&guests));
