@@ -148,6 +148,23 @@ fn limits_hold_for_whichever_type_is_bought_and_the_next_pool_takes_over() {
     assert!(plan.unplaced().is_empty());
 }
 
+/// Karpenter takes as much of a limit for each node as the largest type that the node may become, and goes on with the next pool.
+#[test]
+fn a_limit_keeps_no_plan_dearer_than_that_of_karpenter() {
+    let named = |name: &str, capacity_type| {
+        NodePool::named(name).require(expression(labels::CAPACITY_TYPE, Operator::In, &[capacity_type]))
+    };
+    let mut heavy = named("heavy", "on-demand").limit("cpu", Quantity::from_units(64));
+    heavy.spec.weight = Some(10);
+    let pods = || Pod::named("web").cpu("1").host_port(80).replicas(8);
+    let alone = solve(with_pool(heavy.clone()).pods(pods()), machines());
+    assert_eq!(outline(&alone), ["heavy small 0.2 1"; 8]);
+    let mut plan = outline(&solve(with_pool(heavy).pool(named("light", "spot")).pods(pods()), machines()));
+    plan.sort();
+    let expected = [&["heavy small 0.2 1"; 2][..], &["light small 0.08 1"; 6]].concat();
+    assert_eq!(plan, expected);
+}
+
 #[test]
 fn limits_count_nodes_that_are_there() {
     let node: Node = read(

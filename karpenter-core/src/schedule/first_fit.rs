@@ -19,6 +19,26 @@ use super::{
 /// The most pairs of units and candidates for which this plan is made: some hundredths of a second.
 const MAX_PAIRS: usize = 200_000;
 
+/// What a node in the making takes of the limits of its pool until it is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LimitUse {
+    /// Nothing: what is made counts.
+    AsMade,
+    /// As much as the largest machine that it may become: that is how Karpenter counts. It takes limits for used up that are not,
+    /// and goes on with lighter pools, which may be cheaper.
+    Largest,
+}
+
+/// Nodes in the making.
+struct Drafts<'p, 'a> {
+    list: Vec<Draft<'p, 'a>>,
+    limit_use: LimitUse,
+    /// What they leave of the limits of each pool.
+    limits_left: Vec<Vec<i64>>,
+    /// Which candidates take each shape, the more willingly taken first.
+    admits: Vec<Vec<FixedBitSet>>,
+}
+
 /// A node in the making: all candidates on which its units fit.
 struct Draft<'p, 'a> {
     pool: usize,
@@ -36,11 +56,6 @@ struct Draft<'p, 'a> {
 }
 
 impl Problem<'_> {
-    /// Whether the plan is worth its time.
-    pub(super) fn has_first_fit(&self) -> bool {
-        !self.base.has_min_values() && self.is_small()
-    }
-
     /// Whether there is time to look at each pair of units and candidates.
     pub(super) fn is_small(&self) -> bool {
         self.lots.units().saturating_mul(self.candidates.len()) <= MAX_PAIRS
@@ -49,41 +64,58 @@ impl Problem<'_> {
 
 impl<'p, 'a> Search<'p, 'a> {
     /// Plans what can be planned, in Karpenter's order. That a taint asks to be avoided is the last wish that a pod gives up, but
-    /// it does so before the next pod comes.
-    pub(super) fn run_first_fit(mut self) -> Self {
+    /// it does so before the next pod comes. What would come to a pool with `minValues` is left.
+    pub(super) fn run_first_fit(mut self, limit_use: LimitUse) -> Self {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..problem.lots.list.len()).collect();
         order.sort_by_key(|&lot| (Reverse(&problem.lot(lot).requests), lot));
-        let admits: Vec<_> = self.tolerances().map(|tolerance| admits(problem, tolerance)).collect();
         self.use_places(Tolerance::Full);
-        let mut drafts: Vec<Draft<'_, '_>> = Vec::new();
+        let admits = self.tolerances().map(|tolerance| admits(problem, tolerance)).collect();
+        let mut drafts = Drafts { list: Vec::new(), limit_use, limits_left: self.limits_left.clone(), admits };
         for &lot in &order {
-            for _ in 0..self.remaining(lot) {
-                if !admits.iter().any(|admits| self.add(&mut drafts, lot, admits)) {
+            let mut drafted = 0;
+            while drafted < self.remaining(lot) {
+                if self.add(&mut drafts, lot, 0) {
+                    drafted += 1;
+                    continue;
+                }
+                let is_last_wish = drafts.admits.len() > 1;
+                if is_last_wish && self.use_places_for(lot, self.remaining(lot) - drafted) > 0 {
+                    continue;
+                }
+                if !is_last_wish || !self.add(&mut drafts, lot, 1) {
                     break;
                 }
+                drafted += 1;
             }
         }
-        for draft in drafts {
+        for draft in drafts.list {
             self.buy(&draft);
         }
-        self.tolerances().skip(1).for_each(|tolerance| self.use_places(tolerance));
         self
     }
 
     /// Adds a unit to the draft that has the fewest, of those that take it, or to a new one in the heaviest pool.
-    fn add(&self, drafts: &mut Vec<Draft<'p, 'a>>, lot: usize, admits: &[FixedBitSet]) -> bool {
+    fn add(&self, drafts: &mut Drafts<'p, 'a>, lot: usize, willingness: usize) -> bool {
         let problem = self.problem;
-        let mut by_count: Vec<usize> = (0..drafts.len()).collect();
-        by_count.sort_by_key(|&index| (drafts[index].unit_count, index));
-        if by_count.into_iter().any(|index| drafts[index].takes(problem, lot, admits)) {
+        let admits = &drafts.admits[willingness];
+        let list = &mut drafts.list;
+        let mut by_count: Vec<usize> = (0..list.len()).collect();
+        by_count.sort_by_key(|&index| (list[index].unit_count, index));
+        if by_count.into_iter().any(|index| list[index].takes(problem, lot, admits)) {
             return true;
         }
         let shape = problem.lot(lot).shape;
-        let is_open = |&index: &usize| self.is_to_be_had(&problem.candidates[index]);
+        let is_open = |&index: &usize| {
+            let candidate = &problem.candidates[index];
+            self.is_to_be_had(candidate) && self.is_within(candidate, &drafts.limits_left[candidate.pool])
+        };
         let mut open = admits[shape].ones().filter(is_open).peekable();
         let Some(&first) = open.peek() else { return false };
         let pool = problem.candidates[first].pool;
+        if problem.base.pools[pool].has_min_values() {
+            return false;
+        }
         let mut candidates = FixedBitSet::with_capacity(problem.candidates.len());
         open.filter(|&index| problem.candidates[index].pool == pool).for_each(|index| candidates.insert(index));
         let mut draft = Draft {
@@ -97,8 +129,20 @@ impl<'p, 'a> Search<'p, 'a> {
             is_closed: false,
         };
         let is_taken = draft.takes(problem, lot, admits);
-        drafts.push(draft);
+        if drafts.limit_use == LimitUse::Largest {
+            let sizes: Vec<Vec<i64>> =
+                draft.candidates.ones().map(|index| self.limited_sizes(&problem.candidates[index])).collect();
+            for (limit, left) in drafts.limits_left[pool].iter_mut().enumerate() {
+                *left -= sizes.iter().map(|sizes| sizes[limit]).max().unwrap_or(0);
+            }
+        }
+        drafts.list.push(draft);
         is_taken
+    }
+
+    /// Whether a node of a candidate takes no more than this of the limits of its pool.
+    fn is_within(&self, candidate: &Candidate, left: &[i64]) -> bool {
+        self.limited_sizes(candidate).iter().zip(left).all(|(size, left)| size <= left)
     }
 
     /// Makes the cheapest node on which all units of a draft fit.

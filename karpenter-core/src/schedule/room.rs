@@ -64,6 +64,20 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, and says how many get some.
+    pub(super) fn use_places_for(&mut self, lot: usize, most: i64) -> i64 {
+        let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
+        let mut left = most;
+        for place in 0..self.problem.base.places.len() {
+            let count = self.most_at(place, lot).min(left);
+            if count > 0 && self.is_welcome(place, lot, Tolerance::Reluctant, &tolerances) {
+                self.seat_at(place, lot, count);
+                left -= count;
+            }
+        }
+        most - left
+    }
+
     /// Fills a place part by part with the lot that is worth most for the share that it takes of what is left of it. So pods
     /// that ask for much of one resource meet others that ask for much of another.
     fn use_place_by_worth(&mut self, place: usize, tolerance: Tolerance, order: &[usize]) {

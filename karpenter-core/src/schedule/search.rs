@@ -504,7 +504,7 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     /// What a node takes of each limit of its pool.
-    fn limited_sizes(&self, candidate: &Candidate) -> Vec<i64> {
+    pub(super) fn limited_sizes(&self, candidate: &Candidate) -> Vec<i64> {
         let pool = &self.problem.base.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
         pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect()

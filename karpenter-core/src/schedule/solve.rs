@@ -6,6 +6,7 @@ use super::{
     Plan, StopFlag,
     brace::Braced,
     candidate::Candidate,
+    first_fit::LimitUse,
     parallel,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     search::{Search, Stranding},
@@ -103,14 +104,15 @@ impl<'a> Problem<'a> {
 
     /// The same problem in which claims may name few types for the spot market, if there is such a market and little to plan.
     fn with_any_spot_type(&self) -> Option<Self> {
-        let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.has_first_fit();
+        let keeps_choice =
+            self.spot_rows.iter().any(|rows| !rows.is_empty()) && !self.base.has_min_values() && self.is_small();
         let course = || Course { spot_types: SpotTypes::Any, ..self.course.clone() };
         keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
     }
 
     /// What is paid for the nodes of the plain order, in dollars an hour.
     fn plain_bill(&self) -> f64 {
-        let search = Search::new(self, Stranding::USUAL).run_first_fit();
+        let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
         let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
         search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum()
     }
@@ -270,9 +272,14 @@ impl Found {
         let larger = || if has_model { problem.with_larger_nodes() } else { Vec::new() };
         let mixture = || (!has_model || is_small).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
         let turned = || is_small.then(|| problem.usual(!problem.is_for_loners()).run());
-        let plain = || problem.has_first_fit().then(|| Search::new(problem, Stranding::USUAL).run_first_fit());
+        let plain = |limit_use| Some(Search::new(problem, Stranding::USUAL).run_first_fit(limit_use)).filter(is_equal);
+        let plain = || {
+            let as_made = is_small.then(|| plain(LimitUse::AsMade)).flatten();
+            let largest = (is_small && problem.has_limits()).then(|| plain(LimitUse::Largest)).flatten();
+            as_made.into_iter().chain(largest).min_by(|a, b| a.bill().total_cmp(&b.bill()))
+        };
         let ((larger, mixture), (turned, plain)) =
-            parallel::both(|| parallel::both(larger, mixture), || (turned(), plain().filter(is_equal)));
+            parallel::both(|| parallel::both(larger, mixture), || (turned(), plain()));
         let mixture = mixture.filter(is_equal);
         let ceiling = search.ceiling(plain.as_ref());
         let is_fit = |other: &Search<'_, '_>| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
