@@ -42,8 +42,10 @@ const FACTORS: [f64; 3] = [1.0, 0.4, 2.0];
 /// Into how many parts a set is divided at first to see which parts are better left out or added.
 const PARTS: usize = 8;
 
-/// How many of the changes of a set that look best in sketches are planned.
-const PLANNED: usize = 8;
+/// How many of the changes of a set that look best in sketches are planned: in a small cluster, where more sets are followed to
+/// the end, and in others.
+const PLANNED_IN_SMALL: usize = 8;
+const PLANNED: usize = 32;
 
 /// Of how many changes that lose least each two are tried together, and how often.
 const SWAPPED: usize = 12;
@@ -314,7 +316,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         let tried = parallel::map(&changes, |change| self.try_all(change.apply(&found.outcome.nodes), self.sketch));
         let mut tried: Vec<(Change, Option<Found>)> = changes.into_iter().zip(tried).collect();
         tried.sort_by_key(|(_, other)| Reverse(other.as_ref().map(Found::rank)));
-        tried.truncate(PLANNED);
+        tried.truncate(if self.field.is_small() { PLANNED_IN_SMALL } else { PLANNED });
         tried.into_iter().map(|(change, _)| change).collect()
     }
 

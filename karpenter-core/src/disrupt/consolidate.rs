@@ -34,7 +34,7 @@ const MAX_UNPRICED: usize = 100;
 
 /// What the last evictions of a command must save, as a share of the threshold for the whole command, is so many times the
 /// share of the bill that the command saves: who saves most of the bill can do without the dearest part of it.
-const LAST_PER_SHARE_SAVED: f64 = 1.8;
+const LAST_PER_SHARE_SAVED: f64 = 1.6;
 /// It is no less and no more than these.
 const LEAST_SHARE: f64 = 0.75;
 const MOST_SHARE: f64 = 1.1;

@@ -33,7 +33,7 @@ pub struct DisruptorOptions {
     /// How new nodes are planned.
     pub planner: PlannerOptions,
     /// What it must save to move a pod of the usual eviction cost, in dollars an hour. That is for all pods of a command
-    /// together. The last of them must save this times 1.8 times the share that the command saves of what the nodes cost that
+    /// together. The last of them must save this times 1.6 times the share that the command saves of what the nodes cost that
     /// may go, but no less than 0.75 and no more than 1.1 times this: a command goes further where much of the bill is left.
     pub min_savings_per_eviction: f64,
     /// What it must save to replace nodes, as a share of what they cost.
