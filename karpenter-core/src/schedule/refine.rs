@@ -21,7 +21,7 @@ use super::{
 const TRIES_AT_ONCE: usize = 8;
 /// How often so many are made at most, and how often in a row without finding anything.
 const MAX_ROUNDS: usize = 40;
-const MAX_IDLE_ROUNDS: usize = 5;
+const MAX_IDLE_ROUNDS: usize = 3;
 /// The most pairs of units and candidates in all rounds together, and where very many plans are compared. There is one round
 /// at least.
 const MAX_PAIRS: usize = 4_000_000;
@@ -58,6 +58,9 @@ impl<'p> Search<'p, '_> {
 
     fn rounds(&self) -> usize {
         let problem = self.problem;
+        if self.batches.iter().map(Batch::node_count).sum::<usize>() < 2 {
+            return 0;
+        }
         let pairs = problem.lots.units().saturating_mul(problem.candidates.len()).max(1);
         let most = if problem.course.trials == Trials::All { MAX_PAIRS } else { FEW_PAIRS };
         (most / pairs).clamp(1, MAX_ROUNDS)
