@@ -74,19 +74,13 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut drafts = Drafts { list: Vec::new(), limit_use, limits_left: self.limits_left.clone(), admits };
         for &lot in &order {
             let mut drafted = 0;
-            while drafted < self.remaining(lot) {
-                if self.add(&mut drafts, lot, 0) {
+            for willingness in 0..drafts.admits.len() {
+                if willingness > 0 {
+                    self.use_places_for(lot, self.remaining(lot) - drafted);
+                }
+                while drafted < self.remaining(lot) && self.add(&mut drafts, lot, willingness) {
                     drafted += 1;
-                    continue;
                 }
-                let is_last_wish = drafts.admits.len() > 1;
-                if is_last_wish && self.use_places_for(lot, self.remaining(lot) - drafted) > 0 {
-                    continue;
-                }
-                if !is_last_wish || !self.add(&mut drafts, lot, 1) {
-                    break;
-                }
-                drafted += 1;
             }
         }
         for draft in drafts.list {
@@ -138,11 +132,6 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         drafts.list.push(draft);
         is_taken
-    }
-
-    /// Whether a node of a candidate takes no more than this of the limits of its pool.
-    fn is_within(&self, candidate: &Candidate, left: &[i64]) -> bool {
-        self.limited_sizes(candidate).iter().zip(left).all(|(size, left)| size <= left)
     }
 
     /// Makes the cheapest node on which all units of a draft fit.

@@ -10,16 +10,13 @@ use std::cmp::Reverse;
 use ordered_float::OrderedFloat;
 
 use super::{
-    landing::{is_settled, scattered},
-    parallel,
+    landing::scattered,
     problem::{Tolerance, Trials},
-    rework::pick,
+    rework::{pick, tries},
     search::{Batch, Search},
 };
 
-/// How many tries begin with the same search. The cheapest of what they find is where the next ones begin.
-const TRIES_AT_ONCE: usize = 8;
-/// How often so many are made at most, and how often in a row without finding anything.
+/// How many rounds of tries there are at most, and how many in a row that find nothing.
 const MAX_ROUNDS: usize = 40;
 const MAX_IDLE_ROUNDS: usize = 3;
 /// The most pairs of units and candidates in all rounds together, and where very many plans are compared. There is one round
@@ -27,7 +24,7 @@ const MAX_IDLE_ROUNDS: usize = 3;
 const MAX_PAIRS: usize = 4_000_000;
 const FEW_PAIRS: usize = 30_000;
 /// The most nodes that a try takes out.
-const MOST_TAKEN_OUT: usize = 4;
+const MOST_TAKEN_OUT: u64 = 4;
 /// By how much worths are changed at most, as a share.
 const UNSTEADINESS: f64 = 0.3;
 /// What is less is no saving, in dollars an hour.
@@ -47,8 +44,7 @@ impl<'p> Search<'p, '_> {
             if idle == MAX_IDLE_ROUNDS || self.problem.is_stopped() {
                 break;
             }
-            let numbers: Vec<usize> = (round * TRIES_AT_ONCE..(round + 1) * TRIES_AT_ONCE).collect();
-            let tries = parallel::map(&numbers, |&number| self.recreated(&weights, number as u64));
+            let tries = tries(round, |number| self.recreated(&weights, number));
             let best = tries.into_iter().flatten().min_by(|a, b| a.bill().total_cmp(&b.bill()));
             idle = if best.is_some() { 0 } else { idle + 1 };
             self = best.unwrap_or(self);
@@ -74,12 +70,11 @@ impl<'p> Search<'p, '_> {
             let is_wanted = |batch: &Batch<'p>| problem.weight(batch.candidate) == weights[lot];
             while other.remaining(lot) > self.remaining(lot) && other.squeeze_in_where(lot, is_wanted) {}
         }
-        let usual = other.worths.clone();
         for (shape, worth) in other.worths.to_mut().iter_mut().enumerate() {
             *worth *= 1.0 + UNSTEADINESS * (2.0 * share(scattered(shape, WORTHS, number)) - 1.0);
         }
         other.make_all_nodes(Tolerance::Full);
-        other.worths = usual;
+        other.worths.clone_from(&self.worths);
         let is_cheaper = other.bill() < self.bill() - LEAST_SAVED;
         (is_cheaper && other.planned() == self.planned()).then_some(other)
     }
@@ -89,10 +84,8 @@ impl<'p> Search<'p, '_> {
     fn take_out(&mut self, weights: &[u32], number: u64) -> Vec<usize> {
         let problem = self.problem;
         let mut lots: Vec<usize> = Vec::new();
-        let counts: Vec<usize> = (1..=MOST_TAKEN_OUT).collect();
-        for turn in 0..pick(&counts, scattered(0, COUNT, number)).copied().unwrap_or(1) {
-            let is_open = |index: &usize| !is_settled(problem, weights, &self.batches[*index]);
-            let open: Vec<usize> = (0..self.batches.len()).filter(is_open).collect();
+        for (turn, _) in (0..=scattered(0, COUNT, number) % MOST_TAKEN_OUT).enumerate() {
+            let open: Vec<usize> = self.open_batches(weights).collect();
             let Some(&index) = pick(&open, scattered(turn, NODES, number)) else { break };
             lots.extend(self.unmake(index).guests.iter().map(|seats| seats.lot));
         }

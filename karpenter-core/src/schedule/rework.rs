@@ -49,8 +49,7 @@ impl<'p, 'a> Search<'p, 'a> {
             if self.problem.is_stopped() {
                 break;
             }
-            let numbers: Vec<usize> = (round * TRIES_AT_ONCE..(round + 1) * TRIES_AT_ONCE).collect();
-            let tries = parallel::map(&numbers, |&number| self.rework(number as u64, &known, calm_turns as u64));
+            let tries = tries(round, |number| self.rework(number, &known, calm_turns as u64));
             // The order in which one try failed is the one in which the next is likely to.
             for turn in tries.iter().filter_map(|attempt| attempt.restless) {
                 known.retain(|other| *other != turn);
@@ -102,10 +101,9 @@ impl<'p, 'a> Search<'p, 'a> {
     /// others, however many there are of it.
     fn any_open_batch(&self, chance: u64) -> Option<usize> {
         let weights = self.problem.weights_of_lots();
-        let is_open = |index: &usize| !is_settled(self.problem, &weights, &self.batches[*index]);
         let is_alike = |a: &Batch<'_>, b: &Batch<'_>| std::ptr::eq(a.candidate, b.candidate);
         let mut kinds: Vec<Vec<usize>> = Vec::new();
-        for index in (0..self.batches.len()).filter(is_open) {
+        for index in self.open_batches(&weights) {
             match kinds.iter_mut().find(|kind| is_alike(&self.batches[kind[0]], &self.batches[index])) {
                 Some(kind) => kind.push(index),
                 None => kinds.push(vec![index]),
@@ -113,6 +111,11 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         let kind = pick(&kinds, chance)?;
         pick(kind, chance / kinds.len() as u64).copied()
+    }
+
+    /// The batches, by index, of which the model of binding tells where their pods land.
+    pub(super) fn open_batches(&self, weights: &[u32]) -> impl Iterator<Item = usize> {
+        (0..self.batches.len()).filter(|&index| !is_settled(self.problem, weights, &self.batches[index]))
     }
 
     /// Makes nodes for what is left in any of these orders until nothing is, as long as all cost less than so much.
@@ -130,6 +133,12 @@ impl<'p, 'a> Search<'p, 'a> {
             unknown = unknown.end..unknown.end + (unknown.end - unknown.start);
         }
     }
+}
+
+/// What the tries of a round find. Each has a number of its own.
+pub(super) fn tries<R: Send>(round: usize, attempt: impl Fn(u64) -> R + Send + Sync) -> Vec<R> {
+    let numbers: Vec<usize> = (round * TRIES_AT_ONCE..(round + 1) * TRIES_AT_ONCE).collect();
+    parallel::map(&numbers, |&number| attempt(number as u64))
 }
 
 /// One of some items.

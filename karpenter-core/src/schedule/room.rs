@@ -64,10 +64,9 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, and says how many get some.
-    pub(super) fn use_places_for(&mut self, lot: usize, most: i64) -> i64 {
+    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, as far as there is any.
+    pub(super) fn use_places_for(&mut self, lot: usize, mut left: i64) {
         let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
-        let mut left = most;
         for place in 0..self.problem.base.places.len() {
             let count = self.most_at(place, lot).min(left);
             if count > 0 && self.is_welcome(place, lot, Tolerance::Reluctant, &tolerances) {
@@ -75,7 +74,6 @@ impl Search<'_, '_> {
                 left -= count;
             }
         }
-        most - left
     }
 
     /// Fills a place part by part with the lot that is worth most for the share that it takes of what is left of it. So pods

@@ -456,11 +456,15 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {
+        let is_reserved = candidate.reservation.is_none_or(|reservation| self.reservations_left[reservation] > 0);
+        is_reserved && self.is_within(candidate, &self.limits_left[candidate.pool])
+    }
+
+    /// Whether a node takes no more than this of the limits of its pool.
+    pub(super) fn is_within(&self, candidate: &Candidate, left: &[i64]) -> bool {
         let pool = &self.problem.base.pools[candidate.pool];
         let type_index = pool.variant(candidate.row).type_index;
-        let left = &self.limits_left[candidate.pool];
-        let is_reserved = candidate.reservation.is_none_or(|reservation| self.reservations_left[reservation] > 0);
-        is_reserved && pool.limits.iter().zip(left).all(|(limit, &left)| limit.capacity_by_type[type_index] <= left)
+        pool.limits.iter().zip(left).all(|(limit, &left)| limit.capacity_by_type[type_index] <= left)
     }
 
     /// Whether some limit of a pool leaves no room for a node of the largest type.

@@ -272,11 +272,11 @@ impl Found {
         let larger = || if has_model { problem.with_larger_nodes() } else { Vec::new() };
         let mixture = || (!has_model || is_small).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
         let turned = || is_small.then(|| problem.usual(!problem.is_for_loners()).run());
-        let plain = |limit_use| Some(Search::new(problem, Stranding::USUAL).run_first_fit(limit_use)).filter(is_equal);
         let plain = || {
-            let as_made = is_small.then(|| plain(LimitUse::AsMade)).flatten();
-            let largest = (is_small && problem.has_limits()).then(|| plain(LimitUse::Largest)).flatten();
-            as_made.into_iter().chain(largest).min_by(|a, b| a.bill().total_cmp(&b.bill()))
+            let orders = [(is_small, LimitUse::AsMade), (is_small && problem.has_limits(), LimitUse::Largest)];
+            let run = |(_, limit_use)| Search::new(problem, Stranding::USUAL).run_first_fit(limit_use);
+            let plans = orders.into_iter().filter(|(is_made, _)| *is_made).map(run).filter(is_equal);
+            plans.min_by(|a, b| a.bill().total_cmp(&b.bill()))
         };
         let ((larger, mixture), (turned, plain)) =
             parallel::both(|| parallel::both(larger, mixture), || (turned(), plain()));
@@ -321,7 +321,7 @@ fn tighter<'p, 'a>(
 
 impl Search<'_, '_> {
     /// What a plan may cost for the sake of what happens when its pods are bound, so that it is not dearer than the plain
-    /// order. That order knows nothing of `minValues`: beside pools that have some, nothing is spent. Pods that were left by
+    /// order. Where there is none of these beside pools with `minValues`, nothing is spent. Pods that were left by
     /// an earlier plan are not to wait once more, whatever it costs.
     fn ceiling(&self, plain: Option<&Self>) -> Option<f64> {
         let base = &self.problem.base;
