@@ -228,6 +228,27 @@ fn labels_of_the_template_are_labels_of_its_nodes() {
 }
 
 #[test]
+fn a_type_without_a_label_has_that_of_the_template() {
+    let mut labelled = pool();
+    labelled.spec.template.metadata.labels = BTreeMap::from([("gpu".to_owned(), "t4".to_owned())]);
+    let mut types = [machine("plain", 2), machine("with-gpu", 4)];
+    types[1].requirements.add("gpu", Requirement::one_of(["t4"]));
+    let plan = solve(with_pool(labelled).pods(Pod::named("p").cpu("1").node_selector("gpu", "t4")), types.to_vec());
+    assert_eq!(*plan.claims()[0].instance_types, ["plain", "with-gpu"]);
+}
+
+#[test]
+fn a_type_that_meets_each_pod_with_another_value_is_not_in_their_claim() {
+    let wants = |name: &str, disk| Pod::named(name).cpu("1").node_label_in("disk", [disk, "nvme"]);
+    let mut types = [machine("either", 4), machine("nvme", 2)];
+    types[0].requirements.add("disk", Requirement::one_of(["ssd", "hdd"]));
+    types[1].requirements.add("disk", Requirement::one_of(["nvme"]));
+    let plan = solve(with_pool(pool()).pods(wants("a", "ssd")).pods(wants("b", "hdd")), types.to_vec());
+    assert_eq!(outline(&plan), ["general nvme 0.08 2"]);
+    assert_eq!(*plan.claims()[0].instance_types, ["nvme"]);
+}
+
+#[test]
 fn a_label_of_the_template_settles_what_the_pool_requires_of_it() {
     let mut labelled = pool().require(expression("team", Operator::Exists, &[]));
     labelled.spec.template.metadata.labels = BTreeMap::from([("team".to_owned(), "blue".to_owned())]);

@@ -9,6 +9,7 @@ use super::{
     amounts::{Amounts, Axes, amount_ceil, amount_floor, amount_quantity, take},
     class::Constraint,
     shelf::{Answers, Shelf},
+    variety::Variety,
 };
 use crate::{
     Catalog, Catalogs, FxBuild, InstanceType, NodeAlternatives, Price, Quantity, Requirement, Requirements,
@@ -54,6 +55,14 @@ pub(super) struct Compiled {
     pub(super) variant_of_row: Vec<u32>,
     /// Those of its offerings that draw on reservations.
     pub(super) reserved_rows: Vec<usize>,
+    /// What a claim requires that was not planned for a reservation and must not use one up.
+    pub(super) unreserved: Requirements,
+    /// The offerings that meet that.
+    pub(super) unreserved_rows: FixedBitSet,
+    /// The labels of which the types of a claim must name several values.
+    pub(super) varieties: Vec<Variety>,
+    /// The labels of which some of its offerings leave a choice of values.
+    pub(super) unsettled: Vec<String>,
     /// See [`flexibility`](super::flexibility).
     pub(super) spot_rows: Answers<(), [usize]>,
     /// How the alternatives of constraints meet it.
@@ -172,8 +181,11 @@ impl<'a> Pool<'a> {
         daemons: &[Daemon],
         axes: &Axes,
     ) -> Self {
+        let requirements: Requirements = source.spec.template.spec.requirements.iter().collect();
+        let variety = |(key, r): (&str, &Requirement)| Some(Variety::new(key, r.min_values()?, catalog.types()));
         let compiled = Compiled {
-            requirements: source.spec.template.spec.requirements.iter().collect(),
+            varieties: requirements.iter().filter_map(variety).collect(),
+            requirements,
             fixed: fixed_labels(source),
             spot_rows: Answers::up_to(1),
             meetings: Answers::up_to(MAX_MEETINGS),
@@ -232,8 +244,14 @@ impl<'a> Pool<'a> {
         let mut buyable_rows = rows.clone();
         buyable_rows.intersect_with(self.catalog.available());
         let reserved_rows = rows.ones().filter(|&row| table.rows()[row].is_reserved).collect();
+        let unreserved = unreserved(table);
+        let mut unreserved_rows = rows.clone();
+        table.retain_all(&mut unreserved_rows, &unreserved);
+        let is_unsettled = |key: &&str| table.states(&rows, key).iter().any(|state| leaves_choice(state));
+        let unsettled = table.keys().filter(is_unsettled).map(str::to_owned).collect();
         let own = self.own();
         (own.rows, own.buyable_rows, own.reserved_rows) = (rows, buyable_rows, reserved_rows);
+        (own.unreserved, own.unreserved_rows, own.unsettled) = (unreserved, unreserved_rows, unsettled);
     }
 
     /// What each label of an offering must be like, the template's labels first.
@@ -321,8 +339,7 @@ impl<'a> Pool<'a> {
             let both = own.map_or_else(|| requirement.clone(), |own| own.intersection(requirement));
             if table.is_well_known(key) {
                 table.retain(&mut out.rows, key, &both);
-                let is_unsettled = |state: &&Requirement| state.value_count().is_none_or(|count| count > 1);
-                out.is_open_ended |= table.states(&out.rows, key).iter().any(is_unsettled);
+                out.is_open_ended |= table.states(&out.rows, key).iter().any(|state| leaves_choice(state));
                 out.narrowing.add(key, requirement.clone());
             } else if own.is_some() {
                 // The node gets the label from the claim, with a value that all its pods accept.
@@ -413,13 +430,9 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// The labels of which a claim's types must name several values, and how many.
-    pub(super) fn min_values(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.requirements.iter().filter_map(|(key, requirement)| Some((key, requirement.min_values()?)))
-    }
-
+    /// Whether claims must keep several values of a label.
     pub(super) fn has_min_values(&self) -> bool {
-        self.min_values().next().is_some()
+        !self.varieties.is_empty()
     }
 
     /// The index of the instance type of this name.
@@ -456,6 +469,23 @@ fn fixed_labels(pool: &NodePool) -> BTreeMap<String, String> {
     out.insert(labels::NODE_POOL.to_owned(), pool.name().to_owned());
     out.insert(labels::REGISTERED.to_owned(), "true".to_owned());
     out.insert(labels::INITIALIZED.to_owned(), "true".to_owned());
+    out
+}
+
+/// Whether a label that is so may have one value or another.
+fn leaves_choice(state: &Requirement) -> bool {
+    state.value_count().is_none_or(|count| count > 1)
+}
+
+/// What keeps a claim from using up a reservation.
+fn unreserved(table: &Table) -> Requirements {
+    let mut out = Requirements::new();
+    if table.rows().iter().any(|row| row.is_reserved) {
+        match table.reservation_label() {
+            Some(key) => out.add(key, Requirement::ABSENT),
+            None => out.add(labels::CAPACITY_TYPE, Requirement::none_of([labels::RESERVED])),
+        }
+    }
     out
 }
 

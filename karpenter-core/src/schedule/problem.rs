@@ -11,9 +11,8 @@ use super::{
     PlannerOptions, PreferencePolicy, StopFlag, Warning,
     amounts::{Amounts, fits, least, take},
     candidate::Candidate,
-    claim,
     class::{Classes, Constraint},
-    flexibility, landing,
+    eligible, flexibility, landing,
     lot::{Lot, Lots, Shape},
     occupancy::Occupancy,
     pool::{AlternativeRows, Daemon, Limit, Pool},
@@ -324,7 +323,7 @@ impl<'a> Problem<'a> {
         let of_pool = self.candidates.iter().filter(|c| c.pool == pool);
         let lot = self.lots.of_shapes[shape][0];
         let alone = of_pool.filter_map(|candidate| {
-            Some(claim::too_few_values(self, candidate, &[candidate.guest(shape)?.seats(lot, 1)]))
+            Some(eligible::too_few_values(self, candidate, &[candidate.guest(shape)?.seats(lot, 1)]))
         });
         // The first node that leaves enough ends the search.
         let misses = alone.collect::<Option<Vec<_>>>()?;

@@ -4,18 +4,13 @@
 //! node whose pods are worth most for its price, as many times as there are pods for it, until no pod is left or no
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError},
-};
-
-use indexmap::IndexMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
     amounts::{Amounts, take},
     candidate::Candidate,
-    claim::{self, Choice, TypeLists},
+    claim::{Choice, TypeLists},
+    eligible::too_few_values,
     explain::Explainer,
     finish::State,
     lot::Lot,
@@ -25,7 +20,7 @@ use super::{
     problem::{Problem, Tolerance, tolerance},
 };
 use crate::{
-    FxBuild, Reason,
+    Reason,
     api::{ObjectKey, Taint},
 };
 
@@ -61,8 +56,6 @@ pub(super) struct Search<'p, 'a> {
     pub(super) worths: Cow<'p, [f64]>,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
     left: Vec<i64>,
-    /// Whether pods with such requests and constraints leave a claim enough values of the labels with `minValues`.
-    enough_values: Arc<KnownValues>,
     /// The lots of each shape of which units are left.
     pub(super) open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,
@@ -76,14 +69,6 @@ pub(super) struct Search<'p, 'a> {
     /// The nodes to make.
     pub(super) batches: Vec<Batch<'p>>,
 }
-
-/// What the types of a claim depend on: its pool, the row that was chosen, what its pods ask for together, and which
-/// alternatives of which constraints they have.
-type ClaimKey = (usize, usize, Amounts, BTreeSet<(usize, usize)>);
-
-/// Answers that are worked out once, by whichever thread needs one first.
-#[expect(clippy::disallowed_types, reason = "which thread writes an answer changes neither the answer nor the plan")]
-type KnownValues = std::sync::Mutex<IndexMap<ClaimKey, bool, FxBuild>>;
 
 /// Nodes to make that are all alike.
 #[derive(Clone, Debug)]
@@ -145,7 +130,6 @@ impl<'p, 'a> Search<'p, 'a> {
             stranding,
             most_price: f64::INFINITY,
             worths: Cow::Borrowed(&problem.values),
-            enough_values: Arc::default(),
             left: problem.lots.list.iter().map(|lot| i64::try_from(lot.units()).unwrap_or(i64::MAX)).collect(),
             open: problem.lots.of_shapes.clone(),
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
@@ -421,7 +405,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         let is_enough = |count: i64| {
             let all: Vec<Seats> = guests.iter().copied().chain([Seats { count, ..seats }]).collect();
-            self.leaves_enough_values(candidate, &all)
+            too_few_values(self.problem, candidate, &all).is_none()
         };
         if is_enough(seats.count) {
             return Some(seats);
@@ -434,25 +418,6 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         seats.count = fits;
         (fits > 0).then_some(seats)
-    }
-
-    /// Whether a claim with these pods keeps enough values of each label; each answer is worked out once.
-    fn leaves_enough_values(&self, candidate: &Candidate, guests: &[Seats]) -> bool {
-        let asked: BTreeSet<(usize, usize)> =
-            guests.iter().map(|seats| (self.problem.lot(seats.lot).constraint, seats.alternative)).collect();
-        let has_ports = guests.iter().any(|seats| !self.problem.lot(seats.lot).host_ports.is_empty());
-        let find = || claim::too_few_values(self.problem, candidate, guests).is_none();
-        if has_ports {
-            return find();
-        }
-        let key = (candidate.pool, candidate.row, self.problem.total(guests), asked);
-        // A panic in another thread leaves nothing half done here.
-        let known = |known: &KnownValues| known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        known(&self.enough_values).unwrap_or_else(|| {
-            let found = find();
-            self.enough_values.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
-            found
-        })
     }
 
     pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {

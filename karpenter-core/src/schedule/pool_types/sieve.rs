@@ -14,9 +14,9 @@ use crate::{
     reason::{Obstacle, TypeObstacle, TypesRuledOut},
     schedule::{
         amounts::Axes,
-        claim::values_of,
         pool::{Limit, Pool},
         reservation::Reservations,
+        variety::Variety,
     },
 };
 
@@ -224,11 +224,12 @@ impl<'s, 'a> Sieve<'s, 'a> {
     }
 
     fn min_values(&self, remaining: &[usize]) -> Vec<ValueCount> {
-        let count = |(key, min_values): (&str, u32)| {
-            let values: BTreeSet<&str> = remaining.iter().flat_map(|&index| values_of(self.pool, index, key)).collect();
-            ValueCount { key: key.to_owned(), min_values, available: values.len() }
+        let count = |variety: &Variety| ValueCount {
+            key: variety.key.clone(),
+            min_values: variety.min_values,
+            available: variety.count(remaining.iter().copied(), usize::MAX),
         };
-        self.pool.min_values().map(count).collect()
+        self.pool.varieties.iter().map(count).collect()
     }
 
     fn rows_of(&self, index: usize) -> Range<usize> {

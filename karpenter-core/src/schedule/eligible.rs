@@ -1,0 +1,197 @@
+//! The types that a claim with some pods may name: those on all of whose offerings that it may be launched by the pods fit.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use fixedbitset::FixedBitSet;
+
+use super::{
+    MinValuesPolicy, amounts::Amounts, candidate::Candidate, pool::Pool, problem::Problem, search::Seats,
+    variety::Variety,
+};
+use crate::{Offering, Price, Requirement, Requirements, cluster::HostPort, labels};
+
+/// The offerings and types that do for a node with some pods.
+pub(super) struct Eligible<'p> {
+    pool: &'p Pool<'p>,
+    /// The type of the node that was chosen.
+    chosen: usize,
+    /// What a claim asks of offerings beside what its pool asks.
+    demands: Vec<Demand<'p>>,
+    /// The offerings of the pool that meet all of it.
+    rows: FixedBitSet,
+    /// What the pods take of the node together.
+    used: Amounts,
+    host_ports: Vec<HostPort>,
+}
+
+/// What a claim asks of offerings for one reason.
+struct Demand<'p> {
+    requirements: Cow<'p, Requirements>,
+    /// The offerings of the pool that meet it, if that is known.
+    rows: Option<&'p FixedBitSet>,
+}
+
+impl<'p> Eligible<'p> {
+    /// What does for a node of a candidate of which its pods use that much; with `is_pinned` only where the offering of the
+    /// candidate is.
+    pub(super) fn new(
+        problem: &'p Problem<'p>,
+        candidate: &Candidate,
+        (guests, used): (&[Seats], Amounts),
+        is_pinned: bool,
+    ) -> Self {
+        let pool = &problem.base.pools[candidate.pool];
+        let host_ports: Vec<HostPort> =
+            guests.iter().flat_map(|seats| &problem.lot(seats.lot).host_ports).cloned().collect();
+        let of_pods = guests.iter().map(|seats| {
+            let constraint = problem.lot(seats.lot).constraint;
+            let alternative = problem.alternative(candidate.pool, constraint, seats.alternative);
+            Demand { requirements: Cow::Borrowed(&alternative.narrowing), rows: Some(&alternative.rows) }
+        });
+        let of_place = is_pinned.then(|| Demand::new(Cow::Owned(place(pool, candidate.row))));
+        let of_reservation = match candidate.reservation {
+            Some(_) => Demand::new(Cow::Borrowed(&offering_of(pool, candidate.row).requirements)),
+            None => Demand { requirements: Cow::Borrowed(&pool.unreserved), rows: Some(&pool.unreserved_rows) },
+        };
+        let demands: Vec<Demand<'p>> = of_place.into_iter().chain(of_pods).chain([of_reservation]).collect();
+        let chosen = pool.variant(candidate.row).type_index;
+        let mut out = Self { pool, chosen, rows: rows_of(pool, &demands), demands, used, host_ports };
+        if out.cheapest(chosen).is_none() {
+            // Daemons leave too little room on some other offering of the type: this offering alone, then.
+            out.narrow(Cow::Borrowed(&offering_of(pool, candidate.row).requirements));
+        }
+        if let Some(capacity_type) = out.steadier(problem, candidate) {
+            let mut steady = Requirements::new();
+            steady.add(labels::CAPACITY_TYPE, capacity_type.clone());
+            out.narrow(Cow::Owned(steady));
+        }
+        out
+    }
+
+    fn narrow(&mut self, requirements: Cow<'p, Requirements>) {
+        self.demands.push(Demand::new(requirements));
+        self.rows = rows_of(self.pool, &self.demands);
+    }
+
+    /// The capacity type of the chosen offering, if a claim without it would be launched by an offering that is cheaper only as
+    /// long as nobody counts its interruptions.
+    fn steadier(&self, problem: &Problem<'_>, candidate: &Candidate) -> Option<&'p Requirement> {
+        let table = self.pool.table();
+        if !table.has_interruptions() {
+            return None;
+        }
+        let expected_price = |row: usize| problem.base.expected_price(candidate.pool, row);
+        let open = self.rows.intersection(&self.pool.open_rows).filter(|&row| self.fits(row));
+        let bought = open.min_by_key(|&row| table.rows()[row].price)?;
+        let is_dearer = expected_price(bought) > expected_price(candidate.row);
+        is_dearer.then(|| table.cell(candidate.row, labels::CAPACITY_TYPE)).flatten()
+    }
+
+    /// Whether a node bought by a row has room for the pods.
+    fn fits(&self, row: usize) -> bool {
+        let node = self.pool.variant(row);
+        let is_short = node.room.iter().zip(&self.used).any(|(room, used)| room < used);
+        !is_short && !HostPort::any_clash(&node.host_ports, &self.host_ports)
+    }
+
+    /// What a type costs, if it will do and can be bought. Where limits hold, no type is larger than the chosen one: the limits
+    /// must hold for whichever is bought.
+    fn cheapest(&self, type_index: usize) -> Option<Price> {
+        let table = self.pool.table();
+        let is_no_larger = |capacity_by_type: &[i64]| capacity_by_type[type_index] <= capacity_by_type[self.chosen];
+        if !self.pool.limits.iter().all(|limit| is_no_larger(&limit.capacity_by_type)) {
+            return None;
+        }
+        let all = || table.rows_of(type_index).filter(|&row| self.rows.contains(row));
+        if !all().all(|row| self.fits(row)) {
+            return None;
+        }
+        all().filter(|&row| self.pool.open_rows.contains(row)).map(|row| table.rows()[row].price).min()
+    }
+
+    /// The types that will do, with what they cost, in the order of their names.
+    pub(super) fn types(&self) -> impl Iterator<Item = (Price, usize)> {
+        (0..self.pool.catalog.types().len()).filter_map(|type_index| Some((self.cheapest(type_index)?, type_index)))
+    }
+
+    /// What a claim requires.
+    pub(super) fn requirements(&self) -> Requirements {
+        let mut out = self.pool.requirements.clone();
+        self.demands.iter().for_each(|demand| out.add_all(&demand.requirements));
+        out
+    }
+
+    /// The first label of which the types have too few values, and how many they have.
+    fn lack(&self) -> Option<(&'p Variety, usize)> {
+        self.pool.varieties.iter().find_map(|variety| {
+            let enough = variety.min_values as usize;
+            let count = variety.count(self.types().map(|(_, type_index)| type_index), enough);
+            (count < enough).then_some((variety, count))
+        })
+    }
+}
+
+impl<'p> Demand<'p> {
+    fn new(requirements: Cow<'p, Requirements>) -> Self {
+        Self { requirements, rows: None }
+    }
+}
+
+/// The first key of which the types of a claim with these pods would have too few values, and how many they have.
+pub(super) fn too_few_values(
+    problem: &Problem<'_>,
+    candidate: &Candidate,
+    guests: &[Seats],
+) -> Option<(String, u32, usize)> {
+    let pool = &problem.base.pools[candidate.pool];
+    if !pool.has_min_values() || problem.base.options.min_values == MinValuesPolicy::BestEffort {
+        return None;
+    }
+    let eligible = Eligible::new(problem, candidate, (guests, problem.total(guests)), false);
+    eligible.lack().map(|(variety, count)| (variety.key.clone(), variety.min_values, count))
+}
+
+/// The offerings of a pool that meet all demands.
+fn rows_of(pool: &Pool<'_>, demands: &[Demand<'_>]) -> FixedBitSet {
+    let table = pool.table();
+    let names = |key: &String, requirements: &Requirements| usize::from(requirements.get(key).is_some());
+    let is_named_twice = |key: &String| {
+        names(key, &pool.requirements) + demands.iter().map(|d| names(key, &d.requirements)).sum::<usize>() > 1
+    };
+    let mut rows = pool.rows.clone();
+    if pool.unsettled.iter().any(is_named_twice) {
+        // Each of two demands may leave an offering that does not meet both.
+        let mut all = pool.requirements.clone();
+        for demand in demands {
+            all.add_all(&demand.requirements);
+        }
+        let asked = demands.iter().flat_map(|demand| demand.requirements.iter().map(|(key, _)| key));
+        for key in asked.collect::<BTreeSet<_>>() {
+            all.get(key).into_iter().for_each(|requirement| table.retain(&mut rows, key, requirement));
+        }
+        return rows;
+    }
+    for Demand { requirements, rows: known } in demands {
+        match known {
+            Some(known) => rows.intersect_with(known),
+            None => _ = table.retain_all(&mut rows, requirements),
+        }
+    }
+    rows
+}
+
+/// The offering of a row.
+fn offering_of<'p>(pool: &Pool<'p>, row: usize) -> &'p Offering {
+    let type_index = pool.table().rows()[row].type_index;
+    &pool.catalog.types()[type_index].offerings[row - pool.table().rows_of(type_index).start]
+}
+
+/// The labels of an offering, its capacity type apart.
+fn place(pool: &Pool<'_>, row: usize) -> Requirements {
+    let mut out = Requirements::new();
+    let offered = offering_of(pool, row).requirements.iter();
+    for (key, requirement) in offered.filter(|(key, _)| *key != labels::CAPACITY_TYPE) {
+        out.add(key, requirement.clone());
+    }
+    out
+}
