@@ -29,6 +29,13 @@ fn spread(key: &str, action: &str) -> Value {
     json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector})
 }
 
+/// A spread over zones that may differ by so many pods.
+fn with_max_skew(max_skew: u32) -> Value {
+    let mut out = spread(labels::ZONE, "DoNotSchedule");
+    out["maxSkew"] = json!(max_skew);
+    out
+}
+
 fn solve(pools: Vec<NodePool>, zones: &[&str], nodes: Vec<Node>, pods: Vec<Pod>) -> Plan {
     let capacity = [("cpu", Quantity::from_units(2)), ("memory", Quantity::from_bytes(8 << 30))];
     let mut machine = InstanceType::named("machine", capacity);
@@ -200,11 +207,30 @@ fn pods_with_rules_over_zones_take_the_room_that_is_free_in_any_of_them() {
         (away("podAffinity"), 9, &["d"]),
         (json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]}), 2, &["d", "b"]),
         (json!({"spreads": [spread(labels::ZONE, "ScheduleAnyway")]}), 1, &["d"]),
+        (json!({"spreads": [with_max_skew(2)]}), 4, &["d", "b"]),
     ] {
         let nodes = with_node.iter().map(|zone| node(&format!("in-{zone}"), zone, false)).collect();
         let plan = solve(vec![NodePool::named("general")], &zones, nodes, pods("new", count, &rule));
         assert!(plan.claims().is_empty() && plan.unplaced().is_empty(), "{rule}: {:?}", plan.claims());
     }
+}
+
+#[test]
+fn a_spread_that_lets_zones_differ_makes_no_more_nodes_than_it_must() {
+    for (max_skew, count, nodes) in [(1, 3, 3), (2, 2, 1), (2, 3, 2), (3, 6, 2), (4, 4, 1), (2, 7, 3)] {
+        let rule = json!({"spreads": [with_max_skew(max_skew)]});
+        let plan = solve(vec![NodePool::named("general")], &["a", "b", "c"], Vec::new(), pods("new", count, &rule));
+        assert_eq!((plan.claims().len(), plan.unplaced().len()), (nodes, 0), "maxSkew {max_skew}, {count} pods");
+    }
+}
+
+#[test]
+fn a_pod_in_the_emptiest_zone_lets_others_take_the_room_that_there_is() {
+    let rule = json!({"spreads": [with_max_skew(2)]});
+    let nodes = ["a", "b"].map(|zone| node(&format!("in-{zone}"), zone, false));
+    let plan = solve(vec![NodePool::named("general")], &["a", "b", "c"], nodes.to_vec(), pods("new", 6, &rule));
+    let new: Vec<usize> = plan.claims().iter().map(|claim| claim.pods.len()).collect();
+    assert_eq!((new, plan.unplaced().len()), (vec![1], 0));
 }
 
 #[test]

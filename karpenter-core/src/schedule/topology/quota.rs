@@ -9,6 +9,7 @@ use std::{
 use super::domains::{Cell, Charge, Counts};
 
 /// A rule that counts pods in the domains of one label.
+#[derive(Clone)]
 pub(super) struct Counted {
     /// The place of the label in a cell.
     pub(super) key_index: usize,
@@ -92,27 +93,82 @@ impl Open {
     }
 }
 
-/// Spreads pods over cells as evenly as can be, the cheapest cells first, and in each the cheapest part, and gives back how many each gets.
+/// Spreads pods over cells, the cheapest cells first, and in each the cheapest part, and gives back how many each gets.
 ///
-/// With one rule, cells rise together by as much as one step can take them; with several, pod by pod: at most the
-/// number of pods times the number of cells, which is a product of few zones, capacity types and the like.
-pub(super) fn divide(mut pods: usize, mut open: Vec<Open>, rules: &mut [Counted]) -> BTreeMap<Cell, usize> {
+/// They are spread evenly, but for the last of them where a rule lets domains differ by more than one pod: these fill one cell
+/// after the other as far as the rules let them, so that few pods need few nodes and take the room that there is.
+pub(super) fn divide(pods: usize, mut open: Vec<Open>, rules: Vec<Counted>) -> BTreeMap<Cell, usize> {
     open.sort_by(|a, b| a.cost.total_cmp(&b.cost).then_with(|| a.cell.cmp(&b.cell)));
-    let mut out: BTreeMap<Cell, usize> = BTreeMap::new();
-    while pods > 0 {
-        let Some((lowest, step)) = next(&open, rules, pods) else { break };
-        for index in lowest {
-            let Open { cell, most, .. } = &mut open[index];
-            let count = i64::try_from(step).unwrap_or(i64::MAX);
-            for rule in rules.iter_mut() {
-                rule.add(cell, count);
-            }
-            *most -= step;
-            pods -= step;
-            *out.entry(cell.clone()).or_default() += step;
-        }
+    let max_skews = rules.iter().map(|counted| match counted.rule {
+        Rule::Spread { max_skew, .. } => usize::try_from(max_skew).unwrap_or(usize::MAX),
+        Rule::Alone => 1,
+    });
+    let max_skew = max_skews.max().unwrap_or(1);
+    let division = Division { left: pods, open, rules, cells: BTreeMap::new() };
+    if max_skew == 1 {
+        return division.raised(0).cells;
     }
-    out
+    let filled = division.clone().raised(max_skew.saturating_mul(division.open.len())).filled();
+    if filled.left == 0 {
+        return filled.cells;
+    }
+    let even = division.raised(0);
+    if even.left < filled.left { even.cells } else { filled.cells }
+}
+
+/// A division of pods in the making.
+#[derive(Clone)]
+struct Division {
+    /// How many pods have no cell yet.
+    left: usize,
+    /// The cells with room, the cheapest first.
+    open: Vec<Open>,
+    rules: Vec<Counted>,
+    /// How many pods each cell has.
+    cells: BTreeMap<Cell, usize>,
+}
+
+impl Division {
+    /// As evenly as can be, until no more than so many are left.
+    ///
+    /// With one rule, cells rise together by as much as one step can take them; with several, pod by pod: at most the
+    /// number of pods times the number of cells, which is a product of few zones, capacity types and the like.
+    fn raised(mut self, left: usize) -> Self {
+        while self.left > left {
+            let Some((lowest, step)) = next(&self.open, &self.rules, self.left - left) else { break };
+            for index in lowest {
+                self.put(index, step);
+            }
+        }
+        self
+    }
+
+    /// With as many pods as the rules allow in the cheapest cell, then in the next.
+    fn filled(mut self) -> Self {
+        while self.left > 0 {
+            let room = |open: &Open| {
+                let by_rules = self.rules.iter().map(|rule| rule.room(&open.cell[rule.key_index])).min();
+                usize::try_from(by_rules.unwrap_or(i64::MAX)).unwrap_or(0).min(open.most)
+            };
+            let mut rooms = self.open.iter().map(room).enumerate();
+            let Some((index, room)) = rooms.find(|&(_, room)| room > 0) else { break };
+            // One more in the emptiest domain may leave more room in a cheaper cell.
+            let cell = &self.open[index].cell;
+            let is_emptiest = self.rules.iter().any(|rule| rule.sure_count(&cell[rule.key_index]) <= rule.floor());
+            self.put(index, if is_emptiest { 1 } else { room.min(self.left) });
+        }
+        self
+    }
+
+    fn put(&mut self, index: usize, count: usize) {
+        let Open { cell, most, .. } = &mut self.open[index];
+        for rule in &mut self.rules {
+            rule.add(cell, i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        *most -= count;
+        self.left -= count;
+        *self.cells.entry(cell.clone()).or_default() += count;
+    }
 }
 
 /// The cells that rise next, and by how much each.

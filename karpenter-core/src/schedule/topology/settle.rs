@@ -131,7 +131,7 @@ impl Allotter<'_, '_> {
             let count = left.min(self.most(class, level, chosen));
             return if count == 0 { Vec::new() } else { vec![(chosen.clone(), count)] };
         }
-        let (keys, mut rules) = self.counted(step);
+        let (keys, rules) = self.counted(step);
         let constraint = self.seeker(class, seek.wanted.narrowed(chosen));
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let with_chosen = |cell: &Cell| {
@@ -143,7 +143,7 @@ impl Allotter<'_, '_> {
             let most = self.most(class, level, &with_chosen(cell));
             Open::all(cell, *charge, most)
         });
-        let shares = divide(left, open.collect(), &mut rules);
+        let shares = divide(left, open.collect(), rules);
         shares.into_iter().map(|(cell, count)| (with_chosen(&cell), count)).collect()
     }
 
