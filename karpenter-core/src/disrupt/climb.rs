@@ -170,6 +170,11 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
         nodes.iter().map(|&node| self.order[node]).collect()
     }
 
+    /// The nodes that are not among some.
+    pub(super) fn others(&self, nodes: &BTreeSet<usize>) -> Vec<usize> {
+        (0..self.order.len()).filter(|node| !nodes.contains(node)).collect()
+    }
+
     /// Whether there is time for more starts, and for two changes at a time.
     fn is_small(&self) -> bool {
         self.order.len().saturating_mul(self.work_for(self.order.len() / 2)) <= self.consolidation.share_of(SMALL)
@@ -183,7 +188,7 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
     }
 
     /// What it takes to try so many nodes with as many pods as the nodes have on average.
-    fn work_for(&self, nodes: usize) -> usize {
+    pub(super) fn work_for(&self, nodes: usize) -> usize {
         self.consolidation.scene.snapshot.places().len() + self.pods * nodes / self.order.len().max(1)
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     api::{DisruptionReason, ObjectKey},
-    schedule::PlannedClaim,
+    schedule::{Plan, PlannedClaim},
 };
 
 /// Nodes to take away together, and where their pods go.
@@ -60,6 +60,12 @@ impl Command {
     /// Whether nothing is made for the nodes that go.
     pub fn is_delete(&self) -> bool {
         self.replacements.is_empty()
+    }
+
+    /// Where its pods go, as a plan.
+    pub(super) fn plan(&self) -> Plan {
+        let Self { replacements, existing, .. } = self;
+        Plan { claims: replacements.clone(), existing: existing.clone(), ..Plan::default() }
     }
 
     /// How many pods move to places that were found for them.

@@ -16,7 +16,7 @@ use ordered_float::OrderedFloat;
 use super::{
     Candidate, Candidates, Command, Method,
     allowance::Allowance,
-    climb::{Climb, Field, Found},
+    climb::{Climb, Field, Found, Outcome},
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
@@ -55,7 +55,7 @@ impl Threshold {
     }
 
     /// What is saved beyond what it must be worth, in dollars an hour.
-    fn gain(self, candidates: &[&Candidate], trial: &Trial) -> f64 {
+    pub(super) fn gain(self, candidates: &[&Candidate], trial: &Trial) -> f64 {
         let (evictions, price) = evictions_and_price(candidates);
         trial.savings_per_hour - self.per_hour(evictions, price)
     }
@@ -158,13 +158,19 @@ impl Consolidation<'_, '_> {
             let climb = climb(found);
             climb.improved(climb.planned(found.clone()), 1, Care::Plan)
         });
-        let found = Found::best(planned)?;
-        let candidates = field.candidates(&found.outcome.nodes);
-        let trial = |care| self.terms.settle(&candidates, self.scene.try_without(&candidates, care).ok()?);
-        let trials = [Care::Best, found.outcome.care].into_iter().filter_map(trial);
-        let trial = trials.max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))?;
+        let Outcome { nodes, care, .. } = Found::best(planned)?.outcome;
+        let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, care])?;
+        let extended = self.extended(&field, last, nodes, trial);
+        let candidates = field.candidates(&extended.nodes);
+        let trial = extended.trial;
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
         is_worth_it.then(|| Scene::command(Method::Consolidation, &candidates, trial))
+    }
+
+    /// What comes of taking nodes away if that is planned in the best of some ways, as far as it keeps the terms.
+    pub(super) fn cheapest(&self, candidates: &[&Candidate], ways: &[Care]) -> Option<Trial> {
+        let trial = |&care| self.terms.settle(candidates, self.scene.try_without(candidates, care).ok()?);
+        ways.iter().filter_map(trial).max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))
     }
 
     /// The nodes that may go, those that waste most for what it costs to move their pods first.

@@ -13,6 +13,7 @@ mod cover;
 mod disruptor;
 mod drift;
 mod eviction;
+mod extend;
 mod guard;
 mod ledger;
 mod outlook;

@@ -47,6 +47,15 @@ pub(super) struct Trial {
     pub(super) savings_per_hour: f64,
 }
 
+impl Trial {
+    /// What becomes of nodes for the pods of which there is a plan.
+    fn of(candidates: &[&Candidate], plan: Plan) -> Self {
+        let before: f64 = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+        let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
+        Self { plan, savings_per_hour }
+    }
+}
+
 impl<'s> Scene<'s> {
     /// The cluster once its waiting pods, with these traits, are where the planner puts them; those without a place are left
     /// out.
@@ -92,9 +101,21 @@ impl<'s> Scene<'s> {
         if !plan.unplaced.is_empty() {
             return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
         }
-        let before: f64 = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
-        let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
-        Ok(Trial { plan, savings_per_hour })
+        Ok(Trial::of(candidates, plan))
+    }
+
+    /// The cluster without some nodes, planned on top of the plan for other nodes; `None` if a pod would have no place.
+    pub(super) fn try_on_top_of(&self, earlier: &Plan, candidates: &[&Candidate]) -> Option<Trial> {
+        let plan = self.plan_on_top_of(earlier, candidates);
+        plan.unplaced.is_empty().then(|| Trial::of(candidates, plan))
+    }
+
+    /// The plan for the pods of some nodes that are gone, on top of another.
+    pub(super) fn plan_on_top_of(&self, earlier: &Plan, candidates: &[&Candidate]) -> Plan {
+        let gone = candidates.iter().map(|candidate| candidate.place).collect();
+        let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
+        let snapshot = self.snapshot.without_places(&gone, moving);
+        self.planner.plan_on_top_of(earlier, &snapshot, self.catalogs)
     }
 
     /// The plan for pods, by index, that move because some places, by index, are gone.

@@ -282,13 +282,20 @@ impl<'r> Review<'r, '_> {
 
     /// Whether the pods of the nodes find places with the replacements of the command.
     fn replacements(&self, nodes: &[&Candidate]) -> Result<(), Invalid> {
-        // A command is found by any of these.
-        let planned = self.served_by(&self.plan(nodes, Care::Best));
+        // A command is found by any of these, or node by node.
+        let best = self.plan(nodes, Care::Best);
         let mut others = [Care::Plan, Care::WeighedSketch, Care::Sketch].into_iter();
-        planned.or_else(|error| {
+        self.served_by(&best).or_else(|error| {
             let is_served = |care| self.served_by(&self.plan(nodes, care)).is_ok();
-            if others.any(is_served) { Ok(()) } else { Err(error) }
+            if others.any(is_served) || self.stands(nodes, &best) { Ok(()) } else { Err(error) }
         })
+    }
+
+    /// Whether the pods have places where the command has them, and no plan has cheaper ones.
+    fn stands(&self, nodes: &[&Candidate], best: &Plan) -> bool {
+        let plan = self.scene.plan_on_top_of(&self.command.plan(), nodes);
+        let is_cheapest = !best.unplaced.is_empty() || plan.hourly_cost() <= best.hourly_cost();
+        is_cheapest && self.served_by(&plan).is_ok()
     }
 
     /// Whether each node of a static pool can be replaced by what the command makes.

@@ -31,6 +31,7 @@ mod problem;
 mod refine;
 mod replan;
 mod reservation;
+mod resume;
 mod rework;
 mod room;
 mod screen;
@@ -267,6 +268,11 @@ impl Planner {
     pub(crate) fn sketch(&self, snapshot: &Snapshot, catalogs: &Catalogs, weighs_room: bool) -> Plan {
         let order = if weighs_room { Order::Worth } else { Order::Need };
         self.course(snapshot, catalogs, Course { trials: Trials::First, order, ..Course::default() }).solve()
+    }
+
+    /// A plan on top of another that has many of the pods: they stay where it has them, as far as they still can.
+    pub(crate) fn plan_on_top_of(&self, earlier: &Plan, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
+        self.problem(snapshot, catalogs, Trials::First).solve_on_top_of(earlier)
     }
 
     fn problem<'a>(&'a self, snapshot: &'a Snapshot, catalogs: &'a Catalogs, trials: Trials) -> Problem<'a> {

@@ -68,12 +68,29 @@ impl Search<'_, '_> {
     pub(super) fn use_places_for(&mut self, lot: usize, mut left: i64) {
         let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
         for place in 0..self.problem.base.places.len() {
-            let count = self.most_at(place, lot).min(left);
-            if count > 0 && self.is_welcome(place, lot, Tolerance::Reluctant, &tolerances) {
-                self.seat_at(place, lot, count);
-                left -= count;
-            }
+            left -= self.use_place_up_to(place, lot, left, &tolerances);
         }
+    }
+
+    /// Does so in one place.
+    pub(super) fn use_place_for(&mut self, place: usize, lot: usize, most: i64) {
+        let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
+        self.use_place_up_to(place, lot, most, &tolerances);
+    }
+
+    fn use_place_up_to(
+        &mut self,
+        place: usize,
+        lot: usize,
+        most: i64,
+        tolerances: &[OnceCell<Option<Tolerance>>],
+    ) -> i64 {
+        let count = self.most_at(place, lot).min(most);
+        if count == 0 || !self.is_welcome(place, lot, Tolerance::Reluctant, tolerances) {
+            return 0;
+        }
+        self.seat_at(place, lot, count);
+        count
     }
 
     /// Fills a place part by part with the lot that is worth most for the share that it takes of what is left of it. So pods
