@@ -36,15 +36,16 @@ impl Problem<'_> {
 }
 
 impl<'p> Search<'p, '_> {
+    /// Puts pods where the earlier plan has them, and all others in room that there is, on its nodes, or on new ones.
     fn resume(&mut self, earlier: &Plan) {
         let problem = self.problem;
         let register = Register::new(problem);
-        for (place, source) in problem.base.places.iter().enumerate() {
-            let pods = earlier.existing.get(&source.source.name).map(Vec::as_slice).unwrap_or_default();
+        for (index, place) in problem.base.places.iter().enumerate() {
+            let pods = earlier.existing.get(&place.source.name).map(Vec::as_slice).unwrap_or_default();
             let mut crowd = register.crowd(pods);
             for lot in register.lots(&crowd) {
                 let units = take_units(problem, &mut crowd, lot, self.remaining(lot));
-                self.use_place_for(place, lot, units);
+                self.use_place_for(index, lot, units);
             }
         }
         for claim in &earlier.claims {
