@@ -211,7 +211,7 @@ impl Consolidation<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// Nodes of four prices with one to four pods each, and room for some of them.
-    fn cluster() -> (Snapshot, Catalogs) {
+    pub(in crate::disrupt) fn cluster() -> (Snapshot, Catalogs) {
         let mut pool = NodePool::named("p");
         pool.spec.disruption = read(json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}));
         let types = ["0.004", "0.02", "0.05", "0.4"].map(|price| {

@@ -78,3 +78,41 @@ impl Consolidation<'_, '_> {
         Some(Extended { gain: last.gain(&candidates, &trial), nodes, trial })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{
+        Planner, Timestamp,
+        disrupt::{
+            Candidate, Roster, SpotToSpot, balance::Balance, consolidate::tests::cluster, scene::Scene, terms::Terms,
+        },
+    };
+
+    #[test]
+    fn nodes_join_whose_pods_find_room_as_long_as_that_is_worth_it() {
+        let (snapshot, catalogs) = cluster();
+        let now = Timestamp::from_millis(0);
+        let scene = Scene::new(&snapshot, &catalogs, Planner::default(), Roster::of(&snapshot).into());
+        let (candidates, balance, values) = (scene.candidates(now), Balance::of(&scene), BTreeMap::new());
+        let order: Vec<&Candidate> = candidates.all().iter().collect();
+        let joined = |per_eviction| {
+            let threshold = Threshold { per_eviction, share: 0.0 };
+            let terms = Terms { scene: &scene, spot_to_spot: SpotToSpot::default(), balance: &balance };
+            let (scene, candidates, values) = (&scene, &candidates, &values);
+            let consolidation = Consolidation { scene, candidates, now, threshold, effort: 1.0, terms, values };
+            let field = Field::new(&consolidation, &order);
+            let alone = BTreeSet::from([3]);
+            let trial = consolidation.cheapest(&field.candidates(&alone), &[Care::Best]).expect("it has a place");
+            assert_eq!(trial.plan.claims.len(), 0, "the pods of one node have room on others");
+            let Extended { nodes, trial, .. } = consolidation.extended(&field, threshold, alone, trial);
+            (nodes.into_iter().collect::<Vec<_>>(), trial.plan.claims.len())
+        };
+        // Of eight nodes with 20 pods the two cheapest stay, and three like them come.
+        assert_eq!(joined(0.001), (vec![1, 2, 3, 5, 6, 7], 3));
+        // Of the others only that at 40 cents saves so much with its four pods.
+        assert_eq!(joined(0.05), (vec![3, 7], 0));
+    }
+}
