@@ -66,27 +66,17 @@ impl Search<'_, '_> {
 
     /// Gives up to so many units of a lot room, even where a taint asks them to keep away, as far as there is any.
     pub(super) fn use_places_for(&mut self, lot: usize, mut left: i64) {
-        let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
         for place in 0..self.problem.base.places.len() {
-            left -= self.use_place_up_to(place, lot, left, &tolerances);
+            left -= self.use_place_for(place, lot, left);
         }
     }
 
-    /// Does so in one place.
-    pub(super) fn use_place_for(&mut self, place: usize, lot: usize, most: i64) {
-        let tolerances = vec![OnceCell::new(); self.problem.lots.constraints.len()];
-        self.use_place_up_to(place, lot, most, &tolerances);
-    }
-
-    fn use_place_up_to(
-        &mut self,
-        place: usize,
-        lot: usize,
-        most: i64,
-        tolerances: &[OnceCell<Option<Tolerance>>],
-    ) -> i64 {
+    /// Does so in one place, and says how many have room there.
+    pub(super) fn use_place_for(&mut self, place: usize, lot: usize, most: i64) -> i64 {
         let count = self.most_at(place, lot).min(most);
-        if count == 0 || !self.is_welcome(place, lot, Tolerance::Reluctant, tolerances) {
+        let constraint = self.problem.lot(lot).constraint;
+        let found = || self.problem.place_tolerance(constraint, self.problem.base.places[place].source);
+        if count == 0 || !found().is_some_and(|found| self.problem.shape(self.problem.lot(lot)).bears(found)) {
             return 0;
         }
         self.seat_at(place, lot, count);
@@ -189,5 +179,42 @@ impl Problem<'_> {
         let shares = self.lot(index).requests.iter().zip(room).filter(|(request, _)| **request > 0);
         let share = shares.map(|(&request, &room)| request as f64 / room.max(1) as f64).fold(0.0, f64::max);
         self.value(index) / share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Catalogs, Planner, Snapshot,
+        api::{Node, Pod},
+        schedule::search::Stranding,
+    };
+
+    /// How many of four pods get room on two nodes for three pods each, with these effects of their taints.
+    fn on_nodes(effects: [&str; 2]) -> [i64; 2] {
+        let node = |(name, effect): (&str, &str)| -> Node {
+            let json = format!(
+                r#"{{"metadata":{{"name":"{name}"}},"spec":{{"taints":[{{"key":"k","effect":"{effect}"}}]}},
+                    "status":{{"allocatable":{{"cpu":"3","pods":"9"}}}}}}"#
+            );
+            serde_json::from_str(&json).expect(&json)
+        };
+        let nodes = ["a", "b"].into_iter().zip(effects).map(node);
+        let pods = Pod::named("p").cpu("1").replicas(4);
+        let (snapshot, catalogs) =
+            (Snapshot::builder().nodes(nodes).pods(pods).build().expect("valid"), Catalogs::new());
+        let planner = Planner::default();
+        let problem = planner.prepare(&snapshot, &catalogs);
+        let mut search = Search::new(&problem, Stranding::USUAL);
+        search.use_places_for(0, 4);
+        [0, 1].map(|place| search.on_places[place].iter().map(|(_, count)| count).sum())
+    }
+
+    #[test]
+    fn each_node_is_asked_by_its_own_taints() {
+        assert_eq!(on_nodes(["PreferNoSchedule", "PreferNoSchedule"]), [3, 1]);
+        assert_eq!(on_nodes(["PreferNoSchedule", "NoSchedule"]), [3, 0]);
+        assert_eq!(on_nodes(["NoSchedule", "PreferNoSchedule"]), [0, 3]);
     }
 }
