@@ -46,13 +46,13 @@ impl Consolidation<'_, '_> {
                 break;
             }
             let tried = parallel::map(&others, |&node| self.with(field, last, &best, node));
-            let better = others.into_iter().zip(tried).filter_map(|(node, other)| Some((other?.gain, node)));
-            let mut better: Vec<(f64, usize)> = better.collect();
-            if better.is_empty() {
-                break;
-            }
-            better.sort_by_key(|&(gain, node)| (Reverse(OrderedFloat(gain)), node));
-            for (_, node) in better {
+            let better = others.into_iter().zip(tried).filter_map(|(node, other)| Some((node, other?)));
+            let mut better: Vec<(usize, Extended)> = better.collect();
+            better.sort_by_key(|(node, other)| (Reverse(OrderedFloat(other.gain)), *node));
+            let mut better = better.into_iter();
+            let Some((_, first)) = better.next() else { break };
+            best = first;
+            for (node, _) in better {
                 best = self.with(field, last, &best, node).unwrap_or(best);
             }
         }

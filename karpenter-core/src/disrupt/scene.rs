@@ -95,9 +95,7 @@ impl<'s> Scene<'s> {
     /// # Errors
     /// The pods that would have no place, by index.
     pub(super) fn try_without(&self, candidates: &[&Candidate], care: Care) -> Result<Trial, BTreeSet<usize>> {
-        let gone = candidates.iter().map(|candidate| candidate.place).collect();
-        let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
-        let plan = self.plan_without(&gone, moving, care);
+        let plan = self.plan_for(candidates, care);
         if !plan.unplaced.is_empty() {
             return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
         }
@@ -110,12 +108,14 @@ impl<'s> Scene<'s> {
         plan.unplaced.is_empty().then(|| Trial::of(candidates, plan))
     }
 
-    /// The plan for the pods of some nodes that are gone, on top of another.
+    /// The plan for the pods of some nodes that are gone.
+    pub(super) fn plan_for(&self, candidates: &[&Candidate], care: Care) -> Plan {
+        self.plan(&self.without(candidates), care)
+    }
+
+    /// The same on top of another plan.
     pub(super) fn plan_on_top_of(&self, earlier: &Plan, candidates: &[&Candidate]) -> Plan {
-        let gone = candidates.iter().map(|candidate| candidate.place).collect();
-        let moving = candidates.iter().flat_map(|candidate| candidate.pods.iter().copied());
-        let snapshot = self.snapshot.without_places(&gone, moving);
-        self.planner.plan_on_top_of(earlier, &snapshot, self.catalogs)
+        self.planner.plan_on_top_of(earlier, &self.without(candidates), self.catalogs)
     }
 
     /// The plan for pods, by index, that move because some places, by index, are gone.
@@ -125,12 +125,21 @@ impl<'s> Scene<'s> {
         moving: impl IntoIterator<Item = usize>,
         care: Care,
     ) -> Plan {
-        let snapshot = self.snapshot.without_places(gone, moving);
+        self.plan(&self.snapshot.without_places(gone, moving), care)
+    }
+
+    /// The cluster without some nodes, whose pods wait.
+    fn without(&self, candidates: &[&Candidate]) -> Snapshot {
+        let gone = candidates.iter().map(|candidate| candidate.place).collect();
+        self.snapshot.without_places(&gone, candidates.iter().flat_map(|candidate| candidate.pods.iter().copied()))
+    }
+
+    fn plan(&self, snapshot: &Snapshot, care: Care) -> Plan {
         match care {
-            Care::Sketch => self.planner.sketch(&snapshot, self.catalogs, false),
-            Care::WeighedSketch => self.planner.sketch(&snapshot, self.catalogs, true),
-            Care::Plan => self.planner.plan_weighing_room(&snapshot, self.catalogs, true),
-            Care::Best => self.planner.plan_weighing_room(&snapshot, self.catalogs, false),
+            Care::Sketch => self.planner.sketch(snapshot, self.catalogs, false),
+            Care::WeighedSketch => self.planner.sketch(snapshot, self.catalogs, true),
+            Care::Plan => self.planner.plan_weighing_room(snapshot, self.catalogs, true),
+            Care::Best => self.planner.plan_weighing_room(snapshot, self.catalogs, false),
         }
     }
 

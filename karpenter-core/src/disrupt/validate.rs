@@ -1,6 +1,6 @@
 //! Whether a command is still right some time after it was found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{
     BudgetLimit, Candidate, Candidates, Command, Disruptor, EvictionError, Evictions, Guard, MIN_BALANCE, Method,
@@ -283,10 +283,10 @@ impl<'r> Review<'r, '_> {
     /// Whether the pods of the nodes find places with the replacements of the command.
     fn replacements(&self, nodes: &[&Candidate]) -> Result<(), Invalid> {
         // A command is found by any of these, or node by node.
-        let best = self.plan(nodes, Care::Best);
+        let best = self.scene.plan_for(nodes, Care::Best);
         let mut others = [Care::Plan, Care::WeighedSketch, Care::Sketch].into_iter();
         self.served_by(&best).or_else(|error| {
-            let is_served = |care| self.served_by(&self.plan(nodes, care)).is_ok();
+            let is_served = |care| self.served_by(&self.scene.plan_for(nodes, care)).is_ok();
             if others.any(is_served) || self.stands(nodes, &best) { Ok(()) } else { Err(error) }
         })
     }
@@ -315,11 +315,6 @@ impl<'r> Review<'r, '_> {
         let pool = self.scene.snapshot.pool(&name);
         let command = pool.and_then(|pool| static_drift::replaced(self.scene, pool, nodes));
         command.ok_or(Invalid::StaticPool { pool: name, planned: nodes.len(), allowed: 0 })
-    }
-
-    fn plan(&self, nodes: &[&Candidate], care: Care) -> Plan {
-        let gone: BTreeSet<usize> = nodes.iter().map(|node| node.place).collect();
-        self.scene.plan_without(&gone, nodes.iter().flat_map(|node| node.pods.iter().copied()), care)
     }
 
     fn served_by(&self, plan: &Plan) -> Result<(), Invalid> {
