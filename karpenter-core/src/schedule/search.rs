@@ -331,6 +331,13 @@ impl<'p, 'a> Search<'p, 'a> {
         out
     }
 
+    /// Whether the pods go to the same places and nodes as in another search.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let is_same = |(a, b): (&Batch<'_>, &Batch<'_>)| a.count == b.count && a.is_like(b);
+        let mut batches = self.batches.iter().zip(&other.batches);
+        self.on_places == other.on_places && self.batches.len() == other.batches.len() && batches.all(is_same)
+    }
+
     pub(super) fn remaining(&self, lot: usize) -> i64 {
         self.left[lot]
     }

@@ -1,6 +1,6 @@
 //! From a problem to a plan: searches, until nothing more is to be learned, and the best of what they find.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 use super::{
     Plan, StopFlag,
@@ -144,10 +144,11 @@ impl<'a> Problem<'a> {
         others.fold(best, Found::better)
     }
 
-    /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order.
+    /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order. It makes none
+    /// where the plan finds no room.
     fn has_two_orders(&self, plan: &Plan) -> bool {
         let is_small = self.lots.list.len() * self.candidates.len() <= SMALL;
-        !self.base.places.is_empty() && (is_small || !plan.unplaced.is_empty())
+        !plan.existing.is_empty() && (is_small || !plan.unplaced.is_empty())
     }
 
     fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
@@ -287,7 +288,7 @@ impl Found {
         let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal);
         let others: Vec<_> = others.filter(is_fit).collect();
         let refined = is_small.then(|| refined(&search, &others)).filter(is_fit);
-        let others: Vec<_> = others.into_iter().chain(refined).collect();
+        let others = distinct(others.into_iter().chain(refined), &search);
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
         let is_checked = has_model && ceiling.is_some();
@@ -298,6 +299,17 @@ impl Found {
         let best = plain.into_iter().fold(best, Braced::better);
         Self::of(best.search)
     }
+}
+
+/// Those of some searches that make other nodes than the first and than those before them.
+fn distinct<'p, 'a>(others: impl Iterator<Item = Search<'p, 'a>>, first: &Search<'p, 'a>) -> Vec<Search<'p, 'a>> {
+    let mut out: Vec<Search<'p, 'a>> = Vec::new();
+    for other in others {
+        if !iter::once(first).chain(&out).any(|known| known.is_like(&other)) {
+            out.push(other);
+        }
+    }
+    out
 }
 
 /// The cheapest of some searches, with cheaper nodes if there are any.
