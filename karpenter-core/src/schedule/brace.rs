@@ -15,6 +15,8 @@ use crate::{cluster::Place, labels};
 
 /// In so many orders in a row must all pods find nodes.
 const CALM_TURNS: usize = 10;
+/// In so many if an earlier plan left pods: of many tries to make their nodes cheaper, some will do by chance.
+const CALM_TURNS_OF_LEFTOVERS: usize = 12;
 /// How many orders are tried at most for each of these.
 const TRIES: usize = 4;
 /// The most pairs of pods and nodes that are looked at in all orders together: some hundredths of a second.
@@ -89,14 +91,15 @@ impl<'p, 'a> Search<'p, 'a> {
     /// leaves in the first order is known.
     fn braced(&self, mut ground: Ground<'p, 'a>, mut first: Option<Units>, most: f64) -> Option<Self> {
         let has_leftovers = self.problem.base.has_leftovers;
-        let max_turns = self.affordable_turns().min(TRIES * CALM_TURNS);
+        let calm_turns = if has_leftovers { CALM_TURNS_OF_LEFTOVERS } else { CALM_TURNS };
+        let max_turns = self.affordable_turns().min(TRIES * calm_turns);
         let mut braced = self.clone();
         let mut calm = 0;
         for turn in (0..max_turns).take_while(|_| !self.problem.is_stopped()) {
             let left = first.take().unwrap_or_else(|| ground.land(turn as u64));
             if left.is_empty() {
                 calm += 1;
-                if calm == CALM_TURNS {
+                if calm == calm_turns {
                     break;
                 }
                 continue;
@@ -111,7 +114,7 @@ impl<'p, 'a> Search<'p, 'a> {
             }
             ground = Ground::new(&braced);
         }
-        Some(if has_leftovers { braced.trimmed(CALM_TURNS).reworked(CALM_TURNS) } else { braced })
+        Some(if has_leftovers { braced.trimmed(calm_turns).reworked(calm_turns) } else { braced })
     }
 
     /// Makes nodes for units that find none where they are planned. Says whether all have one now.

@@ -19,10 +19,10 @@ use super::{
 /// How many tries begin with the same search. The cheapest of what they find is where the next ones begin.
 const TRIES_AT_ONCE: usize = 8;
 /// How often so many are made at most: with more the nodes hardly get cheaper.
-const MAX_ROUNDS: usize = 40;
+const MAX_ROUNDS: usize = 120;
 /// The most pairs of pods and nodes that are looked at in all tries together, if each looks at as many orders as must be calm:
-/// some tenths of a second.
-const MAX_PAIRS: usize = 40_000_000;
+/// less than a second.
+const MAX_PAIRS: usize = 120_000_000;
 /// The most nodes that a try takes out.
 const MOST_TAKEN_OUT: u64 = 3;
 /// In so many times the orders that are known at first must the pods find nodes besides.
