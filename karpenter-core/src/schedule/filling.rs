@@ -27,13 +27,12 @@ impl Search<'_, '_> {
         filling.fill
     }
 
-    /// A node of a candidate with just these units, if it takes them all willingly.
-    pub(super) fn fill_with(&self, candidate: &Candidate, guests: &[Seats]) -> Option<Fill> {
+    /// A node of a candidate with just these units, if it takes them all so willingly.
+    pub(super) fn fill_with(&self, candidate: &Candidate, guests: &[Seats], tolerance: Tolerance) -> Option<Fill> {
         let mut filling = Filling::new(self, candidate);
         let takes = |seats: &Seats| {
             let guest = candidate.guest(self.problem.lot(seats.lot).shape);
-            guest
-                .is_some_and(|guest| guest.tolerance == Tolerance::Full && filling.takes(guest, seats.lot, seats.count))
+            guest.is_some_and(|guest| guest.tolerance <= tolerance && filling.takes(guest, seats.lot, seats.count))
         };
         guests.iter().all(takes).then_some(filling.fill)
     }

@@ -218,6 +218,25 @@ impl Lots {
         Some(lessons)
     }
 
+    /// The pods that could be in another domain than they are planned in, the fewest first, and how many would be left if they
+    /// were: of those that are divided among domains one less, of others none.
+    pub(super) fn choices(&self, planned: &[usize]) -> Vec<(Subject, usize)> {
+        let has_domain = |portion: &&Portion| !portion.is_bundle() && !portion.key.2.is_empty();
+        let portions: Vec<_> =
+            self.planned_portions(planned).filter(|(p, here, _)| *here > 0 && has_domain(p)).collect();
+        let mut domains: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        for (portion, ..) in &portions {
+            *domains.entry((portion.key.0, portion.key.1)).or_default() += 1;
+        }
+        let choice = |(portion, here, _): &(&Portion, usize, usize)| {
+            let is_divided = domains[&(portion.key.0, portion.key.1)] > 1;
+            (*here, Subject::Units(portion.key.clone()), if is_divided { here - 1 } else { 0 })
+        };
+        let mut out: Vec<_> = portions.iter().map(choice).collect();
+        out.sort();
+        out.into_iter().map(|(_, subject, most)| (subject, most)).collect()
+    }
+
     /// The portions, with how many of their units are planned and how many there are: the first of a lot are planned.
     fn planned_portions(&self, planned: &[usize]) -> impl Iterator<Item = (&Portion, usize, usize)> {
         self.list.iter().zip(planned).flat_map(move |(lot, &planned)| {

@@ -28,6 +28,7 @@ mod plan;
 mod pool;
 mod pool_types;
 mod problem;
+mod reconsider;
 mod refine;
 mod replan;
 mod reservation;

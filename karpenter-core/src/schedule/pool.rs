@@ -384,6 +384,12 @@ impl<'a> Pool<'a> {
         both.values().map(Arc::from).filter(admits).collect()
     }
 
+    /// Whether nodes may have one of endlessly many values of a label.
+    pub(super) fn is_endless(&self, key: &str) -> bool {
+        let is_endless = |state: &Requirement| state.value_count().is_none() && state.admits_some_value();
+        !self.is_fixed(key) && self.offered(key).iter().any(is_endless)
+    }
+
     /// Whether the limits, as they are before planning, leave room for a node bought by `row`.
     pub(super) fn has_limits_left(&self, row: usize) -> bool {
         let type_index = self.table().rows()[row].type_index;

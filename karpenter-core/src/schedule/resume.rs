@@ -68,7 +68,7 @@ impl<'p> Search<'p, '_> {
         candidates.sort_by(|a, b| a.price.total_cmp(&b.price));
         let filled = |candidate: &&'p Candidate| {
             let guests = self.guests(candidate, crowd.clone(), register)?;
-            Some((*candidate, self.fill_with(candidate, &guests)?.guests))
+            Some((*candidate, self.fill_with(candidate, &guests, Tolerance::Full)?.guests))
         };
         if let Some((candidate, guests)) = candidates.iter().find_map(filled) {
             self.make(candidate, &guests, 1);

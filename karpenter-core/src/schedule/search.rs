@@ -229,10 +229,15 @@ impl<'p, 'a> Search<'p, 'a> {
         self.tolerances().flat_map(stages).collect()
     }
 
-    /// Uses the room that there is, where it comes before the nodes of a stage.
+    /// Uses the room that there is, where it comes before the nodes of a stage: on nodes that exist, and on new ones that were
+    /// made for pods which are more willing.
     pub(super) fn begin(&mut self, stage: &Stage<'p>) {
-        if stage.uses_places {
-            self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { stage.tolerance });
+        if !stage.uses_places {
+            return;
+        }
+        self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { stage.tolerance });
+        if stage.tolerance == Tolerance::Reluctant {
+            self.join_nodes(Tolerance::Reluctant);
         }
     }
 

@@ -18,6 +18,8 @@ use crate::{Reason, reason::Obstacle};
 /// The most searches in which the pods of a class may be divided anew. After these, classes whose pods do not all find
 /// nodes are given up one search at a time.
 const MAX_DIVISIONS: usize = 12;
+/// The same where little is planned.
+const MAX_DIVISIONS_OF_FEW: usize = 60;
 
 /// A plan is sought in a second order if a search looks at no more than so many pairs of lots and candidates, or if
 /// pods are left.
@@ -151,7 +153,7 @@ impl<'a> Problem<'a> {
         !plan.existing.is_empty() && (is_small || !plan.unplaced.is_empty())
     }
 
-    fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
+    pub(super) fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
         let search = Search::new(self, Stranding::USUAL);
         let search = if is_for_loners { search.for_loners() } else { search };
         if self.has_limits() { search.for_first() } else { search }
@@ -163,7 +165,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
-    fn is_for_loners(&self) -> bool {
+    pub(super) fn is_for_loners(&self) -> bool {
         let most = self.lots.nodes_for_loners.iter().max().copied().unwrap_or(0);
         most.saturating_mul(UNITS_FOR_EACH_LONER) >= self.lots.units()
     }
@@ -231,21 +233,26 @@ impl<'a> Problem<'a> {
     fn divide_and_search(&self) -> Found {
         let search = self.usual(self.is_for_loners()).run();
         let mut lessons = Lessons::default();
-        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
+        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else {
+            return self.best(search, &lessons);
+        };
         if self.is_stopped() {
             return Found::cut_short(search);
         }
         // What there is if a later search is stopped.
         let mut so_far = self.course.stop.is_some().then(|| Found::cut_short(search));
+        let most = if self.is_small() { MAX_DIVISIONS_OF_FEW } else { MAX_DIVISIONS };
         let mut divisions = 1;
         loop {
-            if divisions >= MAX_DIVISIONS {
+            if divisions >= most {
                 learned.give_up(&lessons);
             }
             lessons = learned;
             let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
             let search = divided.usual(divided.is_for_loners()).run();
-            let Some(next) = divided.lots.lessons(&search.planned(), &lessons) else { return Found::best(search) };
+            let Some(next) = divided.lots.lessons(&search.planned(), &lessons) else {
+                return self.best(search, &lessons);
+            };
             learned = next;
             let is_stopped = self.is_stopped();
             let cut_short = self.course.stop.is_some().then(|| Found::cut_short(search));
@@ -255,6 +262,13 @@ impl<'a> Problem<'a> {
             }
             divisions += 1;
         }
+    }
+
+    /// The best of a search by these lessons, or of one by better ones.
+    fn best(&self, search: Search<'_, 'a>, lessons: &Lessons) -> Found {
+        let Some(better) = self.reconsidered(&search, lessons) else { return Found::best(search) };
+        let divided = Problem::new(self.base.clone(), &better, self.course.clone());
+        Found::best(divided.usual(divided.is_for_loners()).run())
     }
 }
 

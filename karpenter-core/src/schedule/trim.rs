@@ -6,6 +6,7 @@ use super::{
     amounts::{Amounts, fits, raise},
     candidate::Candidate,
     landing::{Ground, is_settled},
+    problem::Tolerance,
     search::{Batch, Search, Seats},
 };
 
@@ -148,7 +149,8 @@ impl<'p> Search<'p, '_> {
         gone.iter().flat_map(|batch| &batch.guests).for_each(|seats| join(&mut guests, *seats));
         let is_cheaper =
             |other: &&Candidate| other.price < price && other.reservation.is_none() && problem.weight(other) == weight;
-        let stand = |candidate| Some(Stand { candidate, guests: self.fill_with(candidate, &guests)?.guests });
+        let stand =
+            |candidate| Some(Stand { candidate, guests: self.fill_with(candidate, &guests, Tolerance::Full)?.guests });
         let mut stands: Vec<Stand<'p>> = problem.candidates.iter().filter(is_cheaper).filter_map(stand).collect();
         stands.sort_by(|a, b| a.candidate.price.total_cmp(&b.candidate.price));
         stands
@@ -182,10 +184,21 @@ impl<'p> Search<'p, '_> {
 
     /// Does so with a node that is one of some.
     pub(super) fn squeeze_in_where(&mut self, lot: usize, is_wanted: impl Fn(&Batch<'p>) -> bool) -> bool {
+        self.join_node(lot, Tolerance::Full, is_wanted)
+    }
+
+    /// Gives all units that are left to new nodes that have room for them, so willingly, as far as there are any.
+    pub(super) fn join_nodes(&mut self, tolerance: Tolerance) {
+        for lot in 0..self.problem.lots.list.len() {
+            while self.remaining(lot) > 0 && self.join_node(lot, tolerance, |_| true) {}
+        }
+    }
+
+    fn join_node(&mut self, lot: usize, tolerance: Tolerance, is_wanted: impl Fn(&Batch<'p>) -> bool) -> bool {
         let with_unit = |batch: &Batch<'p>| {
             let mut guests = batch.guests.clone();
             join(&mut guests, Seats { lot, alternative: 0, count: 1 });
-            Some(self.fill_with(batch.candidate, &guests)?.guests)
+            Some(self.fill_with(batch.candidate, &guests, tolerance)?.guests)
         };
         let mut batches = self.batches.iter().enumerate().rev().filter(|(_, batch)| is_wanted(batch));
         let found = batches.find_map(|(index, batch)| Some((index, with_unit(batch)?)));

@@ -137,7 +137,7 @@ impl Portion {
     }
 
     /// Whether a unit is several pods that must share a node.
-    pub(super) fn is_bundle(&self) -> bool {
+    pub(in crate::schedule) fn is_bundle(&self) -> bool {
         self.size() > 1
     }
 

@@ -183,8 +183,17 @@ impl Allotter<'_, '_> {
         let base = self.base;
         let (selectors, selected_by) = (&base.classes.selectors, self.neighbourhood(class).selected_by);
         for (term, is_hard) in rules.away.iter().map(|t| (t, true)).chain(rules.shuns.iter().map(|t| (t, false))) {
-            // On nodes without the label nobody is near.
-            if term.is_by_host() || !self.reaches(class, &term.key) {
+            if term.is_by_host() {
+                continue;
+            }
+            if !self.reaches(class, &term.key) {
+                // On nodes without the label nobody is near. A claim that leaves its value open gives its pods the same.
+                if base.pools.iter().any(|pool| pool.is_endless(&term.key)) {
+                    draft.extra.add(&term.key, Requirement::ABSENT);
+                    draft
+                        .causes
+                        .push(TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains: Vec::new() });
+                }
                 continue;
             }
             let taken = self.domains_with(std::slice::from_ref(term), &term.key);

@@ -1,0 +1,101 @@
+//! Second thoughts about the domains that pods are given.
+//!
+//! Classes are divided among domains before the search, by what the cheapest nodes there charge for a share of them. Only the search
+//! knows who takes which room, and what the last node of a domain costs. Each try lets a class have fewer pods in one of its
+//! domains, so that they go to others, and is kept if more pods find nodes, or the same for less.
+
+use std::collections::BTreeSet;
+
+use super::{
+    problem::{Aim, Order, Problem, SpotTypes, Trials},
+    search::Search,
+    topology::{Lessons, Subject},
+};
+
+/// The most tries, and the most pairs of units and candidates in all of them.
+const MAX_TRIES: usize = 60;
+const MAX_PAIRS: usize = 2_000_000;
+/// How often pods of a try are divided at most: limits and full domains are known from before.
+const MAX_DIVISIONS: usize = 4;
+/// What is less is no saving, in dollars an hour.
+const LEAST_SAVED: f64 = 1e-9;
+
+/// What came of a division.
+struct Outcome {
+    lessons: Lessons,
+    /// How many pods find no node.
+    left: usize,
+    /// How many wishes are given up.
+    given_up: usize,
+    /// What the nodes cost, in dollars an hour.
+    bill: f64,
+    /// Who could be in another domain, and how many would be left in this one.
+    choices: Vec<(Subject, usize)>,
+}
+
+impl Outcome {
+    fn of(search: &Search<'_, '_>, lessons: Lessons) -> Self {
+        let (problem, planned) = (search.problem, search.planned());
+        let placed: usize = problem.lots.list.iter().zip(&planned).map(|(lot, units)| lot.unit_size * units).sum();
+        Self {
+            lessons,
+            left: problem.base.snapshot.pods().len() - placed,
+            given_up: problem.given_up(&planned),
+            bill: search.bill(),
+            choices: problem.lots.choices(&planned),
+        }
+    }
+
+    fn is_better_than(&self, other: &Self) -> bool {
+        let (own, others) = ((self.left, self.given_up), (other.left, other.given_up));
+        own < others || own == others && self.bill < other.bill - LEAST_SAVED
+    }
+}
+
+impl Problem<'_> {
+    /// Lessons by which a search finds a better plan than by those of another search, if tries find any.
+    pub(super) fn reconsidered(&self, search: &Search<'_, '_>, lessons: &Lessons) -> Option<Lessons> {
+        let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
+        let mut tries_left = if self.is_open_to_doubt() { MAX_TRIES.min(MAX_PAIRS / pairs) } else { 0 };
+        if tries_left == 0 {
+            return None;
+        }
+        let mut best = Outcome::of(search, lessons.clone());
+        let (mut is_better, mut tried) = (false, BTreeSet::new());
+        while tries_left > 0 && !self.is_stopped() && (best.bill > 0.0 || best.left > 0) {
+            let Some(choice) = best.choices.iter().find(|choice| !tried.contains(*choice)).cloned() else { break };
+            tried.insert(choice.clone());
+            tries_left -= 1;
+            let mut other = best.lessons.clone();
+            other.most.insert(choice.0, choice.1);
+            if let Some(found) = self.outcome(other).filter(|found| found.is_better_than(&best)) {
+                (best, is_better) = (found, true);
+            }
+        }
+        is_better.then_some(best.lessons)
+    }
+
+    /// Whether the division of pods among domains is looked at again: once for each plan, and not for each of those that are made
+    /// to weigh wishes.
+    fn is_open_to_doubt(&self) -> bool {
+        let course = &self.course;
+        course.trials == Trials::All
+            && (course.aim, course.order, course.spot_types) == (Aim::Bill, Order::Need, SpotTypes::Enough)
+            && !course.spills
+            && course.first.is_empty()
+            && self.base.weighing.is_none()
+    }
+
+    /// What comes of a division by these lessons, and those that it teaches; `None` if it teaches ever more.
+    fn outcome(&self, mut lessons: Lessons) -> Option<Outcome> {
+        for _ in 0..MAX_DIVISIONS {
+            let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
+            let search = divided.usual(divided.is_for_loners()).run();
+            match divided.lots.lessons(&search.planned(), &lessons) {
+                Some(learned) => lessons = learned,
+                None => return Some(Outcome::of(&search, lessons)),
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,157 @@
+//! Which zones and other domains pods are given.
+
+use karpenter_core::{
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotBuilder,
+    api::{Node, NodePool, Pod, Taint, TaintEffect, Workload},
+    labels,
+};
+use serde_json::{Value, json};
+
+const RACK: &str = "example.com/rack";
+
+fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
+    serde_json::from_value(json).expect("a Kubernetes object")
+}
+
+/// Pods of one application, each of so much CPU; `spec` is added to what they ask for.
+fn pods(app: &str, count: u32, cpu: &str, spec: &Value) -> Vec<Pod> {
+    let pod = Pod::named(app).label("app", app).cpu(cpu).replicas(count);
+    let mut out = Workload::from(pod).into_pods().expect("valid");
+    for pod in &mut out {
+        pod.spec.affinity = read(spec.get("affinity").cloned().unwrap_or_else(|| json!({})));
+        pod.spec.topology_spread_constraints = read(spec.get("spreads").cloned().unwrap_or_else(|| json!([])));
+        pod.spec.node_selector = read(spec.get("zone").map_or_else(|| json!({}), |zone| json!({labels::ZONE: zone})));
+    }
+    out
+}
+
+fn spread(app: &str, key: &str, action: &str) -> Value {
+    let selector = json!({"matchLabels": {"app": app}});
+    json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector})
+}
+
+/// That no two pods of an application share a domain with these.
+fn away_from(app: &str, key: &str) -> Value {
+    let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+    json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+}
+
+/// A machine of so many CPUs that costs so much an hour in each of these zones.
+fn machine(name: &str, cpus: i64, offerings: &[(&str, &str, f64)]) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(cpus)), ("pods", Quantity::from_units(110))];
+    let price = |dollars| Price::per_hour(dollars).expect("not below zero");
+    let machine = InstanceType::named(name, capacity);
+    let add = |machine: InstanceType, &(zone, capacity_type, dollars): &(&str, &str, f64)| {
+        machine.offering(capacity_type, zone, price(dollars))
+    };
+    offerings.iter().fold(machine, add)
+}
+
+/// A node of four CPUs in a zone.
+fn node(name: &str, zone: &str) -> Node {
+    read(json!({
+        "metadata": {"name": name, "labels": {labels::ZONE: zone, labels::HOSTNAME: name}},
+        "status": {"allocatable": {"cpu": "4", "pods": "110"}},
+    }))
+}
+
+fn plan(cluster: SnapshotBuilder, types: Vec<InstanceType>) -> Plan {
+    let snapshot = cluster.build().expect("valid");
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
+    Planner::default().plan(&snapshot, &catalogs)
+}
+
+fn general() -> SnapshotBuilder {
+    Snapshot::builder().pool(NodePool::named("general"))
+}
+
+fn dollars(plan: &Plan) -> f64 {
+    plan.hourly_cost().dollars_per_hour()
+}
+
+#[test]
+fn pods_that_keep_apart_do_not_share_a_claim_that_leaves_the_value_of_the_label_open() {
+    for operator in ["Exists", "NotIn"] {
+        let values = if operator == "NotIn" { vec!["r1"] } else { Vec::new() };
+        let mut open = NodePool::named("open");
+        open.spec.template.spec.requirements = read(json!([{"key": RACK, "operator": operator, "values": values}]));
+        let apart = pods("x", 2, "1", &json!({"affinity": away_from("x", RACK)}));
+        let cluster = Snapshot::builder().pool(open).pods(apart);
+        let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.1)])]);
+        let may_have_the_label = |claim: &&karpenter_core::PlannedClaim| {
+            claim.requirements.get(RACK).is_some_and(karpenter_core::Requirement::admits_some_value)
+        };
+        let together = plan.claims().iter().filter(may_have_the_label).map(|claim| claim.pods.len());
+        assert!(together.max().unwrap_or(0) <= 1, "{operator}: {:?}", plan.claims());
+    }
+}
+
+#[test]
+fn one_pod_with_many_wishes_goes_where_a_taint_asks_to_be_avoided() {
+    let mut avoided = NodePool::named("avoided");
+    avoided.spec.template.spec.taints = vec![Taint::new("slow", "", TaintEffect::PreferNoSchedule)];
+    let spreads = json!([
+        spread("x", labels::ZONE, "DoNotSchedule"),
+        spread("x", labels::HOSTNAME, "ScheduleAnyway"),
+        spread("x", "karpenter.sh/capacity-type", "ScheduleAnyway"),
+    ]);
+    let cluster = Snapshot::builder().pool(avoided).pods(pods("x", 1, "1", &json!({"spreads": spreads})));
+    let offerings: Vec<_> =
+        ["a", "b", "c"].into_iter().flat_map(|z| [(z, "spot", 0.08), (z, "on-demand", 0.2)]).collect();
+    let plan = plan(cluster, vec![machine("m", 4, &offerings)]);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+}
+
+#[test]
+fn pods_join_a_node_that_a_taint_asks_them_to_avoid_if_limits_leave_no_other() {
+    let mut avoided = NodePool::named("avoided");
+    avoided.spec.template.spec.taints = vec![Taint::new("slow", "", TaintEffect::PreferNoSchedule)];
+    avoided.spec.limits = read(json!({"nodes": "1"}));
+    let mut willing = pods("willing", 1, "1", &json!({}));
+    willing[0].spec.tolerations = read(json!([{"operator": "Exists"}]));
+    let cluster = Snapshot::builder().pool(avoided).pods(willing).pods(pods("reluctant", 1, "1", &json!({})));
+    let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.25)])]);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    assert_eq!(plan.claims().len(), 1);
+}
+
+#[test]
+fn a_single_pod_goes_where_the_machine_is_cheap_and_not_its_share() {
+    let types =
+        || vec![machine("small", 4, &[("a", "on-demand", 0.12)]), machine("large", 32, &[("b", "on-demand", 0.8)])];
+    let by_spread = json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]});
+    for spec in [by_spread, json!({"affinity": away_from("x", labels::ZONE)})] {
+        let plan = plan(general().pods(pods("x", 1, "3", &spec)), types());
+        assert!((dollars(&plan) - 0.12).abs() < 1e-9, "{spec}: {}", dollars(&plan));
+    }
+}
+
+#[test]
+fn a_pod_that_keeps_others_away_leaves_them_the_only_zone_they_have() {
+    let lone = pods("lone", 1, "3", &json!({"affinity": away_from("bound", labels::ZONE)}));
+    let bound = pods("bound", 3, "1", &json!({"zone": "b"}));
+    let types = vec![machine("m", 4, &[("a", "on-demand", 0.3), ("b", "on-demand", 0.1)])];
+    let plan = plan(general().pods(lone).pods(bound), types);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+}
+
+#[test]
+fn pods_leave_the_room_of_a_zone_to_those_that_can_be_nowhere_else() {
+    let free = pods("free", 1, "1", &json!({"spreads": [spread("free", labels::ZONE, "DoNotSchedule")]}));
+    let bound = pods("bound", 4, "1", &json!({"zone": "a"}));
+    let cluster = general().nodes([node("na", "a"), node("nb", "b")]).pods(free).pods(bound);
+    let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 1.4), ("b", "on-demand", 1.4)])]);
+    assert!(plan.unplaced().is_empty() && plan.claims().is_empty(), "{:?}", plan.claims());
+}
+
+#[test]
+fn pods_of_two_spreads_share_the_nodes_of_few_pairs_of_domains() {
+    let spreads =
+        json!([spread("x", labels::ZONE, "DoNotSchedule"), spread("x", "karpenter.sh/capacity-type", "DoNotSchedule")]);
+    let zones = ["a", "b", "c"];
+    let offerings: Vec<_> = zones.into_iter().flat_map(|z| [(z, "spot", 0.14), (z, "on-demand", 0.14)]).collect();
+    let cluster = general().pods(pods("x", 6, "100m", &json!({"spreads": spreads})));
+    let plan = plan(cluster, vec![machine("m", 4, &offerings)]);
+    assert!(plan.unplaced().is_empty());
+    assert_eq!(plan.claims().len(), 4, "{:?}", plan.claims());
+}
