@@ -36,6 +36,13 @@ fn away_from(app: &str, key: &str) -> Value {
     json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
 }
 
+/// That pods are in the domains of one of an application.
+fn near(app: &str, keys: &[&str]) -> Value {
+    let term = |key: &&str| json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+    let terms: Vec<Value> = keys.iter().map(term).collect();
+    json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+}
+
 /// A machine of so many CPUs that costs so much an hour in each of these zones.
 fn machine(name: &str, cpus: i64, offerings: &[(&str, &str, f64)]) -> InstanceType {
     let capacity = [("cpu", Quantity::from_units(cpus)), ("pods", Quantity::from_units(110))];
@@ -154,4 +161,45 @@ fn pods_of_two_spreads_share_the_nodes_of_few_pairs_of_domains() {
     let plan = plan(cluster, vec![machine("m", 4, &offerings)]);
     assert!(plan.unplaced().is_empty());
     assert_eq!(plan.claims().len(), 4, "{:?}", plan.claims());
+}
+
+#[test]
+fn pods_that_fit_nowhere_keep_no_others_waiting() {
+    let mut huge = pods("huge", 1, "100", &json!({}));
+    huge[0].metadata.labels.insert("app".to_owned(), "x".to_owned());
+    let small = pods("x", 1, "1", &json!({"affinity": near("x", &[labels::HOSTNAME])}));
+    let plan = plan(general().pods(huge).pods(small), vec![machine("m", 4, &[("a", "on-demand", 0.1)])]);
+    assert_eq!(plan.unplaced().len(), 1);
+    assert_eq!(plan.claims().len(), 1);
+}
+
+#[test]
+fn pods_are_near_to_those_that_have_room() {
+    let near_them = pods("near", 1, "10m", &json!({"affinity": near("x", &[labels::ZONE])}));
+    // One of the two has room.
+    let cluster = general().nodes([node("na", "a")]).pods(pods("x", 2, "3", &json!({"zone": "a"}))).pods(near_them);
+    let plan = plan(cluster, vec![machine("m", 4, &[("b", "on-demand", 0.1)])]);
+    assert_eq!(plan.unplaced().len(), 1, "{:?}", plan.unplaced());
+}
+
+#[test]
+fn the_one_that_others_are_near_to_takes_the_room_in_their_zone() {
+    let mut near_them = pods("near", 1, "100m", &json!({"affinity": near("x", &[labels::ZONE])}));
+    near_them[0].spec.node_selector = read(json!({labels::ZONE: "a"}));
+    let full: Node = read(json!({
+        "metadata": {"name": "na", "labels": {labels::ZONE: "a", labels::HOSTNAME: "na"}},
+        "status": {"allocatable": {"cpu": "1500m", "pods": "110"}},
+    }));
+    let cluster = general().nodes([full, node("nb", "b")]).pods(pods("x", 4, "1", &json!({}))).pods(near_them);
+    let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.2)])]);
+    assert!(plan.unplaced().is_empty() && plan.claims().is_empty(), "{:?}", plan.claims());
+}
+
+#[test]
+fn pods_that_share_a_node_go_where_one_is_large_enough() {
+    let together = json!({"affinity": near("x", &[labels::ZONE, labels::HOSTNAME])});
+    let types = vec![machine("small", 8, &[("b", "on-demand", 0.2)]), machine("large", 16, &[("c", "on-demand", 1.0)])];
+    let plan = plan(general().pods(pods("x", 3, "3", &together)), types);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    assert_eq!(plan.claims().len(), 1);
 }

@@ -57,6 +57,8 @@ pub(super) struct Lot {
     pub(super) is_wish: bool,
     /// How many pods elsewhere need each unit to find a node.
     pub(super) followers: usize,
+    /// Whether other pods go where these go, to be near to them.
+    pub(super) is_awaited: bool,
     /// The portions that it is made of, with their units, in the order of the pods.
     origins: Origins,
 }
@@ -125,12 +127,10 @@ impl Shape {
 impl Lots {
     pub(super) fn new(base: &Base<'_>, allotment: Allotment) -> Self {
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
-        let mut kinds: IndexMap<Kind, (Vec<usize>, Origins), FxBuild> = IndexMap::default();
+        let mut kinds: IndexMap<Kind, Vec<(usize, Vec<usize>)>, FxBuild> = IndexMap::default();
         let mut next: Vec<usize> = vec![0; base.classes.list.len()];
         for (index, portion) in allotment.portions.iter().enumerate().filter(|(_, p)| p.units > 0) {
-            let kind = kind(base, portion, &mut constraints);
-            let (pods, origins) = kinds.entry(kind).or_default();
-            origins.push((index, portion.units));
+            let mut pods = Vec::with_capacity(portion.units * portion.size());
             for _ in 0..portion.units {
                 for member in &portion.members {
                     let from = next[member.class];
@@ -138,6 +138,7 @@ impl Lots {
                     pods.extend_from_slice(&base.classes.list[member.class].pods[from..next[member.class]]);
                 }
             }
+            kinds.entry(kind(base, portion, &mut constraints)).or_default().push((index, pods));
         }
         let mut blocked = Vec::new();
         for entry in &allotment.blocked {
@@ -148,7 +149,7 @@ impl Lots {
             kind.or_default();
             blocked.push((index, pods[..entry.count].to_vec(), entry.obstacle.clone()));
         }
-        let lot = |(kind, (pods, origins)): (Kind, _)| kind.lot(base, pods, origins, &allotment.portions);
+        let lot = |(kind, parts): (Kind, _)| kind.lot(base, parts, &allotment.portions);
         let mut list: Vec<Lot> = kinds.into_iter().map(lot).collect();
         let needs = NodeNeeds::new(&list);
         let (shapes, of_shapes) = shapes(&mut list, &needs);
@@ -290,7 +291,11 @@ impl NodeNeeds {
 }
 
 impl Kind {
-    fn lot(self, base: &Base<'_>, pods: Vec<usize>, origins: Origins, portions: &[Portion]) -> Lot {
+    /// The lot of these portions, each with its pods. If not all units find nodes, those do that others are to be near to.
+    fn lot(self, base: &Base<'_>, mut parts: Vec<(usize, Vec<usize>)>, portions: &[Portion]) -> Lot {
+        parts.sort_by_key(|(index, _)| !portions[*index].is_awaited);
+        let origins: Origins = parts.iter().map(|(index, _)| (*index, portions[*index].units)).collect();
+        let pods: Vec<usize> = parts.into_iter().flat_map(|(_, pods)| pods).collect();
         let Self { unit_size, requests, constraint, host_ports, manners, volumes, .. } = self;
         let amounts = base.classes.axes.requests(&requests);
         let of_lot = || origins.iter().map(|(index, _)| &portions[*index]);
@@ -307,6 +312,7 @@ impl Kind {
             classes: of_lot().flat_map(|portion| &portion.members).map(|member| member.class).collect(),
             is_wish: of_lot().all(|portion| portion.has_wishes(&base.classes)),
             followers: of_lot().map(|portion| portion.followers).max().unwrap_or(0),
+            is_awaited: of_lot().any(|portion| portion.is_awaited),
             origins,
         }
     }

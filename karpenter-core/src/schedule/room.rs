@@ -144,7 +144,7 @@ impl Problem<'_> {
     /// The order in which lots get the room that there is.
     ///
     /// First come units that no new node takes: of these, those that can give up a wish come last, and those on which
-    /// most others depend first. Then come units of which a node takes only a few, because they need many nodes; then
+    /// most others depend first. Of them and of the others those come first that others are to be near to. Then come units of which a node takes only a few, because they need many nodes; then
     /// the most valuable, and of equals the large, which are harder to place.
     fn rank_for_places(&self, index: usize) -> impl Ord + use<> {
         let (value, lot) = (OrderedFloat(self.value(index)), self.lot(index));
@@ -171,7 +171,7 @@ impl Problem<'_> {
     fn need_of(&self, lot: &Lot) -> impl Ord + use<> {
         let has_no_other = self.has_no_other(lot);
         let stake = has_no_other.then_some((lot.is_wish, Reverse(lot.followers)));
-        (!has_no_other, stake, !has_no_other && !lot.manners.is_limited())
+        (!has_no_other, !lot.is_awaited, stake, !has_no_other && !lot.manners.is_limited())
     }
 
     /// What a unit of a lot is worth for the largest share that it takes of some room.

@@ -22,8 +22,9 @@ use crate::{
 /// Divides all classes.
 pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons, ladders: &Ladders) -> Allotment {
     let mut allotter = Allotter::new(base, lessons, ladders);
-    let (mut waiting, first): (Vec<usize>, Vec<usize>) =
+    let (mut waiting, mut first): (Vec<usize>, Vec<usize>) =
         allotter.order().into_iter().partition(|&class| !base.classes.neighbourhood(class).hard().near.is_empty());
+    allotter.set_aside(&mut first, &waiting);
     allotter.allot_all(&first);
     // Those that must be near others come once the others have a place.
     loop {
@@ -113,6 +114,24 @@ impl<'b, 'a> Allotter<'b, 'a> {
             .collect();
         keyed.sort_unstable();
         keyed.into_iter().map(|(.., class)| class).collect()
+    }
+
+    /// Takes out classes that no node has room for, so that none of those that wait for company waits for them.
+    fn set_aside(&mut self, first: &mut Vec<usize>, waiting: &[usize]) {
+        first.retain(|&class| {
+            let is_wanted = |&other: &usize| self.is_company(class, &self.neighbourhood(other).hard().near);
+            let is_hopeless = waiting.iter().any(is_wanted) && !self.has_node(class);
+            if is_hopeless {
+                self.block(class, None);
+            }
+            !is_hopeless
+        });
+    }
+
+    /// Whether some node has room for a pod of a class, whatever its neighbours.
+    fn has_node(&mut self, class: usize) -> bool {
+        let constraint = self.seeker(class, self.base.classes.node_wanted(class));
+        !self.domains.reach(&constraint, &self.base.classes.list[class].requests, &[]).is_empty()
     }
 
     /// How many domains a class can reach, without those that were learned to be full.

@@ -52,14 +52,24 @@ impl Allotter<'_, '_> {
     fn start(&mut self, (class, level): (usize, usize), wanted: &NodeAlternatives, left: usize) -> usize {
         let most = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
         let whole = left.min(most).min(self.most(class, level, &Requirements::new()));
-        let constraint = self.seeker(class, wanted.clone());
-        let fitting = largest(whole, |count| self.fits(&constraint, &[Member { class, level, count }]));
+        let fitting = self.most_together((class, level), wanted, whole);
         if fitting > 0 {
             let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);
             portion.members[0].count = fitting;
             self.out.portions.push(portion);
         }
         fitting
+    }
+
+    /// How many pods of a class fit on one node, up to so many.
+    pub(super) fn most_together(
+        &mut self,
+        (class, level): (usize, usize),
+        wanted: &NodeAlternatives,
+        most: usize,
+    ) -> usize {
+        let constraint = self.seeker(class, wanted.clone());
+        largest(most, |count| self.fits(&constraint, &[Member { class, level, count }]))
     }
 
     /// Whether a portion is single pods of another class that some class wants to be near to.

@@ -28,6 +28,8 @@ pub(in crate::schedule) struct Portion {
     pub(in crate::schedule) is_tentative: bool,
     /// How many pods in other domains need each of these units to find a node, because a spread keeps them level.
     pub(in crate::schedule) followers: usize,
+    /// Whether other pods go where these go, to be near to them.
+    pub(in crate::schedule) is_awaited: bool,
     /// Where else the pods might be bound, if one spread divides them.
     pub(in crate::schedule) latitude: Option<Arc<Latitude>>,
 }
@@ -118,7 +120,7 @@ impl Portion {
     /// Single pods.
     pub(super) fn of_pods(key: PortionKey, units: usize, wanted: NodeAlternatives, is_tentative: bool) -> Self {
         let members = vec![Member { class: key.0, level: key.1, count: 1 }];
-        Self { key, members, units, wanted, is_tentative, followers: 0, latitude: None }
+        Self { key, members, units, wanted, is_tentative, followers: 0, is_awaited: false, latitude: None }
     }
 
     /// Single pods of a class, wherever they may go.
@@ -132,7 +134,8 @@ impl Portion {
         self.members.iter().any(|member| member.level + 1 < classes.neighbourhood(member.class).levels())
     }
 
-    fn size(&self) -> usize {
+    /// How many pods a unit has.
+    pub(in crate::schedule) fn size(&self) -> usize {
         self.members.iter().map(|m| m.count).sum()
     }
 

@@ -361,7 +361,7 @@ impl Allotter<'_, '_> {
     }
 
     /// Whether all terms select the pods of a class.
-    fn is_company(&self, class: usize, terms: &[Term]) -> bool {
+    pub(super) fn is_company(&self, class: usize, terms: &[Term]) -> bool {
         self.base.classes.selectors.all_select(terms, self.neighbourhood(class).selected_by)
     }
 
@@ -419,7 +419,7 @@ impl Allotter<'_, '_> {
         let portion = &mut self.out.portions[taken];
         portion.wanted = portion.wanted.narrowed(pins);
         portion.key.2.clone_from(pins);
-        (portion.followers, portion.latitude) = (0, None);
+        (portion.followers, portion.is_awaited, portion.latitude) = (0, true, None);
         for Member { class, count, .. } in portion.members.clone() {
             self.note(class, pins, count, &Rules::default());
         }

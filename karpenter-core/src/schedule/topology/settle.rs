@@ -1,6 +1,11 @@
 //! Gives the pods of a class domains, as its rules mean them now.
 
-use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use super::{
     Latitude, Portion, Rules, Spread, Term,
@@ -82,11 +87,20 @@ impl Allotter<'_, '_> {
             let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
             let room =
                 |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
+            let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
+            let mut fitting: BTreeMap<&Cell, usize> = BTreeMap::new();
+            if starts_alone && seek.needs_one_domain {
+                for cell in reach.keys() {
+                    let wanted = seek.wanted.narrowed(&pins(&keys, cell));
+                    fitting.insert(cell, self.most_together((class, level), &wanted, most(cell)));
+                }
+            }
             let most_room = |a: &&Cell, b: &&Cell| {
-                room(a).cmp(&room(b)).then_with(|| reach[*b].mean(left).total_cmp(&reach[*a].mean(left)))
+                let by_room = room(a).cmp(&room(b)).then_with(|| fitting.get(a).cmp(&fitting.get(b)));
+                by_room.then_with(|| reach[*b].mean(left).total_cmp(&reach[*a].mean(left)))
             };
             let Some(cell) = reach.keys().filter(|cell| !tried.contains(*cell)).max_by(most_room) else { break };
-            let most = left.min(usize::try_from(room(cell)).unwrap_or(0));
+            let most = most(cell);
             let mut pins = pins(&keys, cell);
             pins.add_all(&seek.pins);
             let wanted = seek.wanted.narrowed(&pins);
