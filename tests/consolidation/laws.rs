@@ -178,6 +178,7 @@ fn shuffled(world: &World, seed: u64) -> World {
     shuffle(&mut objects.pods, seed);
     shuffle(&mut objects.pools, seed);
     shuffle(&mut objects.types, seed);
+    objects.types.iter_mut().for_each(|own| shuffle(&mut own.offerings, seed));
     shuffle(&mut objects.nodes, seed);
     shuffle(&mut objects.daemonsets, seed);
     shuffle(&mut objects.claims, seed);

@@ -201,8 +201,9 @@ impl Catalog {
         if let Some(pair) = types.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(CatalogError::Duplicate { name: pair[0].name.clone() });
         }
-        for instance_type in &types {
+        for instance_type in &mut types {
             instance_type.validate()?;
+            instance_type.offerings.sort_by(|a, b| (&a.requirements, a.price).cmp(&(&b.requirements, b.price)));
         }
         let reservation_label = types.iter().find_map(InstanceType::reservation_label).map(str::to_owned);
         let table = Table::new(&types, reservation_label);
@@ -210,7 +211,7 @@ impl Catalog {
         Ok(Self { types: types.into(), table: Arc::new(table), available })
     }
 
-    /// The types in the order of their names.
+    /// The types in the order of their names, each with its offerings in the order of their labels.
     pub fn types(&self) -> &[InstanceType] {
         &self.types
     }
@@ -380,5 +381,19 @@ mod tests {
         let key = only.offerings[0].key("a");
         let catalog = Catalog::new(vec![only]).expect("a catalog").without([&key]);
         assert!(!catalog.is_available("a", 0));
+    }
+
+    #[test]
+    fn the_order_in_which_a_type_lists_its_offerings_makes_no_difference() {
+        let price = |dollars| Price::per_hour(dollars).expect("a price");
+        let catalog = |offerings: &[(&str, &str, f64)]| {
+            let only = InstanceType::named("a", [("cpu", Quantity::from_units(1))]);
+            let add = |own: InstanceType, &(kind, zone, dollars): &_| own.offering(kind, zone, price(dollars));
+            Catalog::new(vec![offerings.iter().fold(only, add)]).expect("a catalog")
+        };
+        let mut offerings = [("spot", "y", 1.0), ("on-demand", "z", 2.0), ("spot", "x", 3.0)];
+        let before = catalog(&offerings);
+        offerings.reverse();
+        assert!(catalog(&offerings).is_same(&before));
     }
 }
