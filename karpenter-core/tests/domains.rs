@@ -124,8 +124,10 @@ fn pods_join_a_node_that_a_taint_asks_them_to_avoid_if_limits_leave_no_other() {
 
 #[test]
 fn a_single_pod_goes_where_the_machine_is_cheap_and_not_its_share() {
-    let types =
-        || vec![machine("small", 4, &[("a", "on-demand", 0.12)]), machine("large", 32, &[("b", "on-demand", 0.8)])];
+    let types = || {
+        let large = machine("large", 32, &[("b", "on-demand", 0.8), ("c", "on-demand", 0.8)]);
+        vec![machine("small", 4, &[("a", "on-demand", 0.12)]), large]
+    };
     let by_spread = json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]});
     for spec in [by_spread, json!({"affinity": away_from("x", labels::ZONE)})] {
         let plan = plan(general().pods(pods("x", 1, "3", &spec)), types());
@@ -202,4 +204,18 @@ fn pods_that_share_a_node_go_where_one_is_large_enough() {
     let plan = plan(general().pods(pods("x", 3, "3", &together)), types);
     assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
     assert_eq!(plan.claims().len(), 1);
+}
+
+#[test]
+fn pods_take_the_room_of_a_zone_in_which_no_taint_asks_to_be_avoided() {
+    let avoided = |name: &str, zone: &str| -> Node {
+        let mut out = node(name, zone);
+        out.spec.taints = vec![Taint::new("slow", "", TaintEffect::PreferNoSchedule)];
+        out
+    };
+    let spec = json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]});
+    let nodes = [avoided("na", "a"), avoided("nb", "b"), node("nc", "c")];
+    let cluster = general().nodes(nodes).pods(pods("x", 1, "1", &spec));
+    let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.1), ("b", "on-demand", 0.2)])]);
+    assert!(plan.unplaced().is_empty() && plan.claims().is_empty(), "{:?}", plan.claims());
 }

@@ -17,6 +17,8 @@ const MAX_TRIES: usize = 60;
 const MAX_PAIRS: usize = 2_000_000;
 /// How often pods of a try are divided at most: limits and full domains are known from before.
 const MAX_DIVISIONS: usize = 4;
+/// How many domains the pods of a class leave at most, one after the other.
+const MAX_DOMAINS: usize = 6;
 /// What is less is no saving, in dollars an hour.
 const LEAST_SAVED: f64 = 1e-9;
 
@@ -29,9 +31,11 @@ struct Outcome {
     given_up: usize,
     /// What the nodes cost, in dollars an hour.
     bill: f64,
-    /// Who could be in another domain, and how many would be left in this one.
-    choices: Vec<(Subject, usize)>,
+    choices: Vec<Choice>,
 }
+
+/// Who could be in another domain, and how many would be left in this one.
+type Choice = (Subject, usize);
 
 impl Outcome {
     fn of(search: &Search<'_, '_>, lessons: Lessons) -> Self {
@@ -44,6 +48,11 @@ impl Outcome {
             bill: search.bill(),
             choices: problem.lots.choices(&planned),
         }
+    }
+
+    /// Whether some pods are in a domain.
+    fn has(&self, subject: &Subject) -> bool {
+        self.choices.iter().any(|(other, _)| other == subject)
     }
 
     fn is_better_than(&self, other: &Self) -> bool {
@@ -65,14 +74,29 @@ impl Problem<'_> {
         while tries_left > 0 && !self.is_stopped() && (best.bill > 0.0 || best.left > 0) {
             let Some(choice) = best.choices.iter().find(|choice| !tried.contains(*choice)).cloned() else { break };
             tried.insert(choice.clone());
-            tries_left -= 1;
-            let mut other = best.lessons.clone();
-            other.most.insert(choice.0, choice.1);
-            if let Some(found) = self.outcome(other).filter(|found| found.is_better_than(&best)) {
+            if let Some(found) = self.without(choice, &best, &mut tries_left) {
                 (best, is_better) = (found, true);
             }
         }
         is_better.then_some(best.lessons)
+    }
+
+    /// Something better than this, in which pods leave a domain, and then those to which they go instead.
+    fn without(&self, mut choice: Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
+        let class = choice.0.class();
+        let mut lessons = best.lessons.clone();
+        for _ in 0..MAX_DOMAINS {
+            *tries_left = tries_left.checked_sub(1)?;
+            lessons.most.insert(choice.0, choice.1);
+            let found = self.outcome(lessons)?;
+            if found.is_better_than(best) {
+                return Some(found);
+            }
+            let is_next = |(subject, _): &&Choice| subject.class() == class && !best.has(subject);
+            choice = found.choices.iter().find(is_next)?.clone();
+            lessons = found.lessons;
+        }
+        None
     }
 
     /// Whether the division of pods among domains is looked at again: once for each plan, and not for each of those that are made

@@ -132,7 +132,10 @@ impl<'b, 'a> Domains<'b, 'a> {
         for place in &self.base.places {
             if let Some(cell) = cell_of(place, constraint, requests, keys) {
                 let free = &mut reach.entry(cell).or_insert(Charge::NONE).free;
-                *free = free.saturating_add(copies(requests, &place.room));
+                // Where a taint asks to be avoided there is room only for those who have no other.
+                if tolerates_all(&constraint.tolerations, &place.source.taints, true).is_ok() {
+                    *free = free.saturating_add(copies(requests, &place.room));
+                }
             }
         }
         let reach = Rc::new(reach);

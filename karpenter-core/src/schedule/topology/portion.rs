@@ -97,7 +97,8 @@ pub(in crate::schedule) struct Lessons {
 }
 
 impl Subject {
-    const fn class(&self) -> usize {
+    /// The class that it is about.
+    pub(in crate::schedule) const fn class(&self) -> usize {
         match self {
             Self::Units((class, ..)) | Self::PodsBesideOthers(class, _) | Self::UnitsWith(class, _) => *class,
         }
