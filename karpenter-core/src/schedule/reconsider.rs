@@ -64,11 +64,11 @@ impl Outcome {
 impl Problem<'_> {
     /// Lessons by which a search finds a better plan than by those of another search, if tries find any.
     pub(super) fn reconsidered(&self, search: &Search<'_, '_>, lessons: &Lessons) -> Option<Lessons> {
-        let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
-        let mut tries_left = if self.is_open_to_doubt() { MAX_TRIES.min(MAX_PAIRS / pairs) } else { 0 };
-        if tries_left == 0 {
+        if !search.problem.is_small() || !self.is_open_to_doubt() {
             return None;
         }
+        let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
+        let mut tries_left = MAX_TRIES.min(MAX_PAIRS / pairs);
         let mut best = Outcome::of(search, lessons.clone());
         let (mut is_better, mut tried) = (false, BTreeSet::new());
         while tries_left > 0 && !self.is_stopped() && (best.bill > 0.0 || best.left > 0) {
@@ -99,8 +99,8 @@ impl Problem<'_> {
         None
     }
 
-    /// Whether the division of pods among domains is looked at again: once for each plan, and not for each of those that are made
-    /// to weigh wishes.
+    /// Whether the division of pods among domains may be looked at again: once for each plan, and not for each of those that are
+    /// made to weigh wishes.
     fn is_open_to_doubt(&self) -> bool {
         let course = &self.course;
         course.trials == Trials::All
