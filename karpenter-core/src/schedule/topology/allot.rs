@@ -256,10 +256,11 @@ impl<'b, 'a> Allotter<'b, 'a> {
         obstacle
     }
 
-    /// Adds a portion, to one of the same key if there is one.
+    /// Adds a portion, to one of the same key if there is one that no others have joined.
     pub(super) fn push(&mut self, portion: Portion) {
+        let is_like = |known: &Portion| known.wanted == portion.wanted && !known.is_bundle();
         match self.by_key.get(&portion.key) {
-            Some(&index) if self.out.portions[index].wanted == portion.wanted => {
+            Some(&index) if is_like(&self.out.portions[index]) => {
                 self.out.portions[index].units += portion.units;
             }
             _ => {
