@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::{
     problem::{Aim, Order, Problem, SpotTypes, Trials},
+    refine::LEAST_SAVED,
     search::Search,
     topology::{Lessons, Subject},
 };
@@ -19,8 +20,6 @@ const MAX_PAIRS: usize = 2_000_000;
 const MAX_DIVISIONS: usize = 4;
 /// How many domains the pods of a class leave at most, one after the other.
 const MAX_DOMAINS: usize = 6;
-/// What is less is no saving, in dollars an hour.
-const LEAST_SAVED: f64 = 1e-9;
 
 /// What came of a division.
 struct Outcome {
@@ -113,8 +112,8 @@ impl Problem<'_> {
     /// What comes of a division by these lessons, and those that it teaches; `None` if it teaches ever more.
     fn outcome(&self, mut lessons: Lessons) -> Option<Outcome> {
         for _ in 0..MAX_DIVISIONS {
-            let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
-            let search = divided.usual(divided.is_for_loners()).run();
+            let divided = self.divided(&lessons);
+            let search = divided.first_search();
             match divided.lots.lessons(&search.planned(), &lessons) {
                 Some(learned) => lessons = learned,
                 None => return Some(Outcome::of(&search, lessons)),

@@ -28,7 +28,7 @@ const MOST_TAKEN_OUT: u64 = 4;
 /// By how much worths are changed at most, as a share.
 const UNSTEADINESS: f64 = 0.3;
 /// What is less is no saving, in dollars an hour.
-const LEAST_SAVED: f64 = 1e-9;
+pub(super) const LEAST_SAVED: f64 = 1e-9;
 
 /// What chance is asked for.
 const COUNT: usize = 1;

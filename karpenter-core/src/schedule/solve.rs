@@ -153,7 +153,17 @@ impl<'a> Problem<'a> {
         !plan.existing.is_empty() && (is_small || !plan.unplaced.is_empty())
     }
 
-    pub(super) fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
+    /// The same problem, in which classes are divided among domains by lessons.
+    pub(super) fn divided(&self, lessons: &Lessons) -> Self {
+        Self::new(self.base.clone(), lessons, self.course.clone())
+    }
+
+    /// The search that comes before all others.
+    pub(super) fn first_search(&self) -> Search<'_, 'a> {
+        self.usual(self.is_for_loners()).run()
+    }
+
+    fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
         let search = Search::new(self, Stranding::USUAL);
         let search = if is_for_loners { search.for_loners() } else { search };
         if self.has_limits() { search.for_first() } else { search }
@@ -165,7 +175,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
-    pub(super) fn is_for_loners(&self) -> bool {
+    fn is_for_loners(&self) -> bool {
         let most = self.lots.nodes_for_loners.iter().max().copied().unwrap_or(0);
         most.saturating_mul(UNITS_FOR_EACH_LONER) >= self.lots.units()
     }
@@ -231,7 +241,7 @@ impl<'a> Problem<'a> {
 
     /// Searches, and divides classes among domains anew for as long as searches find domains to be full.
     fn divide_and_search(&self) -> Found {
-        let search = self.usual(self.is_for_loners()).run();
+        let search = self.first_search();
         let mut lessons = Lessons::default();
         let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else {
             return self.best(search, &lessons);
@@ -248,8 +258,8 @@ impl<'a> Problem<'a> {
                 learned.give_up(&lessons);
             }
             lessons = learned;
-            let divided = Problem::new(self.base.clone(), &lessons, self.course.clone());
-            let search = divided.usual(divided.is_for_loners()).run();
+            let divided = self.divided(&lessons);
+            let search = divided.first_search();
             let Some(next) = divided.lots.lessons(&search.planned(), &lessons) else {
                 return self.best(search, &lessons);
             };
@@ -267,8 +277,7 @@ impl<'a> Problem<'a> {
     /// The best of a search by these lessons, or of one by better ones.
     fn best(&self, search: Search<'_, 'a>, lessons: &Lessons) -> Found {
         let Some(better) = self.reconsidered(&search, lessons) else { return Found::best(search) };
-        let divided = Problem::new(self.base.clone(), &better, self.course.clone());
-        Found::best(divided.usual(divided.is_for_loners()).run())
+        Found::best(self.divided(&better).first_search())
     }
 }
 

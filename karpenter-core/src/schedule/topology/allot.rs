@@ -129,7 +129,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
     }
 
     /// Whether some node has room for a pod of a class, whatever its neighbours.
-    fn has_node(&mut self, class: usize) -> bool {
+    pub(super) fn has_node(&mut self, class: usize) -> bool {
         let constraint = self.seeker(class, self.base.classes.node_wanted(class));
         !self.domains.reach(&constraint, &self.base.classes.list[class].requests, &[]).is_empty()
     }

@@ -19,7 +19,7 @@ use crate::{
         amounts::{Amounts, copies, dominant_share, fits},
         class::Constraint,
         pool::Pool,
-        problem::{Base, OpenPlace},
+        problem::{Base, OpenPlace, Tolerance},
     },
 };
 
@@ -130,10 +130,10 @@ impl<'b, 'a> Domains<'b, 'a> {
         }
         let mut reach = reach_of(&self.base.pools, 0, &mut self.offers, constraint, requests, keys);
         for place in &self.base.places {
-            if let Some(cell) = cell_of(place, constraint, requests, keys) {
+            if let Some((cell, tolerance)) = cell_of(place, constraint, requests, keys) {
                 let free = &mut reach.entry(cell).or_insert(Charge::NONE).free;
                 // Where a taint asks to be avoided there is room only for those who have no other.
-                if tolerates_all(&constraint.tolerations, &place.source.taints, true).is_ok() {
+                if tolerance == Tolerance::Full {
                     *free = free.saturating_add(copies(requests, &place.room));
                 }
             }
@@ -250,14 +250,19 @@ fn reach_of(
     out
 }
 
-/// The cell of a place that takes pods, if it has all labels.
-fn cell_of(place: &OpenPlace<'_>, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Option<Cell> {
-    let source = place.source;
-    let takes = fits(requests, &place.room)
-        && constraint.wanted.admit_node(&source.name, &source.labels)
-        && tolerates_all(&constraint.tolerations, &source.taints, false).is_ok();
-    let cell = keys.iter().map(|key| Some(Arc::from(source.labels.get(&**key)?.as_str()))).collect::<Option<Cell>>();
-    cell.filter(|_| takes)
+/// The cell of a place that takes pods, if it has all labels, and how willingly they go there.
+fn cell_of(
+    place: &OpenPlace<'_>,
+    constraint: &Constraint,
+    requests: &Amounts,
+    keys: &[Arc<str>],
+) -> Option<(Cell, Tolerance)> {
+    if !fits(requests, &place.room) {
+        return None;
+    }
+    let tolerance = constraint.tolerance_of(place.source)?;
+    let value = |key: &Arc<str>| Some(Arc::from(place.source.labels.get(&**key)?.as_str()));
+    Some((keys.iter().map(value).collect::<Option<Cell>>()?, tolerance))
 }
 
 impl Offers {

@@ -1,16 +1,13 @@
 //! Gives the pods of a class domains, as its rules mean them now.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
+
+use ordered_float::OrderedFloat;
 
 use super::{
     Latitude, Portion, Rules, Spread, Term,
     allot::{Allotter, NodesOf},
-    domains::{Cell, Counts},
+    domains::{Cell, Charge, Counts},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek},
 };
@@ -88,18 +85,18 @@ impl Allotter<'_, '_> {
             let room =
                 |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
             let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
-            let mut fitting: BTreeMap<&Cell, usize> = BTreeMap::new();
-            if starts_alone && seek.needs_one_domain {
-                for cell in reach.keys() {
-                    let wanted = seek.wanted.narrowed(&pins(&keys, cell));
-                    fitting.insert(cell, self.most_together((class, level), &wanted, most(cell)));
-                }
-            }
-            let most_room = |a: &&Cell, b: &&Cell| {
-                let by_room = room(a).cmp(&room(b)).then_with(|| fitting.get(a).cmp(&fitting.get(b)));
-                by_room.then_with(|| reach[*b].mean(left).total_cmp(&reach[*a].mean(left)))
+            // Where all must share one node it matters how large the nodes of a domain are.
+            let mut fitting = |cell: &Cell| {
+                let wanted = seek.wanted.narrowed(&pins(&keys, cell));
+                self.most_together((class, level), &wanted, most(cell))
             };
-            let Some(cell) = reach.keys().filter(|cell| !tried.contains(*cell)).max_by(most_room) else { break };
+            let is_for_all = starts_alone && seek.needs_one_domain;
+            let rank = |(cell, charge): &(&Cell, &Charge)| {
+                let fitting = if is_for_all { fitting(cell) } else { 0 };
+                (room(cell), fitting, Reverse(OrderedFloat(charge.mean(left))))
+            };
+            let untried = reach.iter().filter(|(cell, _)| !tried.contains(*cell));
+            let Some((cell, _)) = untried.max_by_key(rank) else { break };
             let most = most(cell);
             let mut pins = pins(&keys, cell);
             pins.add_all(&seek.pins);
@@ -256,9 +253,7 @@ impl Allotter<'_, '_> {
     /// The label of a rule that no node has of those that pods of a class could have without it.
     fn missing_label(&mut self, step: &Step<'_>) -> Option<TopologyObstacle> {
         let &Step { class, rules, .. } = step;
-        let constraint = self.seeker(class, self.base.classes.node_wanted(class));
-        let requests = &self.base.classes.list[class].requests;
-        if self.domains.reach(&constraint, requests, &[]).is_empty() {
+        if !self.has_node(class) {
             return None;
         }
         let keys = rules.spreads.iter().map(|spread| &spread.term).chain(&rules.near).filter(|term| !term.is_by_host());
