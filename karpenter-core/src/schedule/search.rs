@@ -178,11 +178,15 @@ impl<'p, 'a> Search<'p, 'a> {
         self
     }
 
-    /// Uses the room that there is, and makes the best node time after time.
+    /// Uses the room that there is, and makes the best node time after time. What is left then, because limits leave no other, goes
+    /// to new nodes that it was to avoid.
     pub(super) fn go_through(&mut self, stages: &[Stage<'p>]) {
         for stage in stages {
             self.begin(stage);
             self.make_nodes(&stage.tier, stage.tolerance);
+        }
+        if self.problem.base.has_taints_to_avoid() {
+            self.join_nodes();
         }
     }
 
@@ -229,15 +233,10 @@ impl<'p, 'a> Search<'p, 'a> {
         self.tolerances().flat_map(stages).collect()
     }
 
-    /// Uses the room that there is, where it comes before the nodes of a stage: on nodes that exist, and on new ones that were
-    /// made for pods which are more willing.
+    /// Uses the room that there is, where it comes before the nodes of a stage.
     pub(super) fn begin(&mut self, stage: &Stage<'p>) {
-        if !stage.uses_places {
-            return;
-        }
-        self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { stage.tolerance });
-        if stage.tolerance == Tolerance::Reluctant {
-            self.join_nodes(Tolerance::Reluctant);
+        if stage.uses_places {
+            self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { stage.tolerance });
         }
     }
 

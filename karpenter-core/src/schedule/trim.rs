@@ -187,10 +187,10 @@ impl<'p> Search<'p, '_> {
         self.join_node(lot, Tolerance::Full, is_wanted)
     }
 
-    /// Gives all units that are left to new nodes that have room for them, so willingly, as far as there are any.
-    pub(super) fn join_nodes(&mut self, tolerance: Tolerance) {
+    /// Gives all units that are left to new nodes that have room for them, however reluctantly they go there.
+    pub(super) fn join_nodes(&mut self) {
         for lot in 0..self.problem.lots.list.len() {
-            while self.remaining(lot) > 0 && self.join_node(lot, tolerance, |_| true) {}
+            while self.remaining(lot) > 0 && self.join_node(lot, Tolerance::Reluctant, |_| true) {}
         }
     }
 
