@@ -1,8 +1,9 @@
 //! A real control plane, and replicas of the controller that work on it.
 
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so, and one that fails gives the log")]
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
@@ -34,6 +35,9 @@ use crate::wire::Wire;
 /// The binary of the control plane: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok in one.
 const BINARY: &str = "KARPENTER_CONTROLPLANE";
 
+/// How often a control plane is started until it gets ready: the port that it finds free may be taken before it listens.
+const STARTS: usize = 3;
+
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -59,14 +63,9 @@ impl Plane {
             return None;
         };
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("e2e").join(name);
-        if folder.exists() {
-            fs::remove_dir_all(&folder).expect("an old folder of ours");
-        }
-        fs::create_dir_all(&folder).expect("a folder of ours");
-        let mut command = Command::new(binary);
-        command.arg("--dir").arg(&folder).args(["--timeout", "30m", "--authorization-mode", "RBAC"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the control plane starts");
-        let config = Kubeconfig::read_from(ready(&mut child)).expect("a kubeconfig");
+        let (child, kubeconfig) =
+            (0..STARTS).find_map(|_| start(&binary, &folder)).expect("the control plane gets ready");
+        let config = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
         let admin = Config::from_custom_kubeconfig(config.clone(), &KubeConfigOptions::default()).await;
         let client = Client::try_from(admin.expect("a kubeconfig")).expect("a client");
         let wire =
@@ -187,8 +186,16 @@ impl Plane {
         self.list("v1", "Node").await
     }
 
+    /// All objects of a kind; a server that is too busy to answer is asked again.
     pub(crate) async fn list<T: DeserializeOwned>(&self, api_version: &str, kind: &str) -> Vec<T> {
-        self.try_list(api_version, kind).await.expect("a list")
+        let start = Instant::now();
+        loop {
+            match self.try_list(api_version, kind).await {
+                Ok(all) => return all,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "no list of each {kind}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
     }
 
     async fn try_list<T: DeserializeOwned>(&self, api_version: &str, kind: &str) -> Result<Vec<T>, Error> {
@@ -248,16 +255,32 @@ fn namespace_of(kind: &str) -> Option<&'static str> {
 
 impl Drop for Plane {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.folder.join("karpenter.log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("the last of {}:", self.folder.join("karpenter.log").display());
+            lines[lines.len().saturating_sub(40)..].iter().for_each(|line| eprintln!("{line}"));
+        }
         end(&mut self.child);
     }
 }
 
-/// Waits for the line that says where the kubeconfig is.
-fn ready(child: &mut Child) -> PathBuf {
-    let out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let lines = out.lines().map_while(Result::ok);
-    let found = lines.into_iter().find_map(|line| line.strip_prefix("ready ").map(PathBuf::from));
-    found.expect("the control plane gets ready")
+/// Starts a control plane in a new folder and waits for the line that says where its kubeconfig is; `None` if it ends before.
+fn start(binary: &OsStr, folder: &Path) -> Option<(Child, PathBuf)> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).expect("an old folder of ours");
+    }
+    fs::create_dir_all(folder).expect("a folder of ours");
+    let log = fs::File::create(folder.join("controlplane.log")).expect("a log");
+    let mut command = Command::new(binary);
+    command.arg("--dir").arg(folder).args(["--timeout", "30m", "--authorization-mode", "RBAC"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the control plane starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let Some(kubeconfig) = lines.find_map(|line| line.strip_prefix("ready ").map(PathBuf::from)) else {
+        end(&mut child);
+        return None;
+    };
+    Some((child, kubeconfig))
 }
 
 /// A controller, which ends with this.

@@ -5,14 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    life::{POOL, claim_names, deployment, node_names},
+    life::{POOL, deployment, until_tidy},
     plane::Plane,
 };
-
-/// Whether each claim has a machine, and each machine a claim.
-async fn is_tidy(plane: &Plane) -> bool {
-    claim_names(&plane.claims().await) == node_names(&plane.nodes().await)
-}
 
 /// A controller that is killed at any moment leaves nothing behind that the next one does not find.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +26,7 @@ async fn a_controller_that_was_killed_is_followed_by_another() {
     let _controller = plane.replica(&["--disable-leader-election"]);
     plane.apply(&deployment("web", 12, json!({}))).await;
     plane.until_running(12).await;
-    plane.until("each machine has a claim, and each claim a machine", async || is_tidy(&plane).await).await;
+    until_tidy(&plane).await;
     plane.patch("apps/v1", "Deployment", "web", json!({"spec": {"replicas": 0}})).await;
     plane.until("nothing is left", async || plane.nodes().await.is_empty() && plane.claims().await.is_empty()).await;
 }
@@ -54,14 +49,13 @@ async fn one_of_two_replicas_acts() {
     assert!(holder().await.starts_with("first_"));
     first.stop();
     plane.until("the second holds the lease", async || holder().await.starts_with("second_")).await;
-    let mut third = plane.replica(&["--identity", "third"]);
+    let _third = plane.replica(&["--identity", "third"]);
     tokio::time::sleep(Duration::from_secs(3)).await;
     second.kill();
     plane.apply(&deployment("more", 30, json!({}))).await;
     plane.until("the third holds the lease", async || holder().await.starts_with("third_")).await;
     plane.until_running(36).await;
-    third.stop();
-    assert!(is_tidy(&plane).await);
+    until_tidy(&plane).await;
 }
 
 /// A controller that cannot reach the API server for a while goes on afterwards as if nothing had been.
