@@ -185,6 +185,19 @@ fn pods_are_near_to_those_that_have_room() {
 }
 
 #[test]
+fn pods_are_near_to_others_in_each_zone_that_has_such() {
+    let in_zone = |name: &str, zone: &str| {
+        let mut out = pods(name, 1, "3", &json!({"zone": zone}));
+        out[0].metadata.labels.insert("app".into(), "x".into());
+        out
+    };
+    let near_them = pods("near", 4, "800m", &json!({"affinity": near("x", &[labels::ZONE])}));
+    let cluster = general().nodes([node("na", "a")]).pods(near_them).pods(in_zone("xa", "a")).pods(in_zone("xb", "b"));
+    let plan = plan(cluster, vec![machine("m", 8, &[("b", "on-demand", 0.2)])]);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+}
+
+#[test]
 fn the_one_that_others_are_near_to_takes_the_room_in_their_zone() {
     let mut near_them = pods("near", 1, "100m", &json!({"affinity": near("x", &[labels::ZONE])}));
     near_them[0].spec.node_selector = read(json!({labels::ZONE: "a"}));

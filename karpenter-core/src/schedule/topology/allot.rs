@@ -7,9 +7,9 @@ use std::{
 };
 
 use super::{
-    Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Subject, Term,
+    Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Rules, Subject, Term,
     domains::{Counts, Domains},
-    seek::Company,
+    seek::{Company, Seek},
     selectors::{SelectedBy, SelectorId},
     settle::{Step, pins},
 };
@@ -229,13 +229,9 @@ impl<'b, 'a> Allotter<'b, 'a> {
             let rules = self.neighbourhood(class).rules_at(level);
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
             let count = self.left[class].min(most);
-            let seek = self.seek(class, &rules, Company::Standing);
-            let mut left = match &seek {
-                Ok(seek) => self.settle(&Step { class, level, rules: &rules, seek }, count),
-                Err(_) => count,
-            };
+            let (seek, mut left) = self.settle_near((class, level), &rules, count);
             if left > 0 && self.may_share_nodes_to_come(&rules) {
-                let beside = self.seek(class, &rules, Company::Planned);
+                let beside = self.seek((class, level), &rules, Company::Planned);
                 left =
                     beside.map_or(left, |seek| self.settle(&Step { class, level, rules: &rules, seek: &seek }, left));
             }
@@ -254,6 +250,25 @@ impl<'b, 'a> Allotter<'b, 'a> {
             }
         }
         obstacle
+    }
+
+    /// Gives domains to pods where those are that they must be near to, and has these go to further domains as long as pods are
+    /// left. Gives back what was sought last, and how many are left.
+    fn settle_near(
+        &mut self,
+        (class, level): (usize, usize),
+        rules: &Rules,
+        mut left: usize,
+    ) -> (Result<Seek, TopologyObstacle>, usize) {
+        loop {
+            let seek = self.seek((class, level), rules, Company::Standing);
+            let Ok(found) = &seek else { return (seek, left) };
+            let before = left;
+            left = self.settle(&Step { class, level, rules, seek: found }, left);
+            if left == 0 || left == before || found.pins.is_empty() {
+                return (seek, left);
+            }
+        }
     }
 
     /// Adds a portion, to one of the same key if there is one that no others have joined.

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
     Member, Portion, Rules, Spread, Term, allot::Allotter, domains::Reach, quota::Rule, selectors::SelectedBy,
+    settle::pins,
 };
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Classes};
 
@@ -37,7 +38,7 @@ impl Seek {
     }
 
     fn without(&self, keys: &BTreeSet<Arc<str>>) -> Self {
-        let mut pins = Requirements::new();
+        let mut pins = self.pins.clone();
         for key in keys {
             pins.add(key, Requirement::ABSENT);
         }
@@ -103,6 +104,8 @@ impl CountedRule {
 /// A [`Seek`] in the making.
 struct Draft {
     extra: Requirements,
+    /// Domains that pods to be near to were given for the sake of these: those may be given others too.
+    gathered: Requirements,
     one_of: Vec<Arc<str>>,
     needs_one_domain: bool,
     counted: Vec<(Term, CountedRule)>,
@@ -130,9 +133,15 @@ impl Allotter<'_, '_> {
     ///
     /// # Errors
     /// Pods that it must be near to are nowhere yet.
-    pub(super) fn seek(&mut self, class: usize, rules: &Rules, company: Company) -> Result<Seek, TopologyObstacle> {
+    pub(super) fn seek(
+        &mut self,
+        (class, level): (usize, usize),
+        rules: &Rules,
+        company: Company,
+    ) -> Result<Seek, TopologyObstacle> {
         let mut draft = Draft {
             extra: rules.node.clone().unwrap_or_default(),
+            gathered: Requirements::new(),
             one_of: Vec::new(),
             needs_one_domain: false,
             counted: Vec::new(),
@@ -146,14 +155,13 @@ impl Allotter<'_, '_> {
         let spread_keys = self.spread_keys(class);
         self.spread(class, rules, &spread_keys, &mut draft);
         if !rules.near.is_empty() {
-            self.stay_near(class, &rules.near, company, &mut draft)?;
+            self.stay_near((class, level), &rules.near, company, &mut draft)?;
         }
-        let Draft { extra, one_of, needs_one_domain, counted, mut apart, place, causes } = draft;
+        let Draft { extra, gathered: pins, one_of, needs_one_domain, counted, mut apart, place, causes } = draft;
         apart.retain(|key| rules.near.iter().all(|term| term.key != *key));
         let counted_keys: BTreeSet<_> = counted.iter().map(|(term, _)| &term.key).collect();
         let one_of = one_of.into_iter().filter(|key| needs_one_domain || !counted_keys.contains(key)).collect();
         let wanted = self.base.classes.node_wanted(class).narrowed(&extra);
-        let pins = Requirements::new();
         Ok(Seek { wanted, one_of, needs_one_domain, counted, spread_keys, apart, pins, place, causes })
     }
 
@@ -283,7 +291,7 @@ impl Allotter<'_, '_> {
     /// Goes to domains that have the pods to be near to, or founds a domain where that is allowed.
     fn stay_near(
         &mut self,
-        class: usize,
+        (class, level): (usize, usize),
         near: &[Term],
         company: Company,
         draft: &mut Draft,
@@ -306,11 +314,16 @@ impl Allotter<'_, '_> {
                 draft.needs_one_domain = true;
                 continue;
             }
+            // One that is found to be full leaves the choice of another.
+            domains.retain(|domain| self.most(class, level, &pin(&term.key, domain)) > 0);
             if domains.is_empty() && !runs {
-                domains.insert(self.gather(class, near, &term.key, &draft.extra)?);
+                domains.insert(self.gather((class, level), near, &term.key, &draft.extra)?);
             } else if !self.reaches_some(class, &term.key, &draft.extra, &domains) {
                 // Pods to come are as near as those that run.
-                domains.extend(self.gather(class, near, &term.key, &draft.extra).ok());
+                domains.extend(self.gather((class, level), near, &term.key, &draft.extra).ok());
+            }
+            if let Some(domain) = domains.first().filter(|_| domains.len() == 1 && !runs) {
+                draft.gathered.add_all(&pin(&term.key, domain));
             }
             if domains.is_empty() {
                 return Err(TopologyObstacle::Affinity { key: term.key.to_string(), domains: Vec::new() });
@@ -372,7 +385,7 @@ impl Allotter<'_, '_> {
     /// Such pods are nowhere yet, or only where the class cannot go.
     fn gather(
         &mut self,
-        class: usize,
+        (class, level): (usize, usize),
         near: &[Term],
         key: &Arc<str>,
         extra: &Requirements,
@@ -387,7 +400,7 @@ impl Allotter<'_, '_> {
             if is_own || !self.has_company(portion, near) {
                 continue;
             }
-            let (host, level, pins) = portion.key.clone();
+            let (host, host_level, pins) = portion.key.clone();
             let pins_to = |domain: &Arc<str>| {
                 let mut pins = pins.clone();
                 pins.add(key, Requirement::one_of([domain.clone()]));
@@ -402,7 +415,9 @@ impl Allotter<'_, '_> {
                 self.domains.reach_of_heaviest(&there, &requests, keys)
             };
             let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
-            let untried = common.filter(|(cell, _)| self.most(host, level, &pins_to(&cell[0])) > 0);
+            let untried = common.filter(|(cell, _)| {
+                self.most(host, host_level, &pins_to(&cell[0])) > 0 && self.most(class, level, &pin(key, &cell[0])) > 0
+            });
             if let Some((cell, _)) = untried.min_by(|a, b| a.1.mean(count).total_cmp(&b.1.mean(count))) {
                 let domain = cell[0].clone();
                 self.pin_one(index, &pins_to(&domain));
@@ -424,4 +439,9 @@ impl Allotter<'_, '_> {
             self.note(class, pins, count, &Rules::default());
         }
     }
+}
+
+/// Nodes of a domain.
+fn pin(key: &Arc<str>, domain: &Arc<str>) -> Requirements {
+    pins(std::slice::from_ref(key), std::slice::from_ref(domain))
 }

@@ -291,7 +291,7 @@ impl Allotter<'_, '_> {
 }
 
 /// The requirements that a node in a cell meets.
-pub(super) fn pins(keys: &[Arc<str>], cell: &Cell) -> Requirements {
+pub(super) fn pins(keys: &[Arc<str>], cell: &[Arc<str>]) -> Requirements {
     let mut out = Requirements::new();
     for (key, value) in keys.iter().zip(cell) {
         out.add(key, Requirement::one_of([value.clone()]));
