@@ -65,6 +65,11 @@ impl Threshold {
         Self { per_eviction: self.per_eviction * factor, share: self.share * factor }
     }
 
+    /// The lower of two that differ in what an eviction must be worth.
+    fn at_most(self, other: Self) -> Self {
+        Self { per_eviction: self.per_eviction.min(other.per_eviction), ..self }
+    }
+
     /// What the last evictions of a command must be worth that saves so much of what the nodes cost that may go.
     fn for_last(self, share_saved: f64) -> Self {
         let factor = (share_saved * LAST_PER_SHARE_SAVED).clamp(LEAST_SHARE, MOST_SHARE);
@@ -160,7 +165,8 @@ impl Consolidation<'_, '_> {
         });
         let Outcome { nodes, care, .. } = Found::best(planned)?.outcome;
         let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, care])?;
-        let extended = self.extended(&field, last, nodes, trial);
+        // What would be worth a command of its own is not left for the next.
+        let extended = self.extended(&field, last.at_most(self.threshold), nodes, trial);
         let candidates = field.candidates(&extended.nodes);
         let trial = extended.trial;
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
