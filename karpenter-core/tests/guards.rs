@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use karpenter_core::{
     Catalogs, InstanceType, Price, Quantity, Snapshot, SnapshotBuilder, Timestamp,
-    api::{DisruptionReason, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget},
-    disrupt::{Candidate, Candidates},
+    api::{ConsolidationPolicy, DisruptionReason, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget},
+    disrupt::{Candidate, Candidates, NODE_COST},
 };
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -200,7 +200,7 @@ const CASES: [Case; 17] = {
             &[Drifted],
         ),
         (
-            |s| s.pool.spec.disruption.consolidation_policy = karpenter_core::api::ConsolidationPolicy::WhenEmpty,
+            |s| s.pool.spec.disruption.consolidation_policy = ConsolidationPolicy::WhenEmpty,
             "NodePool p has consolidationPolicy WhenEmpty, and pods would have to move: 3",
             &[Drifted, Empty],
         ),
@@ -268,7 +268,7 @@ fn a_node_that_nothing_keeps_may_go_for_every_reason() {
     assert_eq!(pods, ["api", "leaving", "web"]);
     assert_eq!((candidate.name.as_str(), candidate.claim.as_str(), candidate.pool.as_str()), ("n", "c", "p"));
     assert_eq!(candidate.price_per_hour, Price::per_hour(0.5));
-    assert_eq!((candidate.is_empty, candidate.demand.is_free()), (false, true));
+    assert!(candidate.demand.is_free());
     assert!((candidate.rescheduling_cost - 4.0).abs() < 1e-9, "the node and three pods");
     assert!((candidate.disruption_cost - 5.0 * 0.75).abs() < 1e-9, "all that runs there, at a quarter of its life");
     assert!((candidate.savings_ratio() - 0.125).abs() < 1e-9);
@@ -361,27 +361,16 @@ fn a_node_is_quiet_when_pods_have_left_it_alone_for_long_enough() {
 }
 
 #[test]
-fn a_node_is_empty_if_moving_its_pods_costs_nothing() {
-    let cheap = |scene: &mut Scene, pod: &str| {
+fn a_pool_that_is_consolidated_when_empty_keeps_nodes_with_pods_however_cheap_they_are_to_move() {
+    let mut scene = Scene::new();
+    scene.pool.spec.disruption.consolidation_policy = ConsolidationPolicy::WhenEmpty;
+    for pod in ["api", "web", "leaving"] {
         let key = "controller.kubernetes.io/pod-deletion-cost".to_owned();
         scene.pod(pod).metadata.annotations.insert(key, "-2147483648".to_owned());
-    };
-    let without = |names: &[&str]| {
-        let mut scene = Scene::new();
-        scene.pods.retain(|pod| !names.contains(&pod.metadata.name.as_str()));
-        scene
-    };
-    let daemons_only = without(&["api", "web", "leaving"]);
-    let mut cheap_pods = Scene::new();
-    for pod in ["api", "web", "leaving"] {
-        cheap(&mut cheap_pods, pod);
     }
-    let mut one_counts = cheap_pods.clone();
-    one_counts.pod("web").metadata.annotations.clear();
-    for (scene, is_empty, pod_count) in [(daemons_only, true, 0), (cheap_pods, true, 3), (one_counts, false, 3)] {
-        let candidate = scene.candidate();
-        assert_eq!((candidate.is_empty, candidate.pods.len()), (is_empty, pod_count));
-    }
+    let candidate = scene.candidate();
+    assert_eq!((candidate.pods.len(), candidate.rescheduling_cost <= NODE_COST), (3, true));
+    assert!(candidate.allows(DisruptionReason::Drifted) && !candidate.allows(DisruptionReason::Underutilized));
 }
 
 #[test]

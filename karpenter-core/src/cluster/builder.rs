@@ -5,7 +5,7 @@ use std::{
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{Objects, Place, Snapshot, Storage, daemons::take_after_newest};
+use super::{Objects, Place, Snapshot, Storage, daemons::take_after_newest, place::is_going};
 use crate::{
     FxBuild,
     api::{
@@ -351,8 +351,7 @@ impl Site {
     }
 
     fn is_deleting(&self) -> bool {
-        let of_node = || self.node.as_ref().is_some_and(|node| node.metadata.deletion_timestamp.is_some());
-        self.claim.as_ref().map_or_else(of_node, |claim| claim.metadata.deletion_timestamp.is_some())
+        is_going(self.node.as_deref(), self.claim.as_deref())
     }
 
     /// Whether a place is made from the same node and claim.

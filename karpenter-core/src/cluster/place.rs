@@ -119,9 +119,9 @@ impl Place {
         let has_label = |key| node.is_some_and(|n| n.metadata.labels.get(key).is_some_and(|v| v == "true"));
         let is_registered = node.is_some() && (claim.is_none() || has_label(labels::REGISTERED));
         let is_initialized = node.is_some() && (claim.is_none() || has_label(labels::INITIALIZED));
-        let (name, deletion) = match (node, claim) {
-            (Some(node), claim) => (&node.metadata.name, claim.map_or(&node.metadata, |c| &c.metadata)),
-            (None, Some(claim)) => (&claim.metadata.name, &claim.metadata),
+        let name = match (node, claim) {
+            (Some(node), _) => &node.metadata.name,
+            (None, Some(claim)) => &claim.metadata.name,
             (None, None) => unreachable!("a place has a node or a claim"),
         };
         let mut labels = node.map(|n| n.metadata.labels.clone()).unwrap_or_default();
@@ -148,7 +148,7 @@ impl Place {
             residents: Residents::default(),
             coming: Vec::new(),
             is_initialized,
-            is_deleting: deletion.deletion_timestamp.is_some(),
+            is_deleting: is_going(node, claim),
             is_closed: false,
             node: source.cloned(),
             node_claim: source_claim.cloned(),
@@ -171,6 +171,11 @@ impl Place {
         claim.spec.requirements.iter().collect::<Requirements>().settle(&mut labels);
         let (name, taints) = (claim.name().to_owned(), claim.spec.taints.clone());
         Self { claim: Some(name.clone()), taints, ..Self::promised(name, labels) }
+    }
+
+    /// Whether it was chosen to go.
+    pub(crate) fn is_disrupted(&self) -> bool {
+        self.node.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
     }
 
     /// Whether it is a node that is only thought of.
@@ -239,4 +244,13 @@ impl Place {
             }
         }
     }
+}
+
+/// Whether a node is on its way out: it or its claim is being deleted, or the claim says that the instance is terminating.
+pub(super) fn is_going(node: Option<&Node>, claim: Option<&NodeClaim>) -> bool {
+    let is_deleted = node.is_some_and(|node| node.metadata.deletion_timestamp.is_some());
+    is_deleted
+        || claim.is_some_and(|claim| {
+            claim.metadata.deletion_timestamp.is_some() || claim.status.is_true("InstanceTerminating")
+        })
 }

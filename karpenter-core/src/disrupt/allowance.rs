@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{BudgetLimit, Candidate, NodeCounts, PoolBudgets, survey::is_leaving};
 use crate::{
     Snapshot, Timestamp,
-    api::{Condition, ConditionStatus, DisruptionReason, NodePool},
+    api::{Condition, ConditionStatus, DisruptionReason, NodeClaim, NodePool},
     cluster::Place,
 };
 
@@ -42,8 +42,8 @@ impl NodeCounts {
         let mut counts = Self::default();
         let of_pool = |place: &&Place| place.pool.as_deref() == Some(pool) && place.is_initialized;
         for place in snapshot.places().iter().map(AsRef::as_ref).filter(of_pool) {
-            let Some(claim) = place.node_claim.as_deref() else { continue };
-            if claim.status.is_true("InstanceTerminating") {
+            let is_terminating = |claim: &NodeClaim| claim.status.is_true("InstanceTerminating");
+            if !place.is_promised() && place.node_claim.as_deref().is_none_or(is_terminating) {
                 continue;
             }
             counts.managed += 1;

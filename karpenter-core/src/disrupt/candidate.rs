@@ -38,9 +38,6 @@ pub struct Candidate {
     pub rescheduling_cost: f64,
     /// What disturbing it costs, less the older it is; see [`disruption_cost`](super::disruption_cost).
     pub disruption_cost: f64,
-    /// Whether moving its pods costs nothing. There may be pods to move all the same: those whose eviction cost is not
-    /// above zero.
-    pub is_empty: bool,
     /// Whether its claim bounds how long pods may take to leave, so that it may go for drift whatever they say.
     pub has_termination_grace_period: bool,
     /// What keeps it from going for some reasons.

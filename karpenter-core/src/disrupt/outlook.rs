@@ -221,21 +221,19 @@ impl View<'_, '_> {
         let price = self.price().map(Price::dollars_per_hour);
         let pods = moving.iter().map(|&pod| scene.snapshot.pods()[pod].as_ref());
         let evictions = rescheduling_cost(pods) - NODE_COST;
-        let savings_per_hour = price.map(|price| price - plan.hourly_cost().dollars_per_hour());
-        let trial = Trial { plan, savings_per_hour: savings_per_hour.unwrap_or(0.0) };
+        let savings_per_hour = price.map_or(0.0, |price| price - plan.hourly_cost().dollars_per_hour());
+        let mut trial = Trial { plan, savings_per_hour };
         let candidate = self.candidate.as_ref();
         let has_choice = candidate.is_none_or(|candidate| self.terms.leave_choice(&[candidate], &trial));
+        if let Some(candidate) = candidate.filter(|_| !is_drifted && price.is_some() && savings_per_hour > 0.0) {
+            trial = self.terms.settle(&[candidate], trial.clone()).unwrap_or(trial);
+        }
+        let savings_per_hour = price.map(|_| trial.savings_per_hour);
         let balance = candidate.and_then(|candidate| self.terms.balance.least(&[candidate], trial.savings_per_hour));
-        let replacements = match candidate.filter(|_| !is_drifted && savings_per_hour > Some(0.0)) {
-            Some(candidate) => {
-                self.terms.settle(&[candidate], trial.clone()).unwrap_or_else(|| trial.clone()).plan.claims
-            }
-            None => trial.plan.claims,
-        };
         Some(Alone {
             unplaced: trial.plan.unplaced,
             existing: trial.plan.existing,
-            replacements,
+            replacements: trial.plan.claims,
             savings_per_hour,
             has_choice,
             balance: balance.map(|(_, score)| score),

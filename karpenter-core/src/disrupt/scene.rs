@@ -63,7 +63,7 @@ impl<'s> Scene<'s> {
         let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, roster, made: 0 };
         if snapshot.pending().len() > 0 {
             let plan = scene.planner.plan(snapshot, catalogs);
-            scene.settle(&plan.existing, &plan.claims);
+            scene.settle(&plan.existing, &plan.claims, false);
         }
         // A node that is still to come may never come.
         scene.snapshot = scene.snapshot.with_ready_places();
@@ -182,11 +182,13 @@ impl<'s> Scene<'s> {
             claims.iter_mut().zip(pods).for_each(|(claim, pods)| claim.pods = pods);
         }
         self.snapshot = self.snapshot.without_places(&gone, []);
-        self.settle(&command.existing, &claims);
+        // The nodes that go wait for those that come, which budgets count from then on.
+        self.settle(&command.existing, &claims, true);
     }
 
-    fn settle(&mut self, existing: &BTreeMap<String, Vec<ObjectKey>>, claims: &[PlannedClaim]) {
-        let further: Vec<Place> = claims.iter().filter_map(|claim| self.place(claim)).collect();
+    fn settle(&mut self, existing: &BTreeMap<String, Vec<ObjectKey>>, claims: &[PlannedClaim], are_initialized: bool) {
+        let places = claims.iter().filter_map(|claim| self.place(claim));
+        let further: Vec<Place> = places.map(|place| Place { is_initialized: are_initialized, ..place }).collect();
         self.snapshot = self.snapshot.settled(existing, further);
     }
 

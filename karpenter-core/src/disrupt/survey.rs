@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use indexmap::IndexMap;
 
 use super::{
-    Candidate, Demand, EvictionLimits, Guard, NODE_COST, Shield, Toll,
+    Candidate, Demand, EvictionLimits, Guard, Shield, Toll,
     cost::{disruption_cost_by, rescheduling_cost_by},
     price_of,
     roster::Traits,
@@ -121,7 +121,6 @@ impl<'s> Survey<'s> {
             price_per_hour: price_of(place, origin.catalog),
             rescheduling_cost,
             disruption_cost,
-            is_empty: rescheduling_cost <= NODE_COST,
             has_termination_grace_period: origin.claim.spec.termination_grace_period.is_some(),
             guards: Vec::new(),
         }
@@ -153,7 +152,7 @@ impl<'s> Survey<'s> {
             let consolidate_after = rules.consolidate_after.clone();
             out.push(Guard::NotQuiet { pool: pool(), consolidate_after, until });
         }
-        if rules.consolidation_policy == ConsolidationPolicy::WhenEmpty && !candidate.is_empty {
+        if rules.consolidation_policy == ConsolidationPolicy::WhenEmpty && !candidate.pods.is_empty() {
             out.push(Guard::NotEmpty { pool: pool(), pod_count: candidate.pods.len() });
         }
         out
@@ -166,8 +165,8 @@ fn guards_of_node(place: &Place) -> Vec<Guard> {
     let annotation = node.metadata.annotations.get(labels::DO_NOT_DISRUPT);
     let all = [
         (!place.is_initialized, Guard::NotInitialized),
-        (is_deleting(place), Guard::Leaving),
-        (is_disrupted(place), Guard::Disrupted),
+        (place.is_deleting, Guard::Leaving),
+        (place.is_disrupted(), Guard::Disrupted),
         (place.is_closed, Guard::Closed),
         (annotation.is_some_and(|value| value == "true"), Guard::DoNotDisrupt),
     ];
@@ -176,15 +175,7 @@ fn guards_of_node(place: &Place) -> Vec<Guard> {
 
 /// Whether a place is on its way out, or was chosen to be.
 pub(super) fn is_leaving(place: &Place) -> bool {
-    is_deleting(place) || is_disrupted(place)
-}
-
-fn is_deleting(place: &Place) -> bool {
-    place.is_deleting || place.node.as_ref().is_some_and(|node| node.metadata.deletion_timestamp.is_some())
-}
-
-fn is_disrupted(place: &Place) -> bool {
-    place.node.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
+    place.is_deleting || place.is_disrupted()
 }
 
 /// What is not known of what the node costs.

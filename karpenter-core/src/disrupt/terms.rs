@@ -64,6 +64,8 @@ struct Term<'t> {
     limit_per_hour: f64,
     /// How many types it must be able to choose from.
     min_types: usize,
+    /// The zones where it is to be bought, if not wherever the claim allows.
+    zones: Option<Requirement>,
 }
 
 impl Terms<'_, '_> {
@@ -75,15 +77,12 @@ impl Terms<'_, '_> {
 
     /// Whether each replacement has enough types to choose from with which the nodes cost less.
     pub(super) fn leave_choice(&self, candidates: &[&Candidate], trial: &Trial) -> bool {
-        let is_met = |term: &Term<'_>| {
-            let has_values = || term.prefix_for_min_values(&term.all().collect::<Vec<_>>()).is_some();
-            term.all().take(term.min_types).count() == term.min_types && (!term.has_min_values() || has_values())
-        };
+        let is_met = |term: &Term<'_>| term.is_met() || term.by_zones().iter().any(Term::is_met);
         self.of(candidates, trial).is_some_and(|terms| terms.iter().all(is_met))
     }
 
-    /// The same with replacements that name no other types, and are bound to the capacity type by which they are bought; `None`
-    /// if that is not allowed.
+    /// The same with replacements that name no other types, and are bound to the capacity type by which they are bought, and to
+    /// zones if they are too dear in others; `None` if that is not allowed.
     pub(super) fn settle(&self, candidates: &[&Candidate], mut trial: Trial) -> Option<Trial> {
         let before = trial.plan.hourly_cost().dollars_per_hour();
         let terms = self.of(candidates, &trial)?;
@@ -92,7 +91,7 @@ impl Terms<'_, '_> {
             let alike = index.checked_sub(1).filter(|&previous| term.is_like(&terms[previous]));
             let settled = match alike {
                 Some(previous) => PlannedClaim { pods: term.claim.pods.clone(), ..claims[previous].clone() },
-                None => term.settled()?,
+                None => term.best_settled()?,
             };
             claims.push(settled);
         }
@@ -144,7 +143,30 @@ impl<'t> Term<'t> {
             capacity_type: cheapest.label(labels::CAPACITY_TYPE),
             limit_per_hour,
             min_types: 1,
+            zones: None,
         })
+    }
+
+    /// The same bound to the zones in which the cheapest type costs less than the limit, and to the one in which it costs least. None
+    /// if the claim asks for several zones.
+    fn by_zones(&self) -> Vec<Self> {
+        let asked = self.claim.requirements.get(labels::ZONE);
+        let first = self.claim.instance_types.first().and_then(|name| self.catalog.get(name));
+        let Some(first) = first.filter(|_| asked.is_none_or(|asked| asked.min_values().is_none())) else {
+            return Vec::new();
+        };
+        let zone = |offering: &'t Offering| Some(offering.label(labels::ZONE)).filter(|zone| !zone.is_empty());
+        let is_cheap = |offering: &&Offering| offering.price.dollars_per_hour() < self.limit_per_hour;
+        let cheap: BTreeSet<&str> = self.offerings(first).filter(is_cheap).filter_map(zone).collect();
+        let cheapest = self.offerings(first).min_by_key(|offering| offering.price).and_then(zone);
+        let all = [cheap, cheapest.into_iter().collect()].into_iter().filter(|zones| !zones.is_empty());
+        all.map(|zones| Self { zones: Some(Requirement::one_of(zones)), ..*self }).collect()
+    }
+
+    /// Whether there are types enough, with as many values as the claim asks for.
+    fn is_met(&self) -> bool {
+        let has_values = || self.prefix_for_min_values(&self.all().collect::<Vec<_>>()).is_some();
+        self.all().take(self.min_types).count() == self.min_types && (!self.has_min_values() || has_values())
     }
 
     fn is_spot(&self) -> bool {
@@ -175,7 +197,10 @@ impl<'t> Term<'t> {
 
     fn offerings(&self, source: &'t InstanceType) -> impl Iterator<Item = &'t Offering> + Clone {
         let open = open_offerings(self.catalog, source, &self.claim.requirements);
-        open.filter(|offering| offering.label(labels::CAPACITY_TYPE) == self.capacity_type)
+        open.filter(|offering| {
+            let is_there = |zones: &Requirement| zones.admits(Some(offering.label(labels::ZONE)));
+            offering.label(labels::CAPACITY_TYPE) == self.capacity_type && self.zones.as_ref().is_none_or(is_there)
+        })
     }
 
     fn has_min_values(&self) -> bool {
@@ -198,6 +223,18 @@ impl<'t> Term<'t> {
         asked.map(prefix).try_fold(0, |most, prefix| Some(most.max(prefix?)))
     }
 
+    /// The claim with the terms, bound to zones if that makes it cheaper.
+    fn best_settled(&self) -> Option<PlannedClaim> {
+        let anywhere = self.settled();
+        let is_as_cheap = |claim: &PlannedClaim| claim.cheapest_price <= self.claim.cheapest_price;
+        if anywhere.as_ref().is_some_and(is_as_cheap) {
+            return anywhere;
+        }
+        let by_zones = self.by_zones();
+        let all = anywhere.into_iter().chain(by_zones.iter().filter_map(Self::settled));
+        all.min_by_key(|claim| claim.cheapest_price)
+    }
+
     /// The claim that names these types alone, and not more of them than it must if it must have several.
     fn settled(&self) -> Option<PlannedClaim> {
         let mut types: Vec<_> = self.all().collect();
@@ -215,6 +252,9 @@ impl<'t> Term<'t> {
         claim.cheapest_price = cheapest_price;
         if !self.capacity_type.is_empty() {
             claim.requirements.add(labels::CAPACITY_TYPE, Requirement::one_of([self.capacity_type]));
+        }
+        if let Some(zones) = &self.zones {
+            claim.requirements.add(labels::ZONE, zones.clone());
         }
         Some(claim)
     }

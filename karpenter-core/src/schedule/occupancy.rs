@@ -1,6 +1,11 @@
 //! What the pods of one node take of it for themselves, its resources apart.
 
-use super::{class::Classes, lot::Lot, topology::Neighbours, volumes::Attached};
+use super::{
+    class::Classes,
+    lot::Lot,
+    topology::{Manners, Neighbours},
+    volumes::{Attached, Volumes},
+};
 use crate::{Snapshot, cluster::HostPort};
 
 /// The ports and volumes of a node that are taken, and the pods whose neighbours others would be.
@@ -41,16 +46,23 @@ impl Occupancy {
 
     /// How many units of a lot the node may take.
     pub(super) fn most(&self, lot: &Lot) -> i64 {
-        self.most_bound(lot).min(self.neighbours.most_of_workloads(&lot.manners))
+        self.most_of(&lot.host_ports, &lot.manners, &lot.volumes)
+    }
+
+    /// How many units the node may take of which each takes these ports and volumes and bears with others like this.
+    pub(super) fn most_of(&self, host_ports: &[HostPort], manners: &Manners, volumes: &Volumes) -> i64 {
+        self.most_bound_of(host_ports, manners, volumes).min(self.neighbours.most_of_workloads(manners))
     }
 
     /// How many units of a lot the kube-scheduler would bind to the node. It knows nothing of shares of workloads.
     pub(super) fn most_bound(&self, lot: &Lot) -> i64 {
-        let by_ports = match lot.host_ports.as_slice() {
-            [] => i64::MAX,
-            wanted => i64::from(!HostPort::any_clash(wanted, &self.host_ports)),
-        };
-        by_ports.min(self.neighbours.most(&lot.manners)).min(self.attached.most(&lot.volumes))
+        self.most_bound_of(&lot.host_ports, &lot.manners, &lot.volumes)
+    }
+
+    fn most_bound_of(&self, host_ports: &[HostPort], manners: &Manners, volumes: &Volumes) -> i64 {
+        let is_taken = HostPort::any_clash(host_ports, &self.host_ports);
+        let by_ports = if host_ports.is_empty() { i64::MAX } else { i64::from(!is_taken) };
+        by_ports.min(self.neighbours.most(manners)).min(self.attached.most(volumes))
     }
 
     /// Why the node can take no unit of a lot, if it cannot.

@@ -10,7 +10,7 @@ use fixedbitset::FixedBitSet;
 use indexmap::{Equivalent, IndexMap, IndexSet};
 use smallvec::SmallVec;
 
-use super::Spread;
+use super::{Manners, Member, Spread};
 use crate::{
     FxBuild, NodeAlternatives, Requirements,
     api::tolerates_all,
@@ -54,6 +54,8 @@ pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
     reaches: IndexMap<Question, Rc<Reach>, FxBuild>,
+    /// Those of single pods of a class at a step of their wishes, by both.
+    reaches_alone: IndexMap<(usize, usize, Question), Rc<Reach>, FxBuild>,
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
     /// Whether all nodes have a label.
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
@@ -68,6 +70,12 @@ struct Question {
     constraint: Constraint,
     requests: Amounts,
     keys: Keys,
+}
+
+impl Question {
+    fn new(constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Self {
+        Self { constraint: constraint.clone(), requests: requests.clone(), keys: keys.to_vec() }
+    }
 }
 
 /// A [`Question`] that is only looked up.
@@ -116,6 +124,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         Self {
             base,
             reaches: IndexMap::default(),
+            reaches_alone: IndexMap::default(),
             counts: IndexMap::default(),
             everywhere: IndexMap::default(),
             wanted: IndexMap::default(),
@@ -128,19 +137,57 @@ impl<'b, 'a> Domains<'b, 'a> {
         if let Some(known) = self.reaches.get(&Asked { constraint, requests, keys }) {
             return known.clone();
         }
+        let reach = Rc::new(self.found(constraint, requests, keys, |_| usize::MAX));
+        self.reaches.insert(Question::new(constraint, requests, keys), reach.clone());
+        reach
+    }
+
+    /// The cells of `keys` that single pods of a class can reach at a step of their wishes. Nodes that exist have room for no
+    /// more of them than rules about single nodes allow.
+    pub(super) fn reach_alone(
+        &mut self,
+        (class, level): (usize, usize),
+        constraint: &Constraint,
+        keys: &[Arc<str>],
+    ) -> Rc<Reach> {
+        let classes = &self.base.classes;
+        let (volumes, class_index) = (classes.volumes(class), class);
+        let class = &classes.list[class];
+        let manners = Manners::of(classes, &[Member { class: class_index, level, count: 1 }]);
+        if manners.are_free() && class.host_ports.is_empty() && volumes.is_empty() {
+            return self.reach(constraint, &class.requests, keys);
+        }
+        let question = (class_index, level, Question::new(constraint, &class.requests, keys));
+        if let Some(known) = self.reaches_alone.get(&question) {
+            return known.clone();
+        }
+        let most = |place: &OpenPlace<'_>| {
+            let most = place.occupancy.most_of(&class.host_ports, &manners, volumes);
+            usize::try_from(most).unwrap_or(0)
+        };
+        let reach = Rc::new(self.found(constraint, &class.requests, keys, most));
+        self.reaches_alone.insert(question, reach.clone());
+        reach
+    }
+
+    /// What can be reached, if places take no more than so many pods.
+    fn found(
+        &mut self,
+        constraint: &Constraint,
+        requests: &Amounts,
+        keys: &[Arc<str>],
+        most: impl Fn(&OpenPlace<'_>) -> usize,
+    ) -> Reach {
         let mut reach = reach_of(&self.base.pools, 0, &mut self.offers, constraint, requests, keys);
         for place in &self.base.places {
             if let Some((cell, tolerance)) = cell_of(place, constraint, requests, keys) {
                 let free = &mut reach.entry(cell).or_insert(Charge::NONE).free;
                 // Where a taint asks to be avoided there is room only for those who have no other.
                 if tolerance == Tolerance::Full {
-                    *free = free.saturating_add(copies(requests, &place.room));
+                    *free = free.saturating_add(copies(requests, &place.room).min(most(place)));
                 }
             }
         }
-        let reach = Rc::new(reach);
-        let question = Question { constraint: constraint.clone(), requests: requests.clone(), keys: keys.to_vec() };
-        self.reaches.insert(question, reach.clone());
         reach
     }
 

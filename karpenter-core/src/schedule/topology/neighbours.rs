@@ -150,6 +150,11 @@ impl Manners {
         self.selected.is_empty() && self.away.is_empty() && self.shuns.is_empty() && self.spreads.is_empty()
     }
 
+    /// Whether it makes no difference to a unit who else is on its node.
+    pub(super) fn are_free(&self) -> bool {
+        self.is_free() && self.shares.is_empty()
+    }
+
     fn selects(&self, selector: SelectorId) -> i64 {
         self.selected.iter().find(|(s, _)| *s == selector).map_or(0, |(_, count)| *count)
     }

@@ -81,7 +81,7 @@ impl Allotter<'_, '_> {
             let (counted_keys, counted) = self.counted(step);
             let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
             let constraint = self.seeker(class, seek.wanted.clone());
-            let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
+            let reach = self.domains.reach_alone((class, level), &constraint, &keys);
             let room =
                 |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
             let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
@@ -120,7 +120,7 @@ impl Allotter<'_, '_> {
     fn choices(&mut self, step: &Step<'_>, left: usize) -> Vec<Requirements> {
         let &Step { class, level, seek, .. } = step;
         let constraint = self.seeker(class, seek.wanted.clone());
-        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &seek.one_of);
+        let reach = self.domains.reach_alone((class, level), &constraint, &seek.one_of);
         let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, charge)| (cell, charge.mean(left))).collect();
         cells.sort_by(|a, b| a.1.total_cmp(&b.1));
         let chosen = |(cell, _): (&Cell, f64)| {
@@ -144,7 +144,7 @@ impl Allotter<'_, '_> {
         }
         let (keys, rules) = self.counted(step);
         let constraint = self.seeker(class, seek.wanted.narrowed(chosen));
-        let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
+        let reach = self.domains.reach_alone((class, level), &constraint, &keys);
         let with_chosen = |cell: &Cell| {
             let mut all = pins(&keys, cell);
             all.add_all(chosen);
