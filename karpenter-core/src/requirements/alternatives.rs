@@ -22,7 +22,8 @@ const NODE_NAME_FIELD: &str = "field:metadata.name";
 pub struct NodeAlternatives(Vec<Requirements>);
 
 impl NodeAlternatives {
-    /// Reads the node selector and the required node affinity. Preferences are not looked at.
+    /// Reads the node selector and the required node affinity. Preferences are not looked at. In which order terms are written
+    /// makes no difference.
     pub fn of_pod(spec: &PodSpec) -> Self {
         let selector = Requirements::of_labels(&spec.node_selector);
         let Some(required) = &spec.affinity.node_affinity.required else { return Self(vec![selector]) };
@@ -35,6 +36,7 @@ impl NodeAlternatives {
                 alternatives.push(all);
             }
         }
+        alternatives.sort();
         Self(alternatives)
     }
 

@@ -56,7 +56,9 @@ pub(super) struct Constraint {
 
 impl Constraint {
     pub(super) fn of_pod(spec: &PodSpec) -> Self {
-        Self { wanted: NodeAlternatives::of_pod(spec), tolerations: spec.tolerations.clone() }
+        let mut tolerations = spec.tolerations.clone();
+        tolerations.sort();
+        Self { wanted: NodeAlternatives::of_pod(spec), tolerations }
     }
 }
 

@@ -219,9 +219,9 @@ impl Lots {
         Some(lessons)
     }
 
-    /// The pods that could be in another domain than they are planned in, the fewest first, and how many would be left if they
-    /// were: of those that are divided among domains one less, of others none.
-    pub(super) fn choices(&self, planned: &[usize]) -> Vec<(Subject, usize)> {
+    /// The pods that could be in another domain than they are planned in, and how many there are, the fewest first; and how many
+    /// would be left if they were: of those that are divided among domains one less, of others none.
+    pub(super) fn choices(&self, planned: &[usize]) -> Vec<(usize, Subject, usize)> {
         let has_domain = |portion: &&Portion| !portion.is_bundle() && !portion.key.2.is_empty();
         let portions: Vec<_> =
             self.planned_portions(planned).filter(|(p, here, _)| *here > 0 && has_domain(p)).collect();
@@ -235,7 +235,7 @@ impl Lots {
         };
         let mut out: Vec<_> = portions.iter().map(choice).collect();
         out.sort();
-        out.into_iter().map(|(_, subject, most)| (subject, most)).collect()
+        out
     }
 
     /// The portions, with how many of their units are planned and how many there are: the first of a lot are planned.

@@ -2,7 +2,8 @@
 //!
 //! Classes are divided among domains before the search, by what the cheapest nodes there charge for a share of them. Only the search
 //! knows who takes which room, and what the last node of a domain costs. Each try lets a class have fewer pods in one of its
-//! domains, so that they go to others, and is kept if more pods find nodes, or the same for less.
+//! domains, so that they go to others, and is kept if more pods find nodes, or the same for less. Where pods are left, it was
+//! perhaps others that took what a limit leaves, and the domain was not full: then a try lets it have one pod more.
 
 use std::collections::BTreeSet;
 
@@ -28,12 +29,15 @@ struct Outcome {
     left: usize,
     /// How many wishes are given up.
     given_up: usize,
+    /// How far the pods are from the heaviest pools.
+    lightness: usize,
     /// What the nodes cost, in dollars an hour.
     bill: f64,
-    choices: Vec<Choice>,
+    /// How many pods are where, and how many might be left there if others went to another domain.
+    domains: Vec<(usize, Subject, usize)>,
 }
 
-/// Who could be in another domain, and how many would be left in this one.
+/// Who could be in another domain, and how many would be in this one.
 type Choice = (Subject, usize);
 
 impl Outcome {
@@ -44,18 +48,31 @@ impl Outcome {
             lessons,
             left: problem.base.snapshot.pods().len() - placed,
             given_up: problem.given_up(&planned),
+            lightness: search.lightness(),
             bill: search.bill(),
-            choices: problem.lots.choices(&planned),
+            domains: problem.lots.choices(&planned),
         }
     }
 
     /// Whether some pods are in a domain.
     fn has(&self, subject: &Subject) -> bool {
-        self.choices.iter().any(|(other, _)| other == subject)
+        self.domains.iter().any(|(_, other, _)| other == subject)
+    }
+
+    /// Domains that could have fewer pods.
+    fn fewer(&self) -> impl Iterator<Item = Choice> {
+        self.domains.iter().map(|(_, subject, most)| (subject.clone(), *most))
+    }
+
+    /// Domains that could have one pod more than was learned, as far as pods are left.
+    fn more(&self) -> impl Iterator<Item = Choice> {
+        let known = self.lessons.most.iter().filter(|_| self.left > 0);
+        known.map(|(subject, most)| (subject.clone(), *most + 1))
     }
 
     fn is_better_than(&self, other: &Self) -> bool {
-        let (own, others) = ((self.left, self.given_up), (other.left, other.given_up));
+        let rank = |outcome: &Self| (outcome.left, outcome.given_up, outcome.lightness);
+        let (own, others) = (rank(self), rank(other));
         own < others || own == others && self.bill < other.bill - LEAST_SAVED
     }
 }
@@ -71,9 +88,17 @@ impl Problem<'_> {
         let mut best = Outcome::of(search, lessons.clone());
         let (mut is_better, mut tried) = (false, BTreeSet::new());
         while tries_left > 0 && !self.is_stopped() && (best.bill > 0.0 || best.left > 0) {
-            let Some(choice) = best.choices.iter().find(|choice| !tried.contains(*choice)).cloned() else { break };
-            tried.insert(choice.clone());
-            if let Some(found) = self.without(choice, &best, &mut tries_left) {
+            let is_new = |choice: &Choice| !tried.contains(choice);
+            let found = if let Some(choice) = best.fewer().find(is_new) {
+                tried.insert(choice.clone());
+                self.without(choice, &best, &mut tries_left)
+            } else if let Some(choice) = best.more().find(is_new) {
+                tried.insert(choice.clone());
+                self.with_more(choice, &best, &mut tries_left)
+            } else {
+                break;
+            };
+            if let Some(found) = found {
                 (best, is_better) = (found, true);
             }
         }
@@ -91,11 +116,22 @@ impl Problem<'_> {
             if found.is_better_than(best) {
                 return Some(found);
             }
-            let is_next = |(subject, _): &&Choice| subject.class() == class && !best.has(subject);
-            choice = found.choices.iter().find(is_next)?.clone();
+            let is_next = |(subject, _): &Choice| subject.class() == class && !best.has(subject);
+            choice = found.fewer().find(is_next)?;
             lessons = found.lessons;
         }
         None
+    }
+
+    /// Something better than this, in which one pod more goes to a domain, and to others no more than are there.
+    fn with_more(&self, (subject, most): Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
+        *tries_left = tries_left.checked_sub(1)?;
+        let mut lessons = best.lessons.clone();
+        let others = best.domains.iter().filter(|(_, other, _)| other.class() == subject.class());
+        lessons.most.extend(others.map(|(here, other, _)| (other.clone(), *here)));
+        lessons.given_up.remove(&subject.class());
+        lessons.most.insert(subject, most);
+        self.outcome(lessons).filter(|found| found.is_better_than(best))
     }
 
     /// Whether the division of pods among domains may be looked at again: once for each plan, and not for each of those that are

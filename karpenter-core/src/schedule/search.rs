@@ -4,7 +4,10 @@
 //! node whose pods are worth most for its price, as many times as there are pods for it, until no pod is left or no
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     amounts::{Amounts, take},
@@ -245,6 +248,20 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn tolerances(&self) -> impl Iterator<Item = Tolerance> + use<> {
         let count = if self.problem.base.has_taints_to_avoid() { 2 } else { 1 };
         [Tolerance::Full, Tolerance::Reluctant].into_iter().take(count)
+    }
+
+    /// For all pods on new nodes together, how many weights of pools are heavier than that of their own.
+    pub(super) fn lightness(&self) -> usize {
+        let (problem, pools) = (self.problem, &self.problem.base.pools);
+        let heavier = |pool: usize| {
+            let weights = pools.iter().map(|pool| pool.source.weight());
+            weights.filter(|weight| *weight > pools[pool].source.weight()).collect::<BTreeSet<_>>().len()
+        };
+        let pods = |batch: &Batch<'_>| {
+            let units = |seats: &Seats| number(seats.count * batch.count) * problem.lot(seats.lot).unit_size;
+            batch.guests.iter().map(units).sum::<usize>()
+        };
+        self.batches.iter().map(|batch| heavier(batch.candidate.pool) * pods(batch)).sum()
     }
 
     /// How many units go where a taint asks to be avoided by them.

@@ -8,6 +8,7 @@ use std::{
 
 use fixedbitset::FixedBitSet;
 use indexmap::{Equivalent, IndexMap, IndexSet};
+use ordered_float::OrderedFloat;
 use smallvec::SmallVec;
 
 use super::{Manners, Member, Spread};
@@ -29,21 +30,39 @@ pub(super) type Cell = Vec<Arc<str>>;
 /// The cells that a pod can reach, with what it costs there.
 pub(super) type Reach = BTreeMap<Cell, Charge>;
 
+/// What a pod costs: less if it is of a heavier pool, or else in dollars an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cost {
+    /// How many weights of pools are heavier.
+    heavier: usize,
+    per_hour: OrderedFloat<f64>,
+}
+
+impl Cost {
+    pub(super) const NOTHING: Self = Self { heavier: 0, per_hour: OrderedFloat(0.0) };
+    /// That of a new node where there can be none.
+    const NEVER: Self = Self { heavier: usize::MAX, per_hour: OrderedFloat(f64::INFINITY) };
+}
+
 /// What pods cost in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Charge {
-    /// What the cheapest new node there charges for one, in dollars an hour; infinite if only nodes that exist are there.
-    pub(super) new: f64,
+    /// What the cheapest new node there charges for one, of the heaviest pool that can make one.
+    pub(super) new: Cost,
     /// How many have room on nodes that exist, which costs nothing, if no others take it.
     pub(super) free: usize,
 }
 
 impl Charge {
-    const NONE: Self = Self { new: f64::INFINITY, free: 0 };
+    const NONE: Self = Self { new: Cost::NEVER, free: 0 };
 
     /// What each of so many pods costs on average.
-    pub(super) fn mean(self, pods: usize) -> f64 {
-        if self.free >= pods { 0.0 } else { self.new * ((pods - self.free) as f64 / pods as f64) }
+    pub(super) fn mean(self, pods: usize) -> Cost {
+        if self.free >= pods {
+            return Cost::NOTHING;
+        }
+        let share = (pods - self.free) as f64 / pods as f64;
+        Cost { per_hour: self.new.per_hour * share, ..self.new }
     }
 }
 
@@ -276,7 +295,11 @@ fn reach_of(
     keys: &[Arc<str>],
 ) -> Reach {
     let mut out = Reach::new();
+    let (mut heavier, mut weight) = (0, pools.first().map(|pool| pool.source.weight()));
     for (index, pool) in (first..).zip(pools) {
+        if weight.replace(pool.source.weight()) != Some(pool.source.weight()) {
+            heavier += 1;
+        }
         if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }
@@ -284,13 +307,16 @@ fn reach_of(
         let shares = offers.shares(index, pool, requests);
         let cost = |row: usize| {
             let share = shares[pool.variant_of_row[row] as usize]?;
-            Some(pool.table().rows()[row].price.dollars_per_hour() * share)
+            let per_hour = pool.table().rows()[row].price.dollars_per_hour() * share;
+            // A pool that can make no more nodes draws no pods.
+            let heavier = if pool.has_limits_left(row) { heavier } else { usize::MAX };
+            Some(Cost { heavier, per_hour: OrderedFloat(per_hour) })
         };
         let open = offers.open(index, pool, &constraint.wanted);
         for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
             for (cell, cost) in cells(pool, wanted, rows, keys, &likeness, cost) {
                 let known = &mut out.entry(cell).or_insert(Charge::NONE).new;
-                *known = known.min(cost);
+                *known = cost.min(*known);
             }
         }
     }
@@ -330,7 +356,7 @@ impl Offers {
         }
         let keys = std::slice::from_ref(key);
         let (likeness, open) = (self.likeness(index, pool, keys), self.open(index, pool, wanted));
-        let is_open = |row: usize| pool.has_limits_left(row).then_some(0.0);
+        let is_open = |row: usize| pool.has_limits_left(row).then_some(Cost::NOTHING);
         let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys().flatten();
         let found: BTreeSet<Arc<str>> =
             wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative).collect();
@@ -365,10 +391,10 @@ fn cells(
     rows: &FixedBitSet,
     keys: &[Arc<str>],
     likeness: &Likeness,
-    cost: impl Fn(usize) -> Option<f64>,
-) -> BTreeMap<Cell, f64> {
+    cost: impl Fn(usize) -> Option<Cost>,
+) -> BTreeMap<Cell, Cost> {
     // Offerings that agree in the labels need be looked at once.
-    let mut best: Vec<Option<(f64, usize)>> = vec![None; likeness.count];
+    let mut best: Vec<Option<(Cost, usize)>> = vec![None; likeness.count];
     for row in rows.ones() {
         let Some(cost) = cost(row) else { continue };
         let best = &mut best[likeness.of_row[row]];

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::domains::{Cell, Charge, Counts};
+use super::domains::{Cell, Charge, Cost, Counts};
 
 /// A rule that counts pods in the domains of one label.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Counted {
 pub(super) struct Open {
     pub(super) cell: Cell,
     /// What a pod costs there.
-    pub(super) cost: f64,
+    pub(super) cost: Cost,
     /// How many may go there at most.
     pub(super) most: usize,
 }
@@ -87,7 +87,7 @@ impl Open {
     /// A cell to which so many pods may go at most, those that have room on nodes that exist apart from the others.
     pub(super) fn all(cell: &Cell, charge: Charge, most: usize) -> impl Iterator<Item = Self> {
         let free = charge.free.min(most);
-        let parts = [(0.0, free), (charge.new, most - free)];
+        let parts = [(Cost::NOTHING, free), (charge.new, most - free)];
         let open = |(cost, most)| Self { cell: cell.clone(), cost, most };
         parts.into_iter().filter(|&(_, most)| most > 0).map(open)
     }
@@ -98,7 +98,7 @@ impl Open {
 /// They are spread evenly, but for the last of them where a rule lets domains differ by more than one pod: these fill one cell
 /// after the other as far as the rules let them, so that few pods need few nodes and take the room that there is.
 pub(super) fn divide(pods: usize, mut open: Vec<Open>, rules: Vec<Counted>) -> BTreeMap<Cell, usize> {
-    open.sort_by(|a, b| a.cost.total_cmp(&b.cost).then_with(|| a.cell.cmp(&b.cell)));
+    open.sort_by(|a, b| (a.cost, &a.cell).cmp(&(b.cost, &b.cell)));
     let max_skews = rules.iter().map(|counted| match counted.rule {
         Rule::Spread { max_skew, .. } => usize::try_from(max_skew).unwrap_or(usize::MAX),
         Rule::Alone => 1,

@@ -1,6 +1,6 @@
 //! What pods say about their neighbours.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use super::{
     selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
@@ -75,14 +75,14 @@ impl Neighbourhood {
             selector: selectors.of_term(pod, term, namespaces),
             key: Arc::from(labels::normalized(&term.topology_key)),
         };
-        let near = affinity.pod_affinity.required.iter().map(&mut read).collect();
-        let away = affinity.pod_anti_affinity.required.iter().map(&mut read).collect();
+        let near = in_any_order(&affinity.pod_affinity.required, &mut read);
+        let away = in_any_order(&affinity.pod_anti_affinity.required, &mut read);
         let mut wishes = if has_wishes { wishes_of_affinity(affinity, read) } else { Vec::new() };
         let mut spread = |constraint| Spread::new(pod, constraint, selectors);
         let all = &pod.spec.topology_spread_constraints;
         let is_hard = |c: &&TopologySpreadConstraint| c.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule;
-        let hard =
-            Rules { spreads: all.iter().filter(is_hard).map(&mut spread).collect(), near, away, ..Rules::default() };
+        let hard = in_any_order(all.iter().filter(is_hard), &mut spread);
+        let hard = Rules { spreads: hard, near, away, ..Rules::default() };
         if has_wishes {
             let spreads = order_of_giving_up(all).into_iter().map(spread);
             wishes.extend(spreads.map(|spread| (Wish::Spread(spread), FULL_WEIGHT)));
@@ -142,6 +142,24 @@ impl Spread {
             honors_taints: source.node_taints_policy == Some(InclusionPolicy::Honor),
         }
     }
+}
+
+/// What is read of all of some rules that hold together: the same whatever the order in which they are written.
+fn in_any_order<'r, T: fmt::Debug + 'r, R: PartialEq>(
+    all: impl IntoIterator<Item = &'r T>,
+    read: impl FnMut(&'r T) -> R,
+) -> Vec<R> {
+    let mut all: Vec<&T> = all.into_iter().collect();
+    if all.len() > 1 {
+        all.sort_by_cached_key(|rule| format!("{rule:?}"));
+    }
+    let mut out = Vec::with_capacity(all.len());
+    for rule in all.into_iter().map(read) {
+        if !out.contains(&rule) {
+            out.push(rule);
+        }
+    }
+    out
 }
 
 /// What a pod prefers of nodes and neighbours, with the weights, in the order in which Karpenter gives it up.

@@ -418,7 +418,7 @@ impl Allotter<'_, '_> {
             let untried = common.filter(|(cell, _)| {
                 self.most(host, host_level, &pins_to(&cell[0])) > 0 && self.most(class, level, &pin(key, &cell[0])) > 0
             });
-            if let Some((cell, _)) = untried.min_by(|a, b| a.1.mean(count).total_cmp(&b.1.mean(count))) {
+            if let Some((cell, _)) = untried.min_by_key(|(_, charge)| charge.mean(count)) {
                 let domain = cell[0].clone();
                 self.pin_one(index, &pins_to(&domain));
                 return Ok(domain);

@@ -2,12 +2,10 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 
-use ordered_float::OrderedFloat;
-
 use super::{
     Latitude, Portion, Rules, Spread, Term,
     allot::{Allotter, NodesOf},
-    domains::{Cell, Charge, Counts},
+    domains::{Cell, Charge, Cost, Counts},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek},
 };
@@ -93,7 +91,7 @@ impl Allotter<'_, '_> {
             let is_for_all = starts_alone && seek.needs_one_domain;
             let rank = |(cell, charge): &(&Cell, &Charge)| {
                 let fitting = if is_for_all { fitting(cell) } else { 0 };
-                (room(cell), fitting, Reverse(OrderedFloat(charge.mean(left))))
+                (room(cell), fitting, Reverse(charge.mean(left)))
             };
             let untried = reach.iter().filter(|(cell, _)| !tried.contains(*cell));
             let Some((cell, _)) = untried.max_by_key(rank) else { break };
@@ -121,9 +119,9 @@ impl Allotter<'_, '_> {
         let &Step { class, level, seek, .. } = step;
         let constraint = self.seeker(class, seek.wanted.clone());
         let reach = self.domains.reach_alone((class, level), &constraint, &seek.one_of);
-        let mut cells: Vec<(&Cell, f64)> = reach.iter().map(|(cell, charge)| (cell, charge.mean(left))).collect();
-        cells.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let chosen = |(cell, _): (&Cell, f64)| {
+        let mut cells: Vec<(&Cell, Cost)> = reach.iter().map(|(cell, charge)| (cell, charge.mean(left))).collect();
+        cells.sort_by_key(|(_, cost)| *cost);
+        let chosen = |(cell, _): (&Cell, Cost)| {
             let mut chosen = pins(&seek.one_of, cell);
             chosen.add_all(&seek.pins);
             chosen
