@@ -253,7 +253,10 @@ const LIVE: [&str; 0] = [];
 #[derive(Debug, clap::Args)]
 pub struct InputArgs {
     /// Dumps of the cluster as `kubectl get -o json` (or yaml) prints them; `-` is standard input
-    #[arg(long, required_unless_present_any = LIVE, conflicts_with_all = LIVE, num_args = 1.., value_name = "FILE")]
+    #[arg(
+        long, required = LIVE.is_empty(), required_unless_present_any = LIVE, conflicts_with_all = LIVE,
+        num_args = 1.., value_name = "FILE"
+    )]
     pub cluster: Vec<PathBuf>,
 
     /// The cluster that `kubectl` speaks to, as it is now, in the place of dumps; so too with `--context` or `--kubeconfig`

@@ -55,6 +55,10 @@ pub enum TopologyObstacle {
         max_skew: i64,
         /// How many each domain has, those of this plan among them.
         counts: Vec<(String, i64)>,
+        /// The domains that could have another one, if a node there could be had for it.
+        full: Vec<String>,
+        /// How many domains the rule asks for, if there are fewer, so that the emptiest one counts as empty.
+        min_domains: Option<usize>,
     },
     /// Every domain that the pod can reach has pods from which it must keep away.
     AntiAffinity {
@@ -111,8 +115,18 @@ impl fmt::Display for Reason {
 impl fmt::Display for TopologyObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spread { key, max_skew, counts } => {
-                write!(f, "topology spread over {key}: maxSkew {max_skew} lets no domain have another pod (")?;
+            Self::Spread { key, max_skew, counts, full, min_domains } => {
+                write!(f, "topology spread over {key}: maxSkew {max_skew} ")?;
+                if let Some(min_domains) = min_domains {
+                    write!(f, "with minDomains {min_domains} ")?;
+                }
+                if full.is_empty() {
+                    f.write_str("lets no domain have another pod (")?;
+                } else {
+                    f.write_str("lets another pod go where no node takes it, to ")?;
+                    write_domains(f, full)?;
+                    f.write_str(" (")?;
+                }
                 for (i, (domain, count)) in counts.iter().take(SHOWN).enumerate() {
                     write!(f, "{}{domain}: {count}", if i > 0 { ", " } else { "" })?;
                 }

@@ -232,3 +232,89 @@ fn pods_take_the_room_of_a_zone_in_which_no_taint_asks_to_be_avoided() {
     let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.1), ("b", "on-demand", 0.2)])]);
     assert!(plan.unplaced().is_empty() && plan.claims().is_empty(), "{:?}", plan.claims());
 }
+
+#[test]
+fn pods_with_rules_over_zones_go_to_the_heaviest_pool_all_the_same() {
+    let mut heavy = NodePool::named("heavy");
+    heavy.spec.weight = Some(10);
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.1)])];
+    heavy.spec.template.spec.requirements = read(json!([{"key": labels::ZONE, "operator": "In", "values": ["a"]}]));
+    for spec in [
+        json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]}),
+        json!({"affinity": away_from("x", labels::ZONE)}),
+        json!({"affinity": near("x", &[labels::ZONE])}),
+    ] {
+        let plan = plan(general().pool(heavy.clone()).pods(pods("x", 1, "1", &spec)), types());
+        assert_eq!(plan.claims()[0].node_pool, "heavy", "{spec}");
+    }
+}
+
+#[test]
+fn where_a_limit_leaves_few_nodes_pods_of_a_spread_use_all_of_them() {
+    let mut pool = NodePool::named("general");
+    pool.spec.limits = read(json!({"nodes": "3"}));
+    let mut two_more = spread("x", labels::ZONE, "DoNotSchedule");
+    two_more["maxSkew"] = 2.into();
+    let cluster = Snapshot::builder().pool(pool).pods(pods("x", 4, "3", &json!({"spreads": [two_more]})));
+    let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.1)])]);
+    assert_eq!((plan.claims().len(), plan.unplaced().len()), (3, 1), "{:?}", plan.unplaced());
+}
+
+#[test]
+fn who_is_near_to_pods_that_a_limit_cuts_has_a_place_beside_them() {
+    let mut pool = NodePool::named("general");
+    pool.spec.limits = read(json!({"nodes": "1"}));
+    let near_them = pods("near", 1, "100m", &json!({"affinity": near("x", &[labels::ZONE])}));
+    let cluster = Snapshot::builder().pool(pool).pods(pods("x", 5, "1900m", &json!({}))).pods(near_them);
+    let plan = plan(cluster, vec![machine("m", 8, &[("a", "on-demand", 0.2)])]);
+    let left: Vec<String> = plan.unplaced().keys().map(ToString::to_string).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].starts_with("default/x"), "{left:?}");
+}
+
+#[test]
+fn room_that_a_rule_over_nodes_closes_draws_no_pods_to_its_zone() {
+    let mut two_more = spread("x", labels::ZONE, "DoNotSchedule");
+    two_more["maxSkew"] = 2.into();
+    let spec = json!({"spreads": [two_more, spread("x", labels::HOSTNAME, "DoNotSchedule")]});
+    let cluster = general().nodes([node("na", "a")]).pods(pods("x", 2, "1", &spec));
+    let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.1)])]);
+    assert!((dollars(&plan) - 0.1).abs() < 1e-9, "{:?}", plan.claims());
+}
+
+#[test]
+fn the_order_of_rules_that_hold_together_makes_no_difference() {
+    let both = |first: &str, second: &str| {
+        let terms = [away_from("x", first), away_from("y", second)];
+        let terms =
+            terms.map(|term| term["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0].clone());
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+    };
+    let (spec, mut turned) = (both(labels::HOSTNAME, labels::ZONE), both(labels::HOSTNAME, labels::ZONE));
+    let all = &mut turned["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    all.as_array_mut().expect("two terms").reverse();
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.1)])];
+    let plans = [spec, turned].map(|spec| {
+        let mut all = pods("x", 3, "1", &spec);
+        // One pod is written in the other order than its like.
+        all[1].spec.affinity.pod_anti_affinity.required.reverse();
+        plan(general().pods(all).pods(pods("y", 1, "1", &json!({}))), types())
+    });
+    assert_eq!(plans[0], plans[1]);
+}
+
+#[test]
+fn the_reason_of_a_spread_names_domains_that_are_full_and_domains_that_are_missing() {
+    let mut pool = NodePool::named("general");
+    pool.spec.limits = read(json!({"nodes": "1"}));
+    let cluster = |pool: NodePool, spec: Value| Snapshot::builder().pool(pool).pods(pods("x", 2, "3", &spec));
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.1), ("b", "on-demand", 0.2)])];
+    let reason = |plan: &Plan| plan.unplaced().values().next().expect("one is left").to_string();
+    let full = plan(cluster(pool, json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]})), types());
+    assert!(reason(&full).contains("lets another pod go where no node takes it, to b"), "{}", reason(&full));
+    let mut of_three = spread("x", labels::ZONE, "DoNotSchedule");
+    of_three["minDomains"] = 3.into();
+    let three = |count| general().pods(pods("x", count, "3", &json!({"spreads": [of_three]})));
+    let missing = plan(three(3), types());
+    assert!(reason(&missing).contains("maxSkew 1 with minDomains 3 lets no domain"), "{}", reason(&missing));
+}

@@ -230,9 +230,13 @@ fn described(reason: &Reason) -> Described {
 
 fn topology(obstacle: &TopologyObstacle) -> (&'static str, Value) {
     match obstacle {
-        TopologyObstacle::Spread { key, max_skew, counts } => {
+        TopologyObstacle::Spread { key, max_skew, counts, full, min_domains } => {
             let counts: BTreeMap<_, _> = counts.iter().cloned().collect();
-            ("spread", json!({ "key": key, "maxSkew": max_skew, "counts": counts }))
+            let mut operands = json!({ "key": key, "maxSkew": max_skew, "counts": counts, "full": full });
+            if let Some(min_domains) = min_domains {
+                operands["minDomains"] = (*min_domains).into();
+            }
+            ("spread", operands)
         }
         TopologyObstacle::AntiAffinity { key, domains } => ("antiAffinity", json!({ "key": key, "domains": domains })),
         TopologyObstacle::Repelled { key, domains } => ("repelled", json!({ "key": key, "domains": domains })),

@@ -290,9 +290,15 @@ impl InstanceType {
         if let Some(key) = self.requirements.contradiction() {
             return Err(invalid("requirements", format!("nothing satisfies the requirement on {key}")));
         }
-        for (name, quantity) in self.capacity.iter() {
-            if quantity.is_negative() {
-                return Err(invalid(&format!("capacity.{name}"), format!("{quantity} is below zero")));
+        let Overhead { kube_reserved, system_reserved, eviction_threshold } = &self.overhead;
+        for (field, list) in [
+            ("capacity", &self.capacity),
+            ("overhead.kubeReserved", kube_reserved),
+            ("overhead.systemReserved", system_reserved),
+            ("overhead.evictionThreshold", eviction_threshold),
+        ] {
+            if let Some((name, quantity)) = list.iter().find(|(_, quantity)| quantity.is_negative()) {
+                return Err(invalid(&format!("{field}.{name}"), format!("{quantity} is below zero")));
             }
         }
         for (i, offering) in self.offerings.iter().enumerate() {

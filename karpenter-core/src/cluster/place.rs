@@ -173,8 +173,8 @@ impl Place {
         Self { claim: Some(name.clone()), taints, ..Self::promised(name, labels) }
     }
 
-    /// Whether it was chosen to go.
-    pub(crate) fn is_disrupted(&self) -> bool {
+    /// Whether it was chosen to go: its node has the taint `karpenter.sh/disrupted`. It takes no further pods.
+    pub fn is_disrupted(&self) -> bool {
         self.node.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
     }
 

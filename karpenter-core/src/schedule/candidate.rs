@@ -1,6 +1,6 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
@@ -9,7 +9,7 @@ use ordered_float::OrderedFloat;
 use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
-    lot::Shape,
+    lot::{Lots, Shape},
     pool::{AlternativeRows, Pool, Selection, Variant},
     problem::{Meeting, Problem, Tolerance},
     search::Seats,
@@ -72,11 +72,7 @@ impl Candidate {
     pub(super) fn all(problem: &Problem<'_>) -> Vec<Self> {
         let mut all: Vec<Self> = (0..problem.base.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect();
         if problem.base.options.reservations == ReservationPolicy::Strict {
-            let reserved = all.iter().filter(|candidate| candidate.reservation.is_some());
-            let waiting: BTreeSet<usize> = reserved.flat_map(|c| &c.guests).map(Guest::shape).collect();
-            for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_none()) {
-                candidate.guests.retain(|guest| !waiting.contains(&guest.shape()));
-            }
+            keep_waiting(&mut all, &problem.base.pools);
         }
         all
     }
@@ -87,8 +83,9 @@ impl Candidate {
     }
 
     /// Orders the guests of all candidates: first those of which a node takes only a few, the more nodes they need the
-    /// earlier, then by what they are worth for the room that they take.
-    pub(super) fn rank_all(candidates: &mut [Self], pools: &[Pool<'_>], values: &[f64], shapes: &[Shape]) {
+    /// earlier, then by what they are worth for the room that they take; of equals first those that others are to be near to.
+    pub(super) fn rank_all(candidates: &mut [Self], pools: &[Pool<'_>], values: &[f64], lots: &Lots) {
+        let shapes = &lots.shapes;
         let key = |candidate: &Self| (candidate.pool, pools[candidate.pool].variant_of_row[candidate.row]);
         // Nodes that leave the same room may differ in whom they take, but not in the order.
         let mut taken: IndexMap<(usize, u32), Vec<Option<f64>>, FxBuild> = IndexMap::default();
@@ -96,7 +93,9 @@ impl Candidate {
             let taken = taken.entry(key(candidate)).or_insert_with(|| vec![None; shapes.len()]);
             candidate.guests.iter().for_each(|guest| taken[guest.shape()] = Some(guest.share));
         }
-        let places: Vec<Vec<usize>> = taken.values().map(|taken| places(taken, values, shapes)).collect();
+        let is_awaited = |of_shape: &Vec<usize>| of_shape.iter().any(|&lot| lots.list[lot].is_awaited);
+        let awaited: Vec<bool> = lots.of_shapes.iter().map(is_awaited).collect();
+        let places: Vec<Vec<usize>> = taken.values().map(|taken| places(taken, values, shapes, &awaited)).collect();
         let mut ordered: Vec<Option<Guest>> = vec![None; shapes.len()];
         for candidate in candidates {
             let places = &places[taken.get_index_of(&key(candidate)).expect("each has been looked at")];
@@ -108,12 +107,29 @@ impl Candidate {
     }
 }
 
+/// Takes those that wait for a reservation out of all candidates of pools that are no heavier than one that has it.
+fn keep_waiting(all: &mut [Candidate], pools: &[Pool<'_>]) {
+    let weight = |candidate: &Candidate| pools[candidate.pool].source.weight();
+    let mut waiting: BTreeMap<usize, u32> = BTreeMap::new();
+    for candidate in all.iter().filter(|candidate| candidate.reservation.is_some()) {
+        for guest in &candidate.guests {
+            let heaviest = waiting.entry(guest.shape()).or_default();
+            *heaviest = weight(candidate).max(*heaviest);
+        }
+    }
+    for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_none()) {
+        let own = weight(candidate);
+        candidate.guests.retain(|guest| waiting.get(&guest.shape()).is_none_or(|heaviest| own > *heaviest));
+    }
+}
+
 /// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none.
-fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape]) -> Vec<usize> {
+fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], awaited: &[bool]) -> Vec<usize> {
     let rank = |(shape, share): (usize, &Option<f64>)| {
         let share = (*share)?;
         let (needed, density) = (shapes[shape].spread_class, values[shape] / share);
-        Some((Reverse(needed), Reverse(sort_bits(density)), Reverse(sort_bits(share)), shape))
+        let (density, share) = (Reverse(sort_bits(density)), Reverse(sort_bits(share)));
+        Some((Reverse(needed), density, !awaited[shape], share, shape))
     };
     let mut ranks: Vec<_> = taken.iter().enumerate().filter_map(rank).collect();
     ranks.sort_unstable();

@@ -2,10 +2,14 @@
 
 use super::problem::Base;
 
+/// What a node costs at least, in dollars an hour.
+const LEAST_COST: f64 = 1e-9;
+
 impl Base<'_> {
-    /// What a node bought by a row of a pool costs, in dollars an hour: its expected price, and what every node costs.
+    /// What a node bought by a row of a pool costs, in dollars an hour: its expected price, and what every node costs. Never quite
+    /// nothing, as what pods are worth is measured by it.
     pub(super) fn node_cost(&self, pool: usize, row: usize) -> f64 {
-        self.expected_price(pool, row) + amount(self.options.node_cost_per_hour)
+        (self.expected_price(pool, row) + amount(self.options.node_cost_per_hour)).max(LEAST_COST)
     }
 
     /// The price of a row of a pool in dollars an hour, with what interruptions are likely to cost.

@@ -300,7 +300,7 @@ impl<'a> Problem<'a> {
             problem.price_by_limits();
         }
         let Self { candidates, base, values, lots, .. } = &mut problem;
-        Candidate::rank_all(candidates, &base.pools, values, &lots.shapes);
+        Candidate::rank_all(candidates, &base.pools, values, lots);
         problem
     }
 

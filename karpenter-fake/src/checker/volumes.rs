@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use karpenter_core::{
     ResourceList,
     api::{
-        NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, PersistentVolume, PersistentVolumeClaim, Pod,
-        Volume, VolumeBindingMode,
+        EphemeralVolume, NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, PersistentVolume,
+        PersistentVolumeClaim, Pod, Volume, VolumeBindingMode,
     },
     cluster::Storage,
     labels,
@@ -108,7 +108,7 @@ impl<'a> MountRule<'a> {
         if terms.is_empty() { Self::Everywhere } else { Self::NearVolume(terms) }
     }
 
-    fn of_unbound(claim: &'a PersistentVolumeClaim, storage: &'a Storage) -> Self {
+    fn of_unbound(claim: &PersistentVolumeClaim, storage: &'a Storage) -> Self {
         let Some(class) = claim.class_name().and_then(|name| storage.class(name)) else {
             return Self::Nowhere(VolumeObstacle::NoClass);
         };
@@ -206,9 +206,13 @@ fn is_offer(volume: &PersistentVolume, claim: &PersistentVolumeClaim, class: &st
 
 /// The claims that a pod mounts, in the order of its volumes.
 pub(super) fn mounts<'a>(pod: &Pod, storage: &'a Storage) -> Vec<Mount<'a>> {
-    let mount = |claim: ObjectKey| {
-        let missing = MountRule::Nowhere(VolumeObstacle::ClaimMissing);
-        let mut rule = storage.claim(&claim).map_or(missing, |found| MountRule::of_claim(found, storage));
+    let mount = |(claim, volume): (ObjectKey, &Volume)| {
+        let mut rule = match (storage.claim(&claim), &volume.ephemeral) {
+            (Some(found), _) => MountRule::of_claim(found, storage),
+            // The claim of an ephemeral volume is made once the pod is there.
+            (None, Some(ephemeral)) => MountRule::of_unbound(&to_come(&claim, ephemeral), storage),
+            (None, None) => MountRule::Nowhere(VolumeObstacle::ClaimMissing),
+        };
         if let Some(node) = storage.selected_node(&claim) {
             rule = MountRule::OnNode(node, Box::new(rule));
         }
@@ -217,11 +221,20 @@ pub(super) fn mounts<'a>(pod: &Pod, storage: &'a Storage) -> Vec<Mount<'a>> {
     claims_of(pod).map(mount).collect()
 }
 
-fn claims_of(pod: &Pod) -> impl Iterator<Item = ObjectKey> {
+/// The claim that is made by a template.
+fn to_come(key: &ObjectKey, volume: &EphemeralVolume) -> PersistentVolumeClaim {
+    let mut claim = PersistentVolumeClaim::default();
+    claim.metadata.namespace.clone_from(&key.namespace);
+    claim.metadata.name.clone_from(&key.name);
+    claim.spec = volume.volume_claim_template.spec.clone();
+    claim
+}
+
+fn claims_of(pod: &Pod) -> impl Iterator<Item = (ObjectKey, &Volume)> {
     pod.spec.volumes.iter().filter_map(|volume| {
         let own = volume.ephemeral.is_some().then(|| format!("{}-{}", pod.metadata.name, volume.name));
         let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
-        Some(ObjectKey::new(pod.namespace(), named.or(own)?))
+        Some((ObjectKey::new(pod.namespace(), named.or(own)?), volume))
     })
 }
 
@@ -272,7 +285,7 @@ fn attached(pod: &Pod, storage: &Storage) -> Vec<Attached> {
         attached_of_old(old_notation!(spec))
     };
     let named = pod.spec.volumes.iter().filter_map(|volume| attached_of_old(old_notation!(volume)));
-    claims_of(pod).filter_map(of_claim).chain(named).collect()
+    claims_of(pod).map(|(claim, _)| claim).filter_map(of_claim).chain(named).collect()
 }
 
 /// The first driver that cannot attach the volumes of all pods. A volume that several pods mount counts once.

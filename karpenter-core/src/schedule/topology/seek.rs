@@ -283,6 +283,8 @@ impl Allotter<'_, '_> {
                     key: key.to_string(),
                     max_skew: spread.max_skew,
                     counts: counts.iter().map(|(domain, count)| (domain.to_string(), *count)).collect(),
+                    full: Vec::new(),
+                    min_domains: Some(spread.min_domains).filter(|_| !has_enough),
                 });
             }
         }

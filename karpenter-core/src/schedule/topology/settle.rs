@@ -273,13 +273,18 @@ impl Allotter<'_, '_> {
         if matches!(seek.place, Place::NodeOf { .. }) {
             return Some(TopologyObstacle::OneNode);
         }
+        let is_allowed = |cell: &&Cell| rules.iter().all(|rule| rule.room(&cell[rule.key_index]) > 0);
+        let allowed: Vec<&Cell> = reach.keys().filter(is_allowed).collect();
         let obstacle = |((term, rule), counted): (&(Term, CountedRule), &Counted)| {
             let totals = counted.totals();
+            let full: BTreeSet<_> = allowed.iter().map(|cell| cell[counted.key_index].to_string()).collect();
             match rule {
                 CountedRule::Spread(spread) => TopologyObstacle::Spread {
                     key: term.key.to_string(),
                     max_skew: spread.max_skew,
                     counts: totals.into_iter().map(|(domain, count)| (domain.to_string(), count)).collect(),
+                    full: full.into_iter().collect(),
+                    min_domains: Some(spread.min_domains).filter(|&asked| counted.counts.len() < asked),
                 },
                 CountedRule::Alone => TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains: Vec::new() },
             }

@@ -133,7 +133,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             .places()
             .iter()
             .map(AsRef::as_ref)
-            .filter(|place: &&Place| !place.is_deleting && !place.is_closed)
+            .filter(|place: &&Place| !place.is_deleting && !place.is_disrupted() && !place.is_closed)
     }
 
     fn of_place(&self, place: &Place) -> Kind<'r> {
@@ -177,7 +177,8 @@ impl<'r, 'a> Reader<'r, 'a> {
                     add(&mut used, requests);
                 }
                 let room = allocatable(instance_type);
-                if !is_possible || node.is_used_up() || !fits(&used, &room) {
+                let is_used_up = node.is_used_up() || self.is_used_up(catalog, offering);
+                if !is_possible || is_used_up || !fits(&used, &room) {
                     continue;
                 }
                 let told: Expressions = said.into_iter().filter(|(key, _)| keys.contains(key.as_str())).collect();
@@ -199,6 +200,12 @@ impl<'r, 'a> Reader<'r, 'a> {
             out.append(&mut cheapest(of_type));
         }
         out
+    }
+
+    /// Whether nothing is left of the reservation that an offering draws on, as another offering may say.
+    fn is_used_up(&self, catalog: &Catalog, offering: &Offering) -> bool {
+        let name = catalog.reservation_label().map_or("", |key| offering.label(key));
+        self.capacity.get(name) == Some(&0)
     }
 
     /// What the certificate says of the reservation that an offering draws on, if that has a name.

@@ -103,8 +103,8 @@ fn claims_of_ephemeral_volumes_are_named_after_pod_and_volume() {
     let scratch = || pod("a", "", r#""volumes":[{"name":"scratch","ephemeral":{}}]"#);
     let with = |name: &str| cluster().volume_claims([waiting(name)]).pods(scratch());
     passes(with("a-scratch"), &onto([("n1", &["a"])]));
-    let missing = "default/a on n1: claim default/a-scratch: there is no such claim";
-    breaks(with("scratch"), &onto([("n1", &["a"])]), missing);
+    let to_come = "default/a on n1: claim default/a-scratch: it has neither a volume nor a class";
+    breaks(with("scratch"), &onto([("n1", &["a"])]), to_come);
 }
 
 #[test]
