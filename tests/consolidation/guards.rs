@@ -1,15 +1,15 @@
 //! What keeps nodes, and that they go without it.
 
 use karpenter::{
-    api::{Budget, ConsolidationPolicy, PodDisruptionBudget, Taint, TaintEffect},
-    disrupt::Method,
+    api::{Budget, ConditionStatus, ConsolidationPolicy, PodDisruptionBudget, Taint, TaintEffect},
+    disrupt::{Disruptor, Method},
     labels,
 };
 use serde_json::json;
 
 use crate::{
     moves::machine,
-    world::{World, condition},
+    world::{NOW, World, condition},
 };
 
 /// A large node for a small pod; with `is_empty` one for none.
@@ -201,4 +201,51 @@ fn a_drifted_node_is_drained_as_fast_as_a_budget_of_pods_allows() {
         world.budgets.push(pod_budget(allowed));
         assert_eq!(!world.commands().is_empty(), goes, "{allowed} of two pods may be away");
     }
+}
+
+#[test]
+fn pods_move_to_no_node_that_is_on_its_way_out() {
+    let now = || NOW.parse().expect("a time");
+    let obstacles: [(&str, Obstacle); 4] = [
+        ("a claim that is being deleted", |w| w.objects.claims[1].metadata.deletion_timestamp = NOW.parse().ok()),
+        ("a node that is being deleted", |w| w.objects.nodes[1].metadata.deletion_timestamp = NOW.parse().ok()),
+        ("an instance that is terminating", |w| {
+            let terminating = condition("InstanceTerminating");
+            w.objects.claims[1].status.conditions.push(terminating);
+        }),
+        ("a node that was chosen to go", |w| {
+            w.objects.nodes[1].spec.taints.push(Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule));
+        }),
+    ];
+    for (name, obstacle) in obstacles {
+        let mut world = World::of([machine("large", 8, 80)]);
+        world.node("a", "large", &["1"]);
+        world.node("b", "large", &["1"; 6]);
+        for pod in &mut world.objects.pods {
+            pod.spec.tolerations = serde_json::from_value(json!([{"operator": "Exists"}])).expect("a toleration");
+        }
+        let goes = |world: &World| {
+            let (snapshot, catalogs) = (world.snapshot(), world.catalogs());
+            let search = Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, now());
+            let alone = search.outlook("a").expect("it is there").alone.expect("it was made by the engine");
+            alone.existing.contains_key("b")
+        };
+        assert!(goes(&world), "there is room");
+        obstacle(&mut world);
+        assert!(!goes(&world), "{name}");
+    }
+}
+
+#[test]
+fn budgets_count_the_nodes_that_commands_make() {
+    let mut world = World::of([machine("large", 8, 80), machine("mean", 6, 10)]);
+    for n in 0..11 {
+        world.node(&format!("n{n:02}"), "large", &["5"]);
+    }
+    // One of eleven is away, so that a tenth of them, rounded up, is one more; of ten there would be none.
+    let mut not_ready = condition("Ready");
+    not_ready.status = ConditionStatus::False;
+    world.objects.nodes[10].status.conditions = vec![not_ready];
+    world.pool().spec.disruption.budgets = vec![node_budget("10%")];
+    assert_eq!(world.commands().len(), 11);
 }

@@ -44,6 +44,22 @@ fn replacements_name_no_type_that_saves_nothing() {
 }
 
 #[test]
+fn a_replacement_is_bound_to_zones_if_it_is_much_cheaper_there() {
+    const OD: &str = labels::ON_DEMAND;
+    let mut world = World::of([
+        machine("large", 8, &[(OD, ZONE, 80)]),
+        machine("mean", 4, &[(OD, ZONE, 60)]),
+        machine("small", 2, &[(OD, ZONE, 20), (OD, "zone-b", 90), (OD, "zone-c", 30)]),
+    ]);
+    world.node("a", "large", &["1"]);
+    let command = world.commands().remove(0);
+    assert_eq!((types(&command), command.replacements[0].cheapest_price), ("small mean".to_owned(), price(20)));
+    let zones = command.replacements[0].requirements.get(labels::ZONE).expect("it is bound");
+    assert_eq!(zones.values().collect::<Vec<_>>(), [ZONE, "zone-c"]);
+    assert!((command.savings_per_hour - 0.6).abs() < 1e-9, "{command:?}");
+}
+
+#[test]
 fn what_many_nodes_may_cost_more_is_shared() {
     const OD: &str = labels::ON_DEMAND;
     // Three nodes for 120 cents become two for 90 at best: each may cost 15 cents more, and not twice that.

@@ -12,6 +12,9 @@ use crate::{Catalog, InstanceType, Offering, Price, Requirement, api::ObjectKey,
 /// Prices that differ by less, in dollars an hour, are the same.
 const TOLERANCE_PER_HOUR: f64 = 1e-9;
 
+/// How many times as much as at best a node may cost for the sake of more zones to buy it in.
+const MOST_FOR_ALL_ZONES: f64 = 1.1;
+
 /// How many instance types Karpenter asks for where one spot node replaces another.
 const KARPENTER_SPOT_TYPES: usize = 15;
 
@@ -223,11 +226,12 @@ impl<'t> Term<'t> {
         asked.map(prefix).try_fold(0, |most, prefix| Some(most.max(prefix?)))
     }
 
-    /// The claim with the terms, bound to zones if that makes it cheaper.
+    /// The claim with the terms, bound to zones if it would be much dearer otherwise.
     fn best_settled(&self) -> Option<PlannedClaim> {
         let anywhere = self.settled();
-        let is_as_cheap = |claim: &PlannedClaim| claim.cheapest_price <= self.claim.cheapest_price;
-        if anywhere.as_ref().is_some_and(is_as_cheap) {
+        let most_per_hour = self.claim.cheapest_price.dollars_per_hour() * MOST_FOR_ALL_ZONES;
+        let is_cheap = |claim: &PlannedClaim| claim.cheapest_price.dollars_per_hour() <= most_per_hour;
+        if anywhere.as_ref().is_some_and(is_cheap) {
             return anywhere;
         }
         let by_zones = self.by_zones();

@@ -220,7 +220,7 @@ impl Lots {
     }
 
     /// The pods that could be in another domain than they are planned in, and how many there are, the fewest first; and how many
-    /// would be left if they were: of those that are divided among domains one less, of others none.
+    /// would be left if they were: one less, or none if they are not divided among domains.
     pub(super) fn choices(&self, planned: &[usize]) -> Vec<(usize, Subject, usize)> {
         let has_domain = |portion: &&Portion| !portion.is_bundle() && !portion.key.2.is_empty();
         let portions: Vec<_> =
@@ -229,11 +229,13 @@ impl Lots {
         for (portion, ..) in &portions {
             *domains.entry((portion.key.0, portion.key.1)).or_default() += 1;
         }
-        let choice = |(portion, here, _): &(&Portion, usize, usize)| {
+        let choices = |(portion, here, _): &(&Portion, usize, usize)| {
             let is_divided = domains[&(portion.key.0, portion.key.1)] > 1;
-            (*here, Subject::Units(portion.key.clone()), if is_divided { here - 1 } else { 0 })
+            let most = if is_divided { BTreeSet::from([here - 1]) } else { BTreeSet::from([0, here - 1]) };
+            let (here, key) = (*here, portion.key.clone());
+            most.into_iter().map(move |most| (here, Subject::Units(key.clone()), most))
         };
-        let mut out: Vec<_> = portions.iter().map(choice).collect();
+        let mut out: Vec<_> = portions.iter().flat_map(choices).collect();
         out.sort();
         out
     }
