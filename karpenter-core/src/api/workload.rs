@@ -3,7 +3,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Condition, LabelSelector, ObjectMeta, PodSpec, Taint, is_default, nullable};
-use crate::ResourceList;
+use crate::{ResourceList, labels};
 
 /// A node, as far as placement goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,13 @@ pub struct Node {
     /// What it has.
     #[serde(deserialize_with = "nullable")]
     pub status: NodeStatus,
+}
+
+impl Node {
+    /// Whether it was chosen to go: it has the taint `karpenter.sh/disrupted`.
+    pub fn is_disrupted(&self) -> bool {
+        self.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED)
+    }
 }
 
 /// What was asked of a [`Node`].

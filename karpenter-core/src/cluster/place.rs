@@ -175,7 +175,12 @@ impl Place {
 
     /// Whether it was chosen to go: its node has the taint `karpenter.sh/disrupted`. It takes no further pods.
     pub fn is_disrupted(&self) -> bool {
-        self.node.as_ref().is_some_and(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
+        self.node.as_ref().is_some_and(|node| node.is_disrupted())
+    }
+
+    /// Whether it may take further pods: it is not on its way out, was not chosen to go, and it is known what runs there.
+    pub fn is_open(&self) -> bool {
+        !self.is_deleting && !self.is_disrupted() && !self.is_closed
     }
 
     /// Whether it is a node that is only thought of.

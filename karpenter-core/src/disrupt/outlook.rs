@@ -225,7 +225,7 @@ impl View<'_, '_> {
         let mut trial = Trial { plan, savings_per_hour };
         let candidate = self.candidate.as_ref();
         let has_choice = candidate.is_none_or(|candidate| self.terms.leave_choice(&[candidate], &trial));
-        if let Some(candidate) = candidate.filter(|_| !is_drifted && price.is_some() && savings_per_hour > 0.0) {
+        if let Some(candidate) = candidate.filter(|_| !is_drifted && savings_per_hour > 0.0) {
             trial = self.terms.settle(&[candidate], trial.clone()).unwrap_or(trial);
         }
         let savings_per_hour = price.map(|_| trial.savings_per_hour);

@@ -11,7 +11,7 @@ use crate::{
     Snapshot, Timestamp,
     api::{ConditionStatus, NodeClaim},
     disrupt::{Candidates, Command, Disruptor, Guard, Method, Roster, Standing},
-    lifecycle::{self, DISRUPTION_REASON, INITIALIZED, is_marked_disrupted, set_condition},
+    lifecycle::{self, DISRUPTION_REASON, INITIALIZED, set_condition},
 };
 
 /// What found nothing is looked at again after this long even if nothing has changed: budgets and quiet times depend on
@@ -375,7 +375,7 @@ impl Engine {
             };
             let claim = self.store.claim_of(node);
             let says_so = claim.is_some_and(|claim| claim.status.is_true(DISRUPTION_REASON));
-            (is_marked_disrupted(node) || says_so) && claim.is_some_and(|claim| stays(claim))
+            (node.is_disrupted() || says_so) && claim.is_some_and(|claim| stays(claim))
         };
         let stale: Vec<String> = self.store.nodes.keys().filter(|name| is_stale(name)).cloned().collect();
         let before = std::mem::take(&mut self.disruption.stale);

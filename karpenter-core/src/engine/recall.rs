@@ -6,13 +6,7 @@ use super::{
     Engine,
     disruption::{Active, MIN_TIMEOUT, Outgoing},
 };
-use crate::{
-    Timestamp,
-    api::NodeClaim,
-    disrupt::Method,
-    labels,
-    lifecycle::{DISRUPTION_REASON, is_marked_disrupted},
-};
+use crate::{Timestamp, api::NodeClaim, disrupt::Method, labels, lifecycle::DISRUPTION_REASON};
 
 /// What the replacements of a command say in [`labels::REPLACES`]: how it was found, how many they are, and the claims of the
 /// nodes that go.
@@ -81,7 +75,7 @@ impl Engine {
         for claim in replaces.claims.iter().filter_map(|name| self.store.claims.get(name)).filter(|claim| stays(claim))
         {
             let Some(node) = self.store.nodes_of(claim).next() else { continue };
-            is_marked |= claim.status.is_true(DISRUPTION_REASON) || is_marked_disrupted(node);
+            is_marked |= claim.status.is_true(DISRUPTION_REASON) || node.is_disrupted();
             let (claim, uid) = (claim.name().to_owned(), claim.metadata.uid.clone());
             candidates.push(Outgoing { claim, uid, node: node.metadata.name.clone() });
         }

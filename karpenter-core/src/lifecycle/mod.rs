@@ -32,8 +32,7 @@ pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, live};
 pub use registration::register;
 pub use repair::{Ailment, ailment, may_repair};
 pub use termination::{
-    MIN_DRAIN, Stage, deadline, is_marked_disrupted, mark_disrupted, prepare_to_end, prepare_to_leave,
-    unmark_disrupted, without_finalizer,
+    MIN_DRAIN, Stage, deadline, mark_disrupted, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer,
 };
 
 /// The condition of a claim that has a machine.

@@ -106,14 +106,9 @@ pub fn mark_disrupted(node: &Node) -> Option<Node> {
     Some(out)
 }
 
-/// Whether a node was chosen to go.
-pub fn is_marked_disrupted(node: &Node) -> bool {
-    node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED)
-}
-
 /// A node and a claim as they were before they were chosen to go, where they are not so already.
 pub fn unmark_disrupted(node: Option<&Node>, claim: Option<&NodeClaim>) -> (Option<Node>, Option<NodeClaim>) {
-    let node = node.filter(|node| is_marked_disrupted(node)).map(|node| {
+    let node = node.filter(|node| node.is_disrupted()).map(|node| {
         let mut out = node.clone();
         out.spec.taints.retain(|taint| taint.key != labels::DISRUPTED);
         out

@@ -231,9 +231,9 @@ impl Lots {
         }
         let choices = |(portion, here, _): &(&Portion, usize, usize)| {
             let is_divided = domains[&(portion.key.0, portion.key.1)] > 1;
-            let most = if is_divided { BTreeSet::from([here - 1]) } else { BTreeSet::from([0, here - 1]) };
             let (here, key) = (*here, portion.key.clone());
-            most.into_iter().map(move |most| (here, Subject::Units(key.clone()), most))
+            let none = (!is_divided && here > 1).then_some(0);
+            none.into_iter().chain([here - 1]).map(move |most| (here, Subject::Units(key.clone()), most))
         };
         let mut out: Vec<_> = portions.iter().flat_map(choices).collect();
         out.sort();

@@ -525,3 +525,9 @@ fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit>
     };
     pool.spec.limits.iter().map(limit).collect()
 }
+
+/// For each of some pools, of which the heaviest come first, how many weights among them are heavier than its own.
+pub(super) fn heavier_weights<'p>(pools: &'p [Pool<'_>]) -> impl Iterator<Item = usize> + 'p {
+    let by_weight = pools.chunk_by(|a, b| a.source.weight() == b.source.weight()).enumerate();
+    by_weight.flat_map(|(heavier, alike)| std::iter::repeat_n(heavier, alike.len()))
+}

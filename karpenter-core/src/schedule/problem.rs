@@ -229,8 +229,7 @@ impl<'a> Base<'a> {
                 pool.close(row);
             }
         }
-        let open =
-            snapshot.places().iter().enumerate().filter(|(_, p)| !p.is_deleting && !p.is_disrupted() && !p.is_closed);
+        let open = snapshot.places().iter().enumerate().filter(|(_, place)| place.is_open());
         let (place_count, avoids) = (open.clone().count(), open.clone().any(|(_, place)| avoids(&place.taints)));
         let least = least(classes.list.iter().map(|class| &class.requests));
         let place = |(index, source): (usize, &'a Arc<Place>)| {

@@ -88,17 +88,12 @@ impl Problem<'_> {
         let mut best = Outcome::of(search, lessons.clone());
         let (mut is_better, mut tried) = (false, BTreeSet::new());
         while tries_left > 0 && !self.is_stopped() && (best.bill > 0.0 || best.left > 0) {
-            let is_new = |choice: &Choice| !tried.contains(choice);
-            let found = if let Some(choice) = best.fewer().find(is_new) {
-                tried.insert(choice.clone());
-                self.without(choice, &best, &mut tries_left)
-            } else if let Some(choice) = best.more().find(is_new) {
-                tried.insert(choice.clone());
-                self.with_more(choice, &best, &mut tries_left)
-            } else {
-                break;
-            };
-            if let Some(found) = found {
+            let (fewer, more) = (best.fewer().map(|choice| (choice, false)), best.more().map(|choice| (choice, true)));
+            let is_new = |(choice, _): &(Choice, bool)| !tried.contains(choice);
+            let Some((choice, is_more)) = fewer.chain(more).find(is_new) else { break };
+            tried.insert(choice.clone());
+            let attempt = if is_more { Self::with_more } else { Self::without };
+            if let Some(found) = attempt(self, choice, &best, &mut tries_left) {
                 (best, is_better) = (found, true);
             }
         }

@@ -4,10 +4,7 @@
 //! node whose pods are worth most for its price, as many times as there are pods for it, until no pod is left or no
 //! node helps. What a pod is worth is what the cheapest node charges for the share that it takes of it.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
     amounts::{Amounts, take},
@@ -20,6 +17,7 @@ use super::{
     occupancy::Occupancy,
     parallel,
     plan::{Plan, PlannedClaim},
+    pool::heavier_weights,
     problem::{Problem, Tolerance, tolerance},
 };
 use crate::{
@@ -252,16 +250,13 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// For all pods on new nodes together, how many weights of pools are heavier than that of their own.
     pub(super) fn lightness(&self) -> usize {
-        let (problem, pools) = (self.problem, &self.problem.base.pools);
-        let heavier = |pool: usize| {
-            let weights = pools.iter().map(|pool| pool.source.weight());
-            weights.filter(|weight| *weight > pools[pool].source.weight()).collect::<BTreeSet<_>>().len()
-        };
+        let problem = self.problem;
+        let heavier: Vec<usize> = heavier_weights(&problem.base.pools).collect();
         let pods = |batch: &Batch<'_>| {
             let units = |seats: &Seats| number(seats.count * batch.count) * problem.lot(seats.lot).unit_size;
             batch.guests.iter().map(units).sum::<usize>()
         };
-        self.batches.iter().map(|batch| heavier(batch.candidate.pool) * pods(batch)).sum()
+        self.batches.iter().map(|batch| heavier[batch.candidate.pool] * pods(batch)).sum()
     }
 
     /// How many units go where a taint asks to be avoided by them.

@@ -19,7 +19,7 @@ use crate::{
     schedule::{
         amounts::{Amounts, copies, dominant_share, fits},
         class::Constraint,
-        pool::Pool,
+        pool::{Pool, heavier_weights},
         problem::{Base, OpenPlace, Tolerance},
     },
 };
@@ -295,11 +295,7 @@ fn reach_of(
     keys: &[Arc<str>],
 ) -> Reach {
     let mut out = Reach::new();
-    let (mut heavier, mut weight) = (0, pools.first().map(|pool| pool.source.weight()));
-    for (index, pool) in (first..).zip(pools) {
-        if weight.replace(pool.source.weight()) != Some(pool.source.weight()) {
-            heavier += 1;
-        }
+    for ((index, pool), heavier) in (first..).zip(pools).zip(heavier_weights(pools)) {
         if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
             continue;
         }

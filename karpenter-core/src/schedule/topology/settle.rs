@@ -277,13 +277,13 @@ impl Allotter<'_, '_> {
         let allowed: Vec<&Cell> = reach.keys().filter(is_allowed).collect();
         let obstacle = |((term, rule), counted): (&(Term, CountedRule), &Counted)| {
             let totals = counted.totals();
-            let full: BTreeSet<_> = allowed.iter().map(|cell| cell[counted.key_index].to_string()).collect();
+            let full = || allowed.iter().map(|cell| cell[counted.key_index].to_string()).collect::<BTreeSet<_>>();
             match rule {
                 CountedRule::Spread(spread) => TopologyObstacle::Spread {
                     key: term.key.to_string(),
                     max_skew: spread.max_skew,
                     counts: totals.into_iter().map(|(domain, count)| (domain.to_string(), count)).collect(),
-                    full: full.into_iter().collect(),
+                    full: full().into_iter().collect(),
                     min_domains: Some(spread.min_domains).filter(|&asked| counted.counts.len() < asked),
                 },
                 CountedRule::Alone => TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains: Vec::new() },

@@ -128,12 +128,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 
     fn open_places(&self) -> impl Iterator<Item = &'r Place> + use<'r, 'a> {
-        self.checker
-            .snapshot
-            .places()
-            .iter()
-            .map(AsRef::as_ref)
-            .filter(|place: &&Place| !place.is_deleting && !place.is_disrupted() && !place.is_closed)
+        self.checker.snapshot.places().iter().map(AsRef::as_ref).filter(|place: &&Place| place.is_open())
     }
 
     fn of_place(&self, place: &Place) -> Kind<'r> {
