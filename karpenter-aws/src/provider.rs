@@ -45,7 +45,7 @@ use karpenter_core::{
         ProviderEvents, ProviderId, RepairPolicy,
     },
 };
-pub(crate) use machines::provider_id;
+pub(crate) use machines::{MachineKind, provider_id};
 pub use options::{ClusterAccess, ProviderOptions};
 pub use shifts::ShiftNews;
 pub use unavailable::{Scope, UNAVAILABLE_FOR, Unavailable};
@@ -236,9 +236,9 @@ impl Ec2Provider {
         self.0.learn_machines().await
     }
 
-    /// A machine as it is now.
-    pub(crate) async fn look_at(&self, instance: &str) -> Result<Option<Ec2Instance>, ApiError> {
-        self.0.look_at(instance).await
+    /// What a machine of this cluster is; `None` if that is not known.
+    pub(crate) fn kind_of(&self, instance: &str) -> Option<MachineKind> {
+        self.0.lock().owners.kind_of(instance).cloned()
     }
 }
 

@@ -62,15 +62,18 @@ impl InterruptionQueue {
             }
             answer => answer?,
         };
-        let mut out = Vec::new();
+        let (mut out, mut outcome) = (Vec::new(), deleted);
         for message in received {
             if let Some(known) = self.waiting.get_mut(&message.id) {
                 known.0 = message.receipt;
                 continue;
             }
-            out.extend(self.take_in(&url, message).await?);
+            // One that cannot be deleted keeps no other from being heard: there may be two minutes left.
+            let (said, done) = self.take_in(&url, message).await;
+            out.extend(said);
+            outcome = outcome.and(done);
         }
-        deleted.map(|()| out)
+        outcome.map(|()| out)
     }
 
     /// Deletes the messages that the engine has read. One that cannot be deleted is tried again, and keeps no other.
@@ -89,25 +92,23 @@ impl InterruptionQueue {
         outcome
     }
 
-    async fn take_in(&mut self, url: &str, received: QueueMessage) -> Result<Option<Message>, ApiError> {
+    /// What a message says, if it can be read, and whether it could be deleted where the engine has nothing to read of it.
+    async fn take_in(&mut self, url: &str, received: QueueMessage) -> (Option<Message>, Result<(), ApiError>) {
         let parsed = received.body.as_deref().map(parse);
         let Some(Ok(message)) = parsed else {
-            self.delete(url, &received.receipt).await?;
-            return Ok(None);
+            return (None, self.delete(url, &received.receipt).await);
         };
-        let mut last_event = None;
-        for instance in &message.instance_ids {
-            last_event = self.tell(&message, instance).await?.or(last_event);
-        }
-        match last_event {
+        let told = message.instance_ids.iter().filter_map(|instance| self.tell(&message, instance));
+        let done = match told.max() {
             Some(event) if self.waiting.len() < MAX_WAITING => {
                 self.waiting.insert(received.id, (received.receipt, event));
+                Ok(())
             }
-            Some(_) => {}
-            None => self.delete(url, &received.receipt).await?,
-        }
+            Some(_) => Ok(()),
+            None => self.delete(url, &received.receipt).await,
+        };
         self.provider.received(&message);
-        Ok(Some(message))
+        (Some(message), done)
     }
 
     async fn delete(&self, url: &str, receipt: &str) -> Result<(), ApiError> {
@@ -117,26 +118,28 @@ impl InterruptionQueue {
     }
 
     /// Tells of one machine, if it is one of this cluster. Returns the number of the event that makes the engine act.
-    async fn tell(&self, message: &Message, instance: &str) -> Result<Option<u64>, ApiError> {
-        let Some(zone) = self.provider.zone_of(instance) else { return Ok(None) };
-        if matches!(message.kind, Kind::SpotInterrupted | Kind::CapacityReservationInterrupted) {
-            self.note_shortage(message.kind, instance).await?;
-        }
+    fn tell(&self, message: &Message, instance: &str) -> Option<u64> {
+        let zone = self.provider.zone_of(instance)?;
+        self.note_shortage(message.kind, instance, &zone);
         let id = crate::provider::provider_id(&zone, instance);
         self.provider.tell(notice(message.kind, id.clone()));
-        Ok(message.kind.drains().then(|| self.provider.tell(event(message, id))))
+        message.kind.drains().then(|| self.provider.tell(event(message, id)))
     }
 
-    /// What was taken back is not to be had for a while.
-    async fn note_shortage(&self, kind: Kind, instance: &str) -> Result<(), ApiError> {
-        let Some(machine) = self.provider.look_at(instance).await? else { return Ok(()) };
-        if kind == Kind::SpotInterrupted {
-            let (instance_type, zone) = (machine.instance_type, machine.zone);
-            self.provider.avoid(OfferingKey { instance_type, zone, capacity_type: labels::SPOT.to_owned() });
-        } else if let Some(reservation) = machine.reservation_id {
-            self.provider.exhaust_reservation(&reservation);
+    /// What was taken back is not to be had for a while. EC2 is not asked what it was: many machines may be taken back at
+    /// once, and an answer that does not come would cost their pods the time that they have.
+    fn note_shortage(&self, kind: Kind, instance: &str, zone: &str) {
+        let Some(machine) = self.provider.kind_of(instance) else { return };
+        match (kind, machine.reservation) {
+            (Kind::SpotInterrupted, _) => {
+                let (instance_type, zone) = (machine.instance_type, zone.to_owned());
+                self.provider.avoid(OfferingKey { instance_type, zone, capacity_type: labels::SPOT.to_owned() });
+            }
+            (Kind::CapacityReservationInterrupted, Some(reservation)) => {
+                self.provider.exhaust_reservation(&reservation);
+            }
+            _ => {}
         }
-        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     error::LaunchFailure,
     filters::{self, Pick, Wanted},
     launch::{self, Order, Terms},
-    machines::{Attempt, ClaimName},
+    machines::{Attempt, ClaimName, MachineKind},
     tags, template_data, templates,
 };
 use crate::{
@@ -124,10 +124,12 @@ impl Context {
         for (claim, machine) in attempt.claims.iter().zip(&mut dealt) {
             let Some((id, choice)) = machine else { continue };
             *choice = launch::completed(&attempt.request, choice);
-            if let Some(reservation) = attempt.terms.reservation_of(choice) {
+            let reservation = attempt.terms.reservation_of(choice).map(str::to_owned);
+            if let Some(reservation) = &reservation {
                 state.remaining.launched(reservation, now);
             }
-            state.owners.bought(id, &claim.uid, &choice.zone, now);
+            let kind = MachineKind { instance_type: choice.instance_type.clone(), reservation };
+            state.owners.bought(id, &claim.uid, &choice.zone, kind, now);
         }
         dealt
     }

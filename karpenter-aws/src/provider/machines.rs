@@ -77,22 +77,33 @@ struct Owned {
     zone: String,
     /// When it was bought by this process, unless it was given back.
     bought: Option<Timestamp>,
+    /// What it is, as far as that is known.
+    kind: Option<MachineKind>,
+}
+
+/// What a machine is and what it draws on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MachineKind {
+    pub(crate) instance_type: String,
+    /// The id of its capacity reservation.
+    pub(crate) reservation: Option<String>,
 }
 
 impl Owners {
     /// A machine is that of a claim.
     pub(crate) fn set(&mut self, machine: &str, uid: &str, zone: &str) {
-        self.insert(machine, uid, zone, None);
+        self.insert(machine, Owned { uid: uid.to_owned(), zone: zone.to_owned(), bought: None, kind: None });
     }
 
     /// A machine was bought for a claim.
-    pub(crate) fn bought(&mut self, machine: &str, uid: &str, zone: &str, now: Timestamp) {
-        self.insert(machine, uid, zone, Some(now));
+    pub(crate) fn bought(&mut self, machine: &str, uid: &str, zone: &str, kind: MachineKind, now: Timestamp) {
+        let (uid, zone) = (uid.to_owned(), zone.to_owned());
+        self.insert(machine, Owned { uid, zone, bought: Some(now), kind: Some(kind) });
     }
 
-    fn insert(&mut self, machine: &str, uid: &str, zone: &str, bought: Option<Timestamp>) {
+    fn insert(&mut self, machine: &str, owned: Owned) {
         if self.by_machine.len() < MAX_OWNERS || self.by_machine.contains_key(machine) {
-            self.by_machine.insert(machine.to_owned(), Owned { uid: uid.to_owned(), zone: zone.to_owned(), bought });
+            self.by_machine.insert(machine.to_owned(), owned);
         }
     }
 
@@ -130,6 +141,11 @@ impl Owners {
         self.by_machine.get(machine).map(|owned| owned.zone.as_str())
     }
 
+    /// What a machine is, as far as that is known.
+    pub(crate) fn kind_of(&self, machine: &str) -> Option<&MachineKind> {
+        self.by_machine.get(machine)?.kind.as_ref()
+    }
+
     /// Whether a machine was bought so short a time ago that EC2 may not tell of it yet.
     pub(crate) fn may_be_unseen(&self, machine: &str, now: Timestamp) -> bool {
         self.by_machine.get(machine).is_some_and(|owned| owned.is_young(now))
@@ -152,6 +168,11 @@ impl Owners {
             let zone = machines.iter().find(|m| m.id == machine).map_or("", |m| m.zone.as_str());
             self.set(machine, if is_surplus { "" } else { uid }, zone);
             owned.insert(uid.to_owned());
+        }
+        for machine in machines {
+            let Some(known) = self.by_machine.get_mut(&machine.id) else { continue };
+            let (instance_type, reservation) = (machine.instance_type.clone(), machine.reservation_id.clone());
+            known.kind = Some(MachineKind { instance_type, reservation });
         }
         self.is_complete = true;
     }
@@ -240,9 +261,9 @@ mod tests {
         let mut owners = Owners::default();
         owners.learn(std::slice::from_ref(&short), &BTreeSet::new(), at(0));
         assert_eq!((owners.uid_of("i-1"), owners.likely_uid_of(&short)), (None, Some("u1")));
-        owners.bought("i-2", "u1", "z", at(0));
+        owners.bought("i-2", "u1", "z", MachineKind::default(), at(0));
         assert_eq!(owners.likely_uid_of(&short), Some("u2"));
-        owners.bought("i-3", "u2", "z", at(0));
+        owners.bought("i-3", "u2", "z", MachineKind::default(), at(0));
         assert_eq!(owners.likely_uid_of(&short), Some(""));
         assert_eq!(owners.likely_uid_of(&Ec2Instance::default()), None);
     }
@@ -250,8 +271,8 @@ mod tests {
     #[test]
     fn a_machine_may_be_unseen_for_a_minute_unless_it_was_given_back() {
         let mut owners = Owners::default();
-        owners.bought("i-1", "u1", "z", at(0));
-        owners.bought("i-2", "u2", "z", at(0));
+        owners.bought("i-1", "u1", "z", MachineKind::default(), at(0));
+        owners.bought("i-2", "u2", "z", MachineKind::default(), at(0));
         owners.given_back("i-2");
         owners.learn(&[], &BTreeSet::new(), at(59));
         assert_eq!((owners.machine_of("u1"), owners.machine_of("u2")), (Some("i-1"), None));

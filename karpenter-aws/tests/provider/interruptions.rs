@@ -105,14 +105,32 @@ async fn only_a_spot_warning_says_that_capacity_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_message_that_could_not_be_taken_in_comes_again() {
+async fn a_warning_is_told_though_ec2_does_not_answer() {
     let world = World::new();
     let mut queue = queue(&world);
     let (_, id) = bought(&world).await;
     world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
-    world.aws.refuse("DescribeInstances", "RequestLimitExceeded", "slow down");
-    queue.poll().await.expect_err("it is not known what it was bought as");
+    for _ in 0..10 {
+        world.aws.refuse("DescribeInstances", "RequestLimitExceeded", "slow down");
+    }
     assert_eq!(queue.poll().await.expect("answers").len(), 1);
+    assert_eq!(world.provider.unavailable().offerings(world.aws.clock().now()).count(), 1, "it is avoided too");
+    let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
+}
+
+#[tokio::test]
+async fn a_stranger_that_cannot_be_deleted_keeps_no_other_from_being_heard() {
+    let world = World::new();
+    let mut queue = queue(&world);
+    let (_, id) = bought(&world).await;
+    world.aws.send(URL, "no JSON");
+    world.aws.send(URL, warning("i-0other", "EC2 Spot Instance Interruption Warning"));
+    world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
+    for _ in 0..2 {
+        world.aws.refuse("DeleteMessage", "AccessDenied", "not allowed");
+    }
+    queue.poll().await.expect_err("two messages are not deleted");
     let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
     assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
 }
@@ -125,6 +143,7 @@ async fn who_takes_over_hears_of_machines_that_another_process_bought() {
     let mut queue = queue(&world);
     world.aws.send(URL, warning(&id, "EC2 Spot Instance Interruption Warning"));
     queue.poll().await.expect("answers");
+    assert_eq!(world.provider.unavailable().offerings(world.aws.clock().now()).count(), 1, "what they are is known");
     let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
     assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
 }
