@@ -22,7 +22,7 @@ use crate::{
     price::{Prices, currency},
 };
 
-/// After how long a source of prices is asked again that did not answer.
+/// After how long a source of prices is asked again that did not answer, or with none.
 const RETRY_PRICES: Duration = Duration::from_mins(1);
 
 /// The instance types of a region, and where each can be had.
@@ -227,14 +227,16 @@ impl Inner {
         let has_list = !self.options.is_isolated && !self.options.region().starts_with("us-gov");
         let on_demand = if has_list { Some(self.fetch_on_demand().await) } else { None };
         let mut state = self.lock();
-        let mut first_error = None;
+        let (mut first_error, mut is_complete) = (None, true);
         match spot {
-            // None at all is no news: all prices stay as they are.
-            Ok(records) => drop(state.prices.update_spot(records.into_iter().filter_map(spot_price))),
+            // None at all is no news: all prices stay as they are, and it is asked again soon.
+            Ok(records) => {
+                is_complete &= state.prices.update_spot(records.into_iter().filter_map(spot_price)).is_ok();
+            }
             Err(error) => first_error = Some(error),
         }
         match on_demand {
-            Some(Ok((shared, metal))) => drop(state.prices.update_on_demand(shared, metal)),
+            Some(Ok((shared, metal))) => is_complete &= state.prices.update_on_demand(shared, metal).is_ok(),
             Some(Err(error)) => first_error = Some(error),
             None => {}
         }
@@ -243,7 +245,8 @@ impl Inner {
         match first_error {
             Some(error) if !is_known => Err(error.to_error("catalog")),
             problem => {
-                let period = if problem.is_some() { RETRY_PRICES } else { self.options.catalog_period };
+                let is_done = problem.is_none() && is_complete;
+                let period = if is_done { self.options.catalog_period } else { RETRY_PRICES };
                 state.market.prices_until = Some(now + period);
                 Ok(())
             }

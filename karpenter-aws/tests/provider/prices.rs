@@ -40,6 +40,18 @@ async fn prices_that_do_not_come_stay_as_they_are() {
 }
 
 #[tokio::test]
+async fn an_answer_without_prices_is_asked_for_again_soon() {
+    let world = World::new();
+    let prices = world.aws.with(|state| std::mem::take(&mut state.on_demand_prices));
+    let now = async || price(&world.provider.catalog(&pool()).await.expect("known"));
+    assert_eq!(now().await, None);
+    world.aws.with(|state| state.on_demand_prices = prices);
+    assert_eq!(now().await, None, "not at once");
+    world.aws.clock().advance(Duration::from_mins(1));
+    assert!(is_about(now().await, 0.096));
+}
+
+#[tokio::test]
 async fn who_reaches_no_price_list_does_not_ask_for_it() {
     let (mut isolated, mut government) = (options(), options());
     isolated.is_isolated = true;
