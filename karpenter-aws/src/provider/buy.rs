@@ -118,7 +118,7 @@ impl Context {
             state.note_launch_failure(error, &attempt.terms.capacity_type);
         }
         for error in reply.errors.iter().filter(|error| error.is_full_subnet()) {
-            state.free.exhaust(&error.choice.subnet_id);
+            state.free.exhaust(&error.choice.subnet_id, now);
         }
         let mut dealt = launch::deal(reply, &attempt.claims);
         for (claim, machine) in attempt.claims.iter().zip(&mut dealt) {

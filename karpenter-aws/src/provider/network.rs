@@ -131,9 +131,10 @@ impl FreeAddresses {
         }
     }
 
-    /// There is none left, whatever was said.
-    pub(crate) fn exhaust(&mut self, subnet: &str) {
-        self.0.entry(subnet.to_owned()).or_default().count = 0;
+    /// EC2 says that there is none left: what was taken before is not given back, and any other subnet is better, even one
+    /// of which more was taken than there was, because most machines need less than they may.
+    pub(crate) fn exhaust(&mut self, subnet: &str, now: Timestamp) {
+        self.0.insert(subnet.to_owned(), Free { count: i64::MIN, since: now });
     }
 }
 
@@ -201,7 +202,12 @@ mod tests {
         free.refresh(&[known("s1", 100), known("s2", 120)], at(10));
         free.give_back("s1", 30, at(5));
         assert_eq!(chosen(&free), "s2", "what EC2 said later is not added to");
-        free.exhaust("s2");
-        assert_eq!(chosen(&free), "s1");
+        free.take("s2", 30);
+        free.exhaust("s2", at(12));
+        free.give_back("s2", 30, at(11));
+        free.take("s1", 130);
+        assert_eq!(chosen(&free), "s1", "the other one has none");
+        free.refresh(&[known("s2", 1)], at(13));
+        assert_eq!(chosen(&free), "s2");
     }
 }

@@ -2,16 +2,20 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use karpenter_aws::{
-    ec2::fleet::{Allocation, TargetKind},
+    ec2::{
+        fleet::{Allocation, TargetKind},
+        network::Subnet,
+    },
     instance_type::labels as own,
     mem::Exhausted,
+    nodeclass::SubnetSelectorTerm,
 };
 use karpenter_core::{
     CloudProvider, labels,
     provider::{CreateError, Deletion, EventCursor, ProviderErrorKind, ProviderEvent},
 };
 
-use crate::world::{World, claim, label, pool};
+use crate::world::{World, claim, class, label, pool};
 
 #[tokio::test]
 async fn spot_is_bought_before_on_demand_and_the_cheapest_is_taken() {
@@ -106,6 +110,25 @@ async fn a_full_subnet_is_no_shortage_elsewhere() {
     assert!(matches!(world.provider.create(&only).await, Err(CreateError::InsufficientCapacity { .. })));
     let launched = world.provider.create(&claim("u2", &[])).await.expect("other zones have addresses");
     assert_ne!(label(&launched, labels::ZONE), "us-west-2a");
+}
+
+#[tokio::test]
+async fn a_full_subnet_leaves_its_zone_to_a_smaller_one() {
+    let mut class = class();
+    let by_id = |id: &str| SubnetSelectorTerm { id: id.to_owned(), ..SubnetSelectorTerm::default() };
+    class.spec.subnet_selector_terms = ["subnet-1", "subnet-9"].map(by_id).to_vec();
+    let world = World::with(class);
+    world.aws.with(|state| {
+        let small = Subnet { id: "subnet-9".to_owned(), free_addresses: 5, ..state.subnets[0].clone() };
+        state.subnets.push(small);
+    });
+    world.provider.catalog(&pool()).await.expect("known");
+    // EC2 said a moment ago that there are many.
+    world.aws.with(|state| state.subnets[0].free_addresses = 0);
+    for uid in ["u1", "u2"] {
+        world.provider.create(&claim(uid, &[(labels::CAPACITY_TYPE, &[labels::ON_DEMAND])])).await.expect("bought");
+    }
+    assert_eq!(world.aws.count("CreateFleet"), 3, "one found out");
 }
 
 #[tokio::test]
