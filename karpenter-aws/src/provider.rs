@@ -38,7 +38,7 @@ use async_trait::async_trait;
 pub use class::Resolved;
 pub use error::LaunchFailure;
 use karpenter_core::{
-    Catalog, CloudProvider, OfferingKey,
+    Catalog, CloudProvider, OfferingKey, Timestamp,
     api::{ConditionStatus, NodeClaim, NodePool},
     provider::{
         CreateError, Deletion, EventCursor, Instance, Launched, Measurement, Meter, ProviderError, ProviderEvent,
@@ -106,6 +106,8 @@ struct State {
     classes: BTreeMap<String, Arc<Ec2NodeClass>>,
     /// What their selectors found, by their names.
     resolved: BTreeMap<String, Arc<Resolved>>,
+    /// When AWS was asked last what a class finds and did not say, by the name of the class.
+    asked_in_vain: BTreeMap<String, Timestamp>,
     market: market::Market,
     prices: Prices,
     unavailable: Unavailable,
@@ -172,6 +174,7 @@ impl Ec2Provider {
             state.note_end(&class, now);
         }
         state.resolved.remove(name);
+        state.asked_in_vain.remove(name);
         state.market.forget(name);
         state.checked.forget(name);
         state.forget_user_data(name);

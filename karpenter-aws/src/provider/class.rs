@@ -16,6 +16,9 @@ use crate::{
     nodeclass::{Ami, Ec2NodeClass, Ec2NodeClassStatus, SecurityGroup, Subnet, conditions},
 };
 
+/// After how long AWS is asked again what a class finds, if it did not say and what was found before still serves.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// A node class, and what its selectors found.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -128,7 +131,7 @@ impl Inner {
 
     async fn resolve_now(&self, name: &str) -> Result<Arc<Resolved>, ClassError> {
         let now = self.clock.now();
-        let (class, known) = {
+        let (class, known, asked_in_vain) = {
             let state = self.lock();
             let missing = |what: &str| ClassError::Missing { message: format!("node class {name} {what}") };
             let class = state.classes.get(name).cloned().ok_or_else(|| missing("is not there"))?;
@@ -139,18 +142,25 @@ impl Inner {
                 known.class.spec == class.spec && known.class.metadata.uid == class.metadata.uid
             };
             let known = state.resolved.get(name).filter(is_same).cloned();
-            (class, known)
+            (class, known, state.asked_in_vain.get(name).copied())
         };
-        if let Some(known) = known.as_ref().filter(|known| now < known.since + self.options.discovery_period) {
+        let is_good = |known: &&Arc<Resolved>| now < known.since + self.options.discovery_period;
+        let is_asked = asked_in_vain.is_some_and(|asked| now < asked + RETRY);
+        if let Some(known) = known.as_ref().filter(|known| is_asked || is_good(known)) {
             return Ok(known.clone());
         }
         match self.discover(&class, known.clone(), now).await {
             Ok(resolved) => {
                 let resolved = Arc::new(resolved);
-                self.lock().resolved.insert(name.to_owned(), resolved.clone());
+                let mut state = self.lock();
+                state.asked_in_vain.remove(name);
+                state.resolved.insert(name.to_owned(), resolved.clone());
                 Ok(resolved)
             }
-            Err(error) => known.ok_or_else(|| ClassError::Provider(error.to_error("resolve"))),
+            Err(error) => {
+                self.lock().asked_in_vain.insert(name.to_owned(), now);
+                known.ok_or_else(|| ClassError::Provider(error.to_error("resolve")))
+            }
         }
     }
 

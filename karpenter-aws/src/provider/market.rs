@@ -22,14 +22,13 @@ use crate::{
     price::{Prices, currency},
 };
 
-/// After how long a source of prices is asked again that did not answer, or with none.
-const RETRY_PRICES: Duration = Duration::from_mins(1);
+/// After how long instance types or prices are asked for again that did not come.
+const RETRY: Duration = Duration::from_mins(1);
 
 /// The instance types of a region, and where each can be had.
 pub(crate) struct Types {
     pub(crate) infos: Vec<InstanceTypeInfo>,
     zones: BTreeMap<String, BTreeSet<String>>,
-    until: Timestamp,
 }
 
 impl Types {
@@ -48,6 +47,7 @@ impl Types {
 #[derive(Default)]
 pub(crate) struct Market {
     types: Option<Arc<Types>>,
+    types_until: Timestamp,
     prices_until: Option<Timestamp>,
     /// Counts what changes prices and types.
     version: u64,
@@ -180,24 +180,31 @@ impl Inner {
 
     async fn types_now(&self) -> Result<Arc<Types>, ApiError> {
         let now = self.clock.now();
-        let known = self.lock().market.types.clone();
-        if let Some(types) = known.as_ref().filter(|types| now < types.until) {
+        let (known, until) = {
+            let state = self.lock();
+            (state.market.types.clone(), state.market.types_until)
+        };
+        if let Some(types) = known.as_ref().filter(|_| now < until) {
             return Ok(types.clone());
         }
-        match self.fetch_types(now).await {
+        match self.fetch_types().await {
             Ok(types) => {
                 let types = Arc::new(types);
                 let mut state = self.lock();
                 state.market.types = Some(types.clone());
+                state.market.types_until = now + self.options.catalog_period;
                 state.market.version += 1;
                 Ok(types)
             }
-            // What was known yesterday is better than nothing.
-            Err(error) => known.ok_or(error),
+            // What was known yesterday is better than nothing, and whoever refuses is not asked with every call.
+            Err(error) => {
+                self.lock().market.types_until = now + RETRY;
+                known.ok_or(error)
+            }
         }
     }
 
-    async fn fetch_types(&self, now: Timestamp) -> Result<Types, ApiError> {
+    async fn fetch_types(&self) -> Result<Types, ApiError> {
         let filters = [
             Filter::new("supported-virtualization-type", ["hvm"]),
             Filter::new("processor-info.supported-architecture", ["x86_64", "arm64"]),
@@ -208,7 +215,7 @@ impl Inner {
         for (instance_type, zone) in offerings {
             zones.entry(instance_type).or_default().insert(zone);
         }
-        Ok(Types { infos, zones, until: now + self.options.catalog_period })
+        Ok(Types { infos, zones })
     }
 
     /// Asks for prices if those that are known are old. A price list that is out of reach leaves the prices that are
@@ -246,7 +253,7 @@ impl Inner {
             Some(error) if !is_known => Err(error.to_error("catalog")),
             problem => {
                 let is_done = problem.is_none() && is_complete;
-                let period = if is_done { self.options.catalog_period } else { RETRY_PRICES };
+                let period = if is_done { self.options.catalog_period } else { RETRY };
                 state.market.prices_until = Some(now + period);
                 Ok(())
             }

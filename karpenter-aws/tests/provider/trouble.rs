@@ -1,5 +1,7 @@
 //! What stands in the way is told, and nobody asks without end.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use karpenter_aws::{ApiError, instance_type::labels as own, mem::Fault};
 use karpenter_core::{
@@ -146,4 +148,26 @@ async fn who_asks_too_often_does_not_ask_for_each_machine_by_itself() {
     assert!(found.iter().all(Result::is_err), "{found:?}");
     assert_eq!(world.aws.count("DescribeInstances") - before, 1);
     assert!(join_all(ids.iter().map(|id| world.provider.get(id))).await.iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn what_is_known_serves_while_aws_refuses_and_is_not_asked_for_with_every_call() {
+    for (call, after) in [
+        ("DescribeInstanceTypeOfferings", Duration::from_hours(12)),
+        ("DescribeSecurityGroups", Duration::from_mins(1)),
+    ] {
+        let world = World::new();
+        world.provider.catalog(&pool()).await.expect("known");
+        world.aws.clock().advance(after);
+        fail(&world.aws, &[call], |call| ApiError::refused(call, "RequestLimitExceeded", "Request limit exceeded."));
+        let before = world.aws.count(call);
+        for _ in 0..10 {
+            world.provider.catalog(&pool()).await.expect("known");
+        }
+        assert_eq!(world.aws.count(call), before + 1, "{call}");
+        world.aws.with(|state| state.faults.clear());
+        world.aws.clock().advance(Duration::from_mins(1));
+        world.provider.catalog(&pool()).await.expect("known");
+        assert_eq!(world.aws.count(call), before + 2, "{call}");
+    }
 }
