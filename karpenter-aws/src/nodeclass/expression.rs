@@ -282,4 +282,13 @@ mod tests {
             assert!(matches!(of(text), Err(ExpressionError::NoValue { .. })), "{text}: {:?}", of(text));
         }
     }
+
+    #[test]
+    fn a_long_row_is_an_error_and_takes_no_stack() {
+        assert_eq!(of(&format!("1{}", "+1".repeat(499))), Ok(500));
+        for row in ["+1", "*1", "&&true", "||true"] {
+            let found = of(&format!("1{}", row.repeat(100_000)));
+            assert!(matches!(found, Err(ExpressionError::Syntax { .. })), "{row}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 /// How deep parentheses may go.
 const DEEPEST: usize = 64;
+/// How many numbers, names and symbols there may be: each operator of a row is one level of the tree.
+const MOST_TOKENS: usize = 1000;
 /// The names that an expression may use.
 const VARIABLES: [&str; 6] = ["vcpus", "memory_mib", "default_enis", "ips_per_eni", "max_pods", "instance_type"];
 /// Longer ones first.
@@ -104,6 +106,9 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
             out.push(Token::Symbol(symbol));
             symbol.len()
         };
+        if out.len() > MOST_TOKENS {
+            return Err("it is too long".to_owned());
+        }
         rest = rest[length..].trim_start();
     }
     Ok(out)
