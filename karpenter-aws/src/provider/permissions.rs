@@ -168,9 +168,10 @@ fn verdict(answer: Result<(), ApiError>, reason: &'static str) -> Result<Option<
     }
 }
 
-/// All that a machine of the class is made of.
+/// All that a machine of the class is made of. Subnets change their places as addresses are taken, which says nothing.
 fn about(class: &Ec2NodeClass) -> String {
     let mut status = class.status.clone();
     status.conditions.clear();
+    status.subnets.sort_by(|a, b| a.id.cmp(&b.id));
     serde_json::to_string(&(&class.metadata.uid, &class.spec, &status)).unwrap_or_default()
 }
