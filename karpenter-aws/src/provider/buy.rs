@@ -358,7 +358,11 @@ impl Inner {
                     .iter()
                     .filter(|error| !error.is_capacity() && error.failure() != LaunchFailure::SpotSlrCreationFailed);
                 if let Some(error) = failures.into_iter().next() {
-                    self.lock().resolved.remove(resolved.class.name());
+                    let mut state = self.lock();
+                    state.resolved.remove(resolved.class.name());
+                    if error.failure() == LaunchFailure::LaunchTemplateNotFound {
+                        state.forget_templates(&bought.request);
+                    }
                     return Err(error.failure().to_error(format!("{}: {}", error.code, error.message)).into());
                 }
                 // EC2 may name some only; the others are asked for again unless none is named.
@@ -374,10 +378,7 @@ impl Inner {
                 Ok(Outcome::Nothing(keys, format!("(request {})", bought.request_id)))
             }
             Err(error) if error.is_template_gone() => {
-                let mut state = self.lock();
-                for config in &bought.request.configs {
-                    state.templates.forget(&config.template);
-                }
+                self.lock().forget_templates(&bought.request);
                 Ok(Outcome::TemplateGone)
             }
             Err(error) if error.is_ambiguous() => Err(error.to_error("create").into()),
@@ -568,6 +569,15 @@ impl Inner {
             LaunchFailure::LaunchFailed.to_error(format!("{} is of type {kind}, unknown to class {class}", machine.id))
         };
         launched.ok_or_else(|| unknown().into())
+    }
+}
+
+impl State {
+    /// One of the templates of a request is gone, which of them is not said: all are made anew that are not there.
+    fn forget_templates(&mut self, request: &FleetRequest) {
+        for config in &request.configs {
+            self.templates.forget(&config.template);
+        }
     }
 }
 

@@ -23,7 +23,7 @@ const ALIVE: [InstanceState; 5] = [
 ];
 
 /// Looks at machines by their ids, each once. One that is not known fails such a call for all, so those that are missing
-/// in the answer are asked for one by one, but not if there were too many calls already.
+/// in the answer are asked for one by one, but not if it says nothing about any of them.
 pub(crate) async fn look(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<Option<Ec2Instance>, ApiError>> {
     let mut unique = ids.clone();
     unique.sort();
@@ -39,7 +39,7 @@ pub(crate) async fn look(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<O
             let answer = if error.is_not_found() { Ok(None) } else { Err(error) };
             found.insert(unique[0].clone(), answer);
         }
-        Err(error) if error.kind() == ProviderErrorKind::Throttled => {
+        Err(error) if is_of_no_machine(&error) => {
             found.extend(unique.iter().map(|id| (id.clone(), Err(error.clone()))));
         }
         Err(_) => {}
@@ -59,8 +59,8 @@ pub(crate) async fn look(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<O
     ids.iter().map(|id| found.get(id).cloned().unwrap_or(Ok(None))).collect()
 }
 
-/// Terminates machines by their ids. Those that the answer does not show on their way out are terminated one by one, but not if
-/// there were too many calls already.
+/// Terminates machines by their ids. Those that the answer does not show on their way out are terminated one by one, but not
+/// after an error that says nothing about any of them.
 pub(crate) async fn terminate(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Result<InstanceState, ApiError>> {
     let mut unique = ids.clone();
     unique.sort();
@@ -75,7 +75,7 @@ pub(crate) async fn terminate(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Res
         Err(error) if unique.len() == 1 => {
             done.insert(unique[0].clone(), gone_is_done(error));
         }
-        Err(error) if error.kind() == ProviderErrorKind::Throttled => {
+        Err(error) if is_of_no_machine(&error) => {
             done.extend(unique.iter().map(|id| (id.clone(), Err(error.clone()))));
         }
         Err(_) => {}
@@ -92,6 +92,12 @@ pub(crate) async fn terminate(api: Arc<dyn AwsApi>, ids: Vec<String>) -> Vec<Res
         done.insert(id, answer);
     }
     ids.iter().map(|id| done.get(id).cloned().unwrap_or(Ok(InstanceState::Terminated))).collect()
+}
+
+/// Whether an error is the same whichever machines are meant: there were too many calls, or EC2 did not answer. Hundreds
+/// of calls, one after the other, would wait for it as long as the first.
+fn is_of_no_machine(error: &ApiError) -> bool {
+    matches!(error.kind(), ProviderErrorKind::Throttled | ProviderErrorKind::Unavailable)
 }
 
 fn gone_is_done(error: ApiError) -> Result<InstanceState, ApiError> {

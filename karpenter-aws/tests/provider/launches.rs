@@ -2,12 +2,13 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use karpenter_aws::{
+    ApiError,
     ec2::{
         fleet::{Allocation, TargetKind},
         network::Subnet,
     },
     instance_type::labels as own,
-    mem::Exhausted,
+    mem::{Exhausted, Fault},
     nodeclass::SubnetSelectorTerm,
 };
 use karpenter_core::{
@@ -252,6 +253,22 @@ async fn a_bad_id_does_not_spoil_the_question_for_others() {
 }
 
 #[tokio::test]
+async fn what_is_said_of_no_machine_is_not_asked_of_each() {
+    let world = World::new();
+    let claims: Vec<_> = (0..20).map(|i| claim(&format!("u{i}"), &[])).collect();
+    let launched = join_all(claims.iter().map(|claim| world.provider.create(claim))).await;
+    let ids: Vec<_> = launched.into_iter().map(|launched| launched.expect("bought").instance.id).collect();
+    for call in ["DescribeInstances", "TerminateInstances"] {
+        let before = world.aws.count(call);
+        let error = ApiError::no_answer(call, "timed out");
+        world.aws.with(|state| state.faults.push(Fault { operation: call, times: 1, error, is_done: false }));
+        let answers = join_all(ids.iter().map(|id| world.provider.delete(id))).await;
+        assert!(answers.iter().all(Result::is_err), "{call}");
+        assert_eq!(world.aws.count(call), before + 1);
+    }
+}
+
+#[tokio::test]
 async fn refusals_have_kinds_that_the_engine_reacts_to() {
     let world = World::new();
     for (code, kind) in [
@@ -286,6 +303,22 @@ async fn a_template_that_is_gone_is_made_anew() {
     world.aws.with(|state| state.templates.clear());
     world.provider.create(&claim("u2", &[])).await.expect("bought");
     assert_eq!(world.machines(), 2);
+}
+
+#[tokio::test]
+async fn a_template_that_a_fleet_does_not_find_is_looked_for() {
+    let world = World::new();
+    world.provider.create(&claim("u1", &[])).await.expect("bought");
+    let code = "InvalidLaunchTemplateName.NotFoundException".to_owned();
+    // The fleet comes into being, and each of its choices fails.
+    world.aws.with(|state| state.exhausted.push(Exhausted { code, ..Exhausted::new("*", "*", "*") }));
+    world.provider.create(&claim("u2", &[])).await.expect_err("its template is gone");
+    world.aws.with(|state| {
+        state.templates.clear();
+        state.exhausted.clear();
+    });
+    world.provider.create(&claim("u3", &[])).await.expect("bought");
+    assert_eq!(world.aws.count("CreateFleet"), 3, "none was asked for in vain");
 }
 
 #[tokio::test]
