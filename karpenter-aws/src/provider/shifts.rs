@@ -25,6 +25,11 @@ impl Shifts {
         self.names.extend(subnets.iter().map(|subnet| (subnet.zone_id.clone(), subnet.zone.clone())));
     }
 
+    /// Whether there is a shift of a zone whose name is not known.
+    fn lacks_names(&self) -> bool {
+        self.known.iter().any(|shift| !self.names.contains_key(&shift.zone_id))
+    }
+
     /// The ids of the zones that are left alone.
     fn ids(&self, now: Timestamp) -> BTreeSet<String> {
         self.known.iter().filter(|shift| shift.is_active(now)).map(|shift| shift.zone_id.clone()).collect()
@@ -77,10 +82,19 @@ impl Ec2Provider {
     /// ids of the zones. To be called every half minute; what was said last holds until it expires.
     ///
     /// # Errors
-    /// ARC did not answer, or does not know the cluster.
+    /// ARC did not answer, or does not know the cluster; or EC2 does not say what its zones are called.
     pub async fn ask_for_shifts(&self, arn: &str) -> Result<BTreeSet<String>, ProviderError> {
         let found = self.0.api.get_managed_resource(arn).await.map_err(|error| error.to_error("zonal_shift"))?;
-        self.0.lock().shifts.known = found;
+        let lacks_names = {
+            let mut state = self.0.lock();
+            state.shifts.known = found;
+            state.shifts.lacks_names()
+        };
+        // Machines are known by the names of their zones. Before any class is known, nobody has found a subnet yet.
+        if lacks_names {
+            let subnets = self.0.api.describe_subnets(&[]).await.map_err(|error| error.to_error("zonal_shift"))?;
+            self.0.lock().shifts.learn_zones(&subnets);
+        }
         Ok(self.shifted_zone_ids())
     }
 

@@ -109,6 +109,20 @@ async fn machines_of_a_shifted_zone_stay_as_they_are() {
 }
 
 #[tokio::test]
+async fn who_takes_over_during_a_shift_takes_no_machine_for_gone() {
+    let mut world = World::new();
+    let (id, machine) = bought_in(&world, "u1", "us-west-2a").await;
+    world.aws.clock().advance(Duration::from_mins(5));
+    world.restart();
+    world.provider.adopt(&id, "u1");
+    ask(&world, vec![shift("usw2-az1", None)]).await;
+    world.provider.delete(&id).await.expect_err("it is not given back");
+    world.aws.with(|state| state.instances.remove(&machine));
+    world.provider.list().await.expect("answers");
+    world.provider.get(&id).await.expect_err("it is not taken for gone");
+}
+
+#[tokio::test]
 async fn pools_that_may_buy_in_a_zone_hear_that_its_shift_begins_and_ends() {
     let world = World::new();
     let require = |key: &str, value: &str| {
