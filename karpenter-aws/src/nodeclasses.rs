@@ -114,6 +114,7 @@ impl NodeClasses {
                 for name in std::mem::take(&mut self.unlisted) {
                     self.forget(&name);
                 }
+                self.provider.know_all_classes();
                 None
             }
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {

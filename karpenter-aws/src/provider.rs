@@ -104,6 +104,8 @@ struct Asking {
 struct State {
     /// The node classes that there are.
     classes: BTreeMap<String, Arc<Ec2NodeClass>>,
+    /// Whether those are all.
+    knows_all_classes: bool,
     /// What their selectors found, by their names.
     resolved: BTreeMap<String, Arc<Resolved>>,
     /// When AWS was asked last what a class finds and did not say, by the name of the class.
@@ -164,6 +166,11 @@ impl Ec2Provider {
         if let Some(old) = old.filter(|old| old.metadata.uid == class.metadata.uid) {
             state.note_transitions(&old, &class);
         }
+    }
+
+    /// All node classes that there are at the start were told: what none of them has may go.
+    pub fn know_all_classes(&self) {
+        self.0.lock().knows_all_classes = true;
     }
 
     /// There is no such node class any more.

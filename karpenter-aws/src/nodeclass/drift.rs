@@ -82,14 +82,15 @@ impl Ec2NodeClass {
     }
 
     /// Why the instance of a claim is not what the class asks for any more, the first reason of the order of [`Drift`].
-    /// `instance_type` is what the labels of its type are.
+    /// `instance_type` is what the labels of its type are; `None` if the class has no machines of the type any more, because
+    /// it is in other zones or of another family: then it is not known which image they would start from.
     ///
     /// # Errors
     /// What the class selects is not known.
     pub fn drift(
         &self,
         claim: &NodeClaim,
-        instance_type: &Requirements,
+        instance_type: Option<&Requirements>,
         observed: &Observed<'_>,
     ) -> Result<Option<Drift>, DriftError> {
         let checks = [
@@ -103,13 +104,14 @@ impl Ec2NodeClass {
         Ok(checks.into_iter().find(|(_, has_drifted)| *has_drifted).map(|(drift, _)| drift))
     }
 
-    fn has_image_drift(&self, claim: &NodeClaim, instance_type: &Requirements) -> Result<bool, DriftError> {
+    fn has_image_drift(&self, claim: &NodeClaim, instance_type: Option<&Requirements>) -> Result<bool, DriftError> {
         if self.status.amis.is_empty() {
             return Err(DriftError::NoImages);
         }
         if claim.status.image_id.is_empty() {
             return Err(DriftError::NoImageId);
         }
+        let Some(instance_type) = instance_type else { return Ok(false) };
         let image = image_of(instance_type, &self.status.amis);
         Ok(image.is_none_or(|image| image.id != claim.status.image_id))
     }
@@ -193,7 +195,7 @@ mod tests {
             reservation_id: instance.reservation,
             wanted_placement_group: instance.placement_group,
         };
-        class.drift(claim, &own, &observed)
+        class.drift(claim, Some(&own), &observed)
     }
 
     #[test]

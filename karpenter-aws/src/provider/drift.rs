@@ -29,8 +29,9 @@ impl Inner {
         let unknown = |message: String| ProviderError::new(NAME, "drift", ProviderErrorKind::Other, message);
         let catalog = self.catalog(&resolved).await?;
         let instance_type = catalog.get(&machine.instance_type);
-        let instance_type =
-            instance_type.ok_or_else(|| unknown(format!("instance type {} is not known", machine.instance_type)))?;
+        if instance_type.is_none() && self.types().await?.get(&machine.instance_type).is_none() {
+            return Err(unknown(format!("instance type {} is not known", machine.instance_type)));
+        }
         let security_groups: BTreeSet<String> = machine.security_group_ids.iter().cloned().collect();
         let observed = Observed {
             security_groups: &security_groups,
@@ -39,7 +40,7 @@ impl Inner {
             wanted_placement_group: resolved.placement_group.as_ref().map(|group| group.id.as_str()),
         };
         let claim = as_bought(claim, &machine);
-        let drift = resolved.class.drift(&claim, &instance_type.requirements, &observed);
+        let drift = resolved.class.drift(&claim, instance_type.map(|own| &own.requirements), &observed);
         let drift = drift.map_err(|error| unknown(error.to_string()))?;
         Ok(drift.map(|drift| drift.as_str().to_owned()))
     }

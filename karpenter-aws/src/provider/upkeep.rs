@@ -12,13 +12,15 @@ use crate::{
 
 impl Ec2Provider {
     /// Deletes launch templates that were not used for a minute, those of earlier processes among them, and instance
-    /// profiles that no class and no machine has. To be called every minute or so; nothing depends on when.
+    /// profiles that no class and no machine has, once [all classes are known](Self::know_all_classes). To be called every
+    /// minute or so; nothing depends on when.
     ///
     /// # Errors
     /// The first that AWS gave. The rest was done all the same.
     pub async fn upkeep(&self) -> Result<(), ProviderError> {
         let templates = self.0.delete_unused_templates().await;
-        let profiles = if self.0.options.is_isolated { Ok(()) } else { self.0.delete_unused_profiles().await };
+        let is_known = self.0.lock().knows_all_classes && !self.0.options.is_isolated;
+        let profiles = if is_known { self.0.delete_unused_profiles().await } else { Ok(()) };
         templates.and(profiles).map_err(|error| error.to_error("upkeep"))
     }
 

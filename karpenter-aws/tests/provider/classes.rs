@@ -1,12 +1,13 @@
 //! What becomes of a class.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use karpenter_aws::{
-    nodeclass::{Ec2NodeClass, PlacementGroupSelector, conditions},
+    nodeclass::{Ec2NodeClass, PlacementGroupSelector, SubnetSelectorTerm, conditions},
+    provider::Ec2Provider,
     version::VersionError,
 };
-use karpenter_core::{CloudProvider, api::ConditionStatus};
+use karpenter_core::{CloudProvider, api::ConditionStatus, labels};
 
 use crate::world::{World, claim, class};
 
@@ -88,6 +89,7 @@ async fn a_profile_that_is_named_is_used_as_it_is() {
 #[tokio::test]
 async fn profiles_that_nobody_has_go_once_they_are_not_young() {
     let world = World::new();
+    world.provider.know_all_classes();
     let first = resolved(&world).await.status.instance_profile;
     world.aws.with(|state| state.roles.push("other".to_owned()));
     let mut changed = class();
@@ -101,6 +103,43 @@ async fn profiles_that_nobody_has_go_once_they_are_not_young() {
     world.aws.clock().advance(Duration::from_hours(1));
     world.provider.upkeep().await.expect("done");
     assert_eq!(names(), [second]);
+}
+
+#[tokio::test]
+async fn profiles_stay_until_all_classes_are_known() {
+    let mut world = World::new();
+    resolved(&world).await;
+    world.aws.clock().advance(Duration::from_hours(2));
+    let (aws, clock) = (Arc::new(world.aws.clone()), Arc::new(world.aws.clock().clone()));
+    world.provider = Ec2Provider::new(aws, clock, crate::world::options());
+    world.provider.upkeep().await.expect("done");
+    assert_eq!(world.aws.with(|state| state.profiles.len()), 1, "a class without machines may have it");
+    world.provider.know_all_classes();
+    world.provider.upkeep().await.expect("done");
+    assert_eq!(world.aws.with(|state| state.profiles.len()), 0);
+}
+
+#[tokio::test]
+async fn machines_in_a_subnet_that_is_left_have_drifted_though_there_are_none_of_their_type_elsewhere() {
+    let world = World::new();
+    world.aws.with(|state| {
+        let zones = ["us-west-2a", "us-west-2b", "us-west-2c"];
+        let types = state.instance_types.iter().map(|info| info.instance_type.clone());
+        let everywhere = types.flat_map(|own| zones.map(move |zone| (own.clone(), zone.to_owned())));
+        state.zone_offerings = Some(everywhere.filter(|(own, zone)| own != "m5.2xlarge" || zone == zones[0]).collect());
+    });
+    let only = claim("u1", &[(labels::INSTANCE_TYPE, &["m5.2xlarge"])]);
+    let launched = world.provider.create(&only).await.expect("bought");
+    let mut bought = only;
+    launched.instance.id.as_str().clone_into(&mut bought.status.provider_id);
+    bought.status.image_id = launched.image_id;
+    assert_eq!(world.provider.drift(&bought).await, Ok(None));
+    let mut moved = class();
+    moved.spec.subnet_selector_terms =
+        vec![SubnetSelectorTerm { id: "subnet-2".to_owned(), ..SubnetSelectorTerm::default() }];
+    world.provider.apply_class(moved);
+    world.aws.clock().advance(Duration::from_secs(1));
+    assert_eq!(world.provider.drift(&bought).await, Ok(Some("SubnetDrift".to_owned())));
 }
 
 #[tokio::test]
