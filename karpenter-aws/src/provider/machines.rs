@@ -153,18 +153,20 @@ impl Owners {
 
     /// Takes in all machines that there are: what is not among them is gone, save in zones that are left alone.
     ///
-    /// A machine whose claim has another one already was bought twice; nobody owns it, so that it is collected.
+    /// A machine whose claim has another one already was bought twice; nobody owns it, so that it is collected. At the start
+    /// that is known only where the claim itself names the other one.
     pub(crate) fn learn(&mut self, machines: &[Ec2Instance], shifted: &BTreeSet<String>, now: Timestamp) {
         let is_there: BTreeSet<&str> = machines.iter().map(|m| m.id.as_str()).collect();
         self.by_machine.retain(|machine, owned| {
             is_there.contains(machine.as_str()) || owned.is_young(now) || shifted.contains(&owned.zone)
         });
-        let mut owned: BTreeSet<String> = self.by_machine.values().map(|owned| owned.uid.clone()).collect();
+        let named: BTreeSet<String> = self.by_machine.values().map(|owned| owned.uid.clone()).collect();
+        let mut owned = named.clone();
         for (machine, uid) in tags::claims_of(machines) {
             if self.by_machine.contains_key(machine) {
                 continue;
             }
-            let is_surplus = self.is_complete && owned.contains(uid);
+            let is_surplus = if self.is_complete { owned.contains(uid) } else { named.contains(uid) };
             let zone = machines.iter().find(|m| m.id == machine).map_or("", |m| m.zone.as_str());
             self.set(machine, if is_surplus { "" } else { uid }, zone);
             owned.insert(uid.to_owned());
@@ -286,6 +288,10 @@ mod tests {
         let mut owners = Owners::default();
         owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], &BTreeSet::new(), at(0));
         assert_eq!((owners.uid_of("i-1"), owners.uid_of("i-2")), (Some("u1"), Some("u1")));
+        let mut owners = Owners::default();
+        owners.set("i-2", "u1", "z");
+        owners.learn(&[machine("i-1", "u1"), machine("i-2", "u1")], &BTreeSet::new(), at(0));
+        assert_eq!((owners.uid_of("i-1"), owners.uid_of("i-2")), (Some(""), Some("u1")), "its claim names it");
     }
 
     #[test]
