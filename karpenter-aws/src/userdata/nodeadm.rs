@@ -64,7 +64,7 @@ impl Bootstrap<'_> {
     }
 }
 
-/// Whether a text is a map in YAML, or nothing but comments.
+/// Whether a text is a map in YAML, or several, or nothing but comments.
 fn is_yaml(text: &str) -> bool {
-    serde_saphyr::from_str::<Option<Map<String, Value>>>(text).is_ok()
+    serde_saphyr::from_multiple::<Option<Map<String, Value>>>(text).is_ok()
 }

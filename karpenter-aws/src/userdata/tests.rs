@@ -40,6 +40,29 @@ fn labels_that_a_kubelet_may_not_give_are_left_out() {
 }
 
 #[test]
+fn what_is_no_yaml_is_a_script() {
+    let config = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\n";
+    let cluster = Cluster { service_cidr: Some("10.100.0.0/16".to_owned()), ..Cluster::default() };
+    for (text, is_config) in [
+        (config.to_owned(), true),
+        (format!("---\n{config}"), true),
+        (format!("{config}---\n{config}"), true),
+        (format!("{config}---\n"), true),
+        ("# nothing\n".to_owned(), true),
+        ("#!/bin/bash\nset -e\necho a\n".to_owned(), false),
+        ("#!/bin/bash\nset -e\n---\n".to_owned(), false),
+        ("echo a".to_owned(), false),
+    ] {
+        let mut class = class("al2023@latest");
+        class.spec.user_data = Some(text.clone());
+        let claim = NodeClaim::named("a");
+        let bootstrap = Bootstrap::new(&class, &claim, &cluster, "spot", 1).expect("valid");
+        let told = bootstrap.user_data().expect("user data").text;
+        assert_eq!(!told.contains("text/x-shellscript"), is_config, "{text}");
+    }
+}
+
+#[test]
 fn the_taint_that_keeps_pods_away_is_there_once() {
     let mut claim = NodeClaim::named("a");
     claim.spec.taints = vec![Taint::new("team", "a", TaintEffect::NoSchedule)];
