@@ -134,7 +134,8 @@ impl Context {
         dealt
     }
 
-    /// Writes on machines that were bought together whose they are. It may not be allowed; then the order tells.
+    /// Writes on machines that were bought together whose they are. It may not be allowed, or be too much while many are
+    /// bought: then the order tells, and nobody waits.
     async fn tell_apart(&self, attempt: &Attempt, dealt: &[Option<(String, FleetOverride)>]) {
         if attempt.claims.len() < 2 {
             return;
@@ -144,7 +145,11 @@ impl Context {
             let tags = [(tags::CLAIM_UID, &claim.uid), (tags::NODE_CLAIM, &claim.name)];
             let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
             match self.api.create_tags(std::slice::from_ref(id), &tags).await {
-                Err(error) if error.kind() == ProviderErrorKind::Unauthorized => return,
+                Err(error)
+                    if matches!(error.kind(), ProviderErrorKind::Unauthorized | ProviderErrorKind::Throttled) =>
+                {
+                    return;
+                }
                 // Of one that stays without the others tell whose it is.
                 Ok(()) | Err(_) => {}
             }

@@ -148,6 +148,23 @@ async fn claims_that_are_alike_share_fleets_and_get_machines_of_their_own() {
 }
 
 #[tokio::test]
+async fn machines_that_cannot_be_told_apart_now_are_not_waited_for() {
+    let mut world = World::new();
+    let error = ApiError::refused("CreateTags", "RequestLimitExceeded", "Request limit exceeded.");
+    world.aws.with(|state| state.faults.push(Fault { operation: "CreateTags", times: 100, error, is_done: false }));
+    let claims: Vec<_> = (0..6).map(|i| claim(&format!("{i:036}"), &[])).collect();
+    let launched = join_all(claims.iter().map(|claim| world.provider.create(claim))).await;
+    assert_eq!((world.aws.count("CreateFleet"), world.aws.count("CreateTags")), (1, 1));
+    world.restart();
+    let told = world.provider.list().await.expect("answers");
+    for (claim, launched) in claims.iter().zip(launched) {
+        let id = launched.expect("bought").instance.id;
+        let machine = told.iter().find(|machine| machine.id == id).expect("there");
+        assert_eq!(machine.claim_uid, claim.metadata.uid, "the order tells");
+    }
+}
+
+#[tokio::test]
 async fn a_thousand_claims_that_are_alike_share_as_few_fleets_as_there_can_be() {
     let world = World::new();
     world.aws.with(|state| state.subnets.iter_mut().for_each(|subnet| subnet.free_addresses = 16_000));
