@@ -12,7 +12,12 @@ use aws_sdk_ec2::config::{
 use aws_smithy_http_client::test_util::{NeverClient, ReplayEvent, StaticReplayClient};
 use karpenter_aws::{
     ApiError, AwsApi,
-    ec2::{fleet::FleetRequest, instance::InstanceQuery, price::ProductFilter, shift::ZonalShift},
+    ec2::{
+        fleet::{FleetRequest, TargetKind},
+        instance::InstanceQuery,
+        price::ProductFilter,
+        shift::ZonalShift,
+    },
     sdk::SdkAws,
 };
 use karpenter_core::{
@@ -198,6 +203,18 @@ async fn a_fleet_is_asked_for_again_with_the_same_token() {
     replay.api.create_fleet(&request).await.expect("the second time");
     let asked = replay.asked();
     assert_eq!(asked.iter().map(|body| field(body, "ClientToken")).collect::<Vec<_>>(), [Some("token"), Some("token")]);
+}
+
+#[tokio::test]
+async fn a_fleet_out_of_a_reservation_that_ec2_may_take_back_says_so() {
+    let made = "<CreateFleetResponse><fleetId>fleet-1</fleetId></CreateFleetResponse>";
+    let replay = Replay::of(&[(200, made), (200, made)]).await;
+    let (word, option) = ("interruptible-capacity-reservation", "ReservedCapacityOptions.ReservationType.1");
+    for (target, expected) in [(TargetKind::ReservedCapacity, Some(word)), (TargetKind::CapacityBlock, None)] {
+        replay.api.create_fleet(&FleetRequest { target, count: 1, ..FleetRequest::default() }).await.expect("made");
+        let asked = replay.asked();
+        assert_eq!(field(asked.last().expect("asked"), option), expected, "{target:?}");
+    }
 }
 
 #[tokio::test]

@@ -69,6 +69,13 @@ pub struct AwsArgs {
     pub subnet_refresh_interval: Duration,
 }
 
+impl AwsArgs {
+    /// The certificate, if there is one: a variable that is empty says nothing.
+    fn ca_bundle(&self) -> Option<&str> {
+        self.cluster_ca_bundle.as_deref().filter(|bundle| !bundle.is_empty())
+    }
+}
+
 /// An address that says how and where.
 fn endpoint(text: &str) -> Result<String, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
@@ -224,9 +231,7 @@ async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<(C
     let minor = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
     let known = match api.describe_cluster(&args.cluster_name).await {
         Ok(known) => known,
-        Err(error)
-            if args.cluster_endpoint.is_some() && args.cluster_ca_bundle.is_some() && !args.enable_zonal_shift =>
-        {
+        Err(error) if args.cluster_endpoint.is_some() && args.ca_bundle().is_some() && !args.enable_zonal_shift => {
             tracing::warn!(error = %error, "EKS says nothing of the cluster: AL2023 does not get to know the range of its services");
             ClusterInfo::default()
         }
@@ -236,7 +241,7 @@ async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<(C
     let service_cidr = if is_ipv4 { known.service_ipv4_cidr } else { known.service_ipv6_cidr };
     let access = ClusterAccess {
         endpoint: args.cluster_endpoint.clone().unwrap_or(known.endpoint),
-        ca_bundle: args.cluster_ca_bundle.clone().unwrap_or(known.ca_bundle),
+        ca_bundle: args.ca_bundle().map_or(known.ca_bundle, str::to_owned),
         version: format!("{}.{minor}", version.major),
         dns_address: ClusterAccess::dns_address_of(&service_cidr),
         service_cidr,

@@ -136,7 +136,7 @@ pub(crate) struct Prepared {
     pub(crate) snapshot: Snapshot,
     pub(crate) catalogs: Catalogs,
     bad_pods: BTreeMap<ObjectKey, BadPod>,
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Prepared {

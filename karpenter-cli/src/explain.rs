@@ -27,6 +27,8 @@ pub struct Explanation {
     bad_pods: BTreeMap<ObjectKey, Reason>,
     /// What the pods do if the plan is not about them.
     standing: BTreeMap<ObjectKey, NotPending>,
+    /// What somebody should look at.
+    pub warnings: Vec<String>,
 }
 
 /// Where a pod is.
@@ -68,6 +70,11 @@ pub enum NotPending {
     Daemon,
     /// Something keeps the kube-scheduler from looking at it.
     Gated,
+    /// The kube-scheduler takes other pods away to make room for it.
+    Nominated {
+        /// The name of the node.
+        node: String,
+    },
     /// The kube-scheduler has not refused it.
     NotRefused,
 }
@@ -89,14 +96,14 @@ pub fn run(args: &ExplainArgs) -> Result<Explanation, Error> {
     let invalid = |(pod, bad): (&ObjectKey, &BadPod)| (pod.clone(), Reason::Invalid(bad.error.clone()));
     let bad_pods = cluster.bad_pods.iter().map(invalid).collect();
     let outcome = plan::plan(cluster, types, &catalog_file, &args.policies.options(), Effort::default())?;
-    Ok(Explanation { plan: outcome.plan, pods, bad_pods, standing })
+    Ok(Explanation { plan: outcome.plan, pods, bad_pods, standing, warnings: outcome.warnings })
 }
 
 impl Explanation {
     /// Where one pod is in a plan for its cluster.
     pub(crate) fn of_pod(plan: Plan, pod: &Pod) -> Self {
         let standing = BTreeMap::from([(pod.key(), NotPending::of(pod))]);
-        Self { plan, pods: vec![pod.key()], bad_pods: BTreeMap::new(), standing }
+        Self { plan, pods: vec![pod.key()], bad_pods: BTreeMap::new(), standing, warnings: Vec::new() }
     }
 
     /// Where one of the pods is.
@@ -145,6 +152,8 @@ impl NotPending {
             Self::Daemon
         } else if is_gated(pod) {
             Self::Gated
+        } else if !pod.status.nominated_node_name.is_empty() {
+            Self::Nominated { node: pod.status.nominated_node_name.clone() }
         } else {
             Self::NotRefused
         }
@@ -159,6 +168,7 @@ impl fmt::Display for NotPending {
             Self::Terminating => f.write_str("it is being deleted"),
             Self::Daemon => f.write_str("it comes with its node"),
             Self::Gated => f.write_str("a scheduling gate keeps it back"),
+            Self::Nominated { node } => write!(f, "the kube-scheduler makes room for it on node {node}"),
             Self::NotRefused => f.write_str("the kube-scheduler has not refused it"),
         }
     }

@@ -12,7 +12,9 @@ use clap::Parser as _;
 use karpenter_cli::{
     Error,
     args::{Args, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
-    consolidate, convert, explain, outlook, output, plan, pool_outlook, replay, simulate,
+    consolidate, convert,
+    error::one_line,
+    explain, outlook, output, plan, pool_outlook, replay, simulate,
 };
 
 /// Dumps of clusters are many small objects, which this allocator makes and drops in half the time of the system's. It asks for no
@@ -85,22 +87,34 @@ fn carry_out(command: &Command) -> Result<(), Error> {
 
 fn converted(args: &ConvertArgs) -> Result<(), Error> {
     let conversion = convert::run(args)?;
-    let mut err = io::stderr().lock();
-    for note in &conversion.notes {
-        // There is nobody left to tell if standard error is closed.
-        let _ = writeln!(err, "karpenter: {}: {}", note.object, note.message);
-    }
+    warn(conversion.notes.iter().map(|note| format!("{}: {}", note.object, note.message)));
     print(&convert::text(&conversion, args.output)?)
 }
 
+/// The answers. What was left out or guessed may be why they are as they are, and a list of answers has no room for it.
 fn explained(args: &ExplainArgs) -> Result<String, Error> {
     if !args.nodes.is_empty() {
-        return output::render_outlooks(&outlook::run(args)?, args.output);
+        let (nodes, warnings) = outlook::run(args)?;
+        warn(warnings);
+        return output::render_outlooks(&nodes, args.output);
     }
     if !args.node_pools.is_empty() {
-        return output::render_pool_outlooks(&pool_outlook::run(args)?, args.output);
+        let (pools, warnings) = pool_outlook::run(args)?;
+        warn(warnings);
+        return output::render_pool_outlooks(&pools, args.output);
     }
-    output::render_explanation(&explain::run(args)?, args.output)
+    let explanation = explain::run(args)?;
+    warn(explanation.warnings.iter().cloned());
+    output::render_explanation(&explanation, args.output)
+}
+
+/// Tells on standard error what somebody should look at.
+fn warn(warnings: impl IntoIterator<Item = String>) {
+    let mut err = io::stderr().lock();
+    for warning in warnings {
+        // There is nobody left to tell if standard error is closed.
+        let _ = writeln!(err, "karpenter: {}", one_line(&warning));
+    }
 }
 
 /// Writes to standard output; a reader that has seen enough, such as `head`, is no error.

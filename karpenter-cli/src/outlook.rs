@@ -4,12 +4,13 @@ use karpenter_core::disrupt::{Disruptor, NodeOutlook};
 
 use crate::{Error, args::ExplainArgs, consolidate::Prepared};
 
-/// Reads what the command line names, and looks at the nodes, in the order in which they were asked for.
+/// Reads what the command line names, and looks at the nodes, in the order in which they were asked for. What somebody should
+/// look at in what was read comes second.
 ///
 /// # Errors
 /// A file that cannot be read or is not what it should be, or a node that is not in the cluster.
-pub fn run(args: &ExplainArgs) -> Result<Vec<NodeOutlook>, Error> {
-    let Prepared { snapshot, catalogs, .. } = Prepared::read(&args.input)?;
+pub fn run(args: &ExplainArgs) -> Result<(Vec<NodeOutlook>, Vec<String>), Error> {
+    let Prepared { snapshot, catalogs, warnings, .. } = Prepared::read(&args.input)?;
     let mut names: Vec<&String> = Vec::new();
     for name in &args.nodes {
         if !names.contains(&name) {
@@ -22,5 +23,5 @@ pub fn run(args: &ExplainArgs) -> Result<Vec<NodeOutlook>, Error> {
     }
     let disruptor = Disruptor::new(args.disruption.options(&args.policies));
     let search = disruptor.start(&snapshot, &catalogs, args.disruption.now());
-    Ok(names.into_iter().filter_map(|name| search.outlook(name)).collect())
+    Ok((names.into_iter().filter_map(|name| search.outlook(name)).collect(), warnings))
 }

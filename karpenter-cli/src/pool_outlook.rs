@@ -4,14 +4,15 @@ use karpenter_core::disrupt::PoolOutlook;
 
 use crate::{Error, args::ExplainArgs, consolidate::Prepared, load::LoadWarning, plan::Input};
 
-/// Reads what the command line names, and looks at the pools, in the order in which they were asked for.
+/// Reads what the command line names, and looks at the pools, in the order in which they were asked for. What somebody should
+/// look at in what was read comes second.
 ///
 /// # Errors
 /// A file that cannot be read or is not what it should be, or a pool that is not in the cluster or cannot be read.
-pub fn run(args: &ExplainArgs) -> Result<Vec<PoolOutlook>, Error> {
+pub fn run(args: &ExplainArgs) -> Result<(Vec<PoolOutlook>, Vec<String>), Error> {
     let input = Input::read(&args.input)?;
     let unreadable = input.cluster.warnings.clone();
-    let Prepared { snapshot, catalogs, .. } = Prepared::from_input(input)?;
+    let Prepared { snapshot, catalogs, warnings, .. } = Prepared::from_input(input)?;
     let mut names: Vec<&String> = Vec::new();
     for name in &args.node_pools {
         if !names.contains(&name) {
@@ -21,7 +22,7 @@ pub fn run(args: &ExplainArgs) -> Result<Vec<PoolOutlook>, Error> {
     let now = args.disruption.now();
     let look =
         |name: &String| PoolOutlook::of(&snapshot, &catalogs, name, now).ok_or_else(|| unknown(name, &unreadable));
-    names.into_iter().map(look).collect()
+    Ok((names.into_iter().map(look).collect::<Result<_, _>>()?, warnings))
 }
 
 /// Why there is no answer for a pool: it cannot be read, or is not there.

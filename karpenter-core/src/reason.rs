@@ -28,6 +28,8 @@ pub enum Reason {
     Volume(VolumeProblem),
     /// A rule about its neighbours leaves it no node.
     Topology(TopologyObstacle),
+    /// Its node selector, its node affinity and its volumes contradict each other.
+    Unmeetable,
     /// There is no node pool at all.
     NoNodePools,
     /// Planning was stopped before a place for it was found.
@@ -98,6 +100,9 @@ impl fmt::Display for Reason {
             Self::Volume(problem) => problem.fmt(f),
             Self::Topology(obstacle) => obstacle.fmt(f),
             Self::Stopped => f.write_str("planning was stopped before a place was found"),
+            Self::Unmeetable => {
+                f.write_str("no node can meet its node selector, its node affinity and its volumes together")
+            }
             Self::NoNodePools => f.write_str("there is no node pool"),
             Self::NoPlace { pools, node_count, nodes } => {
                 for (i, pool) in pools.iter().enumerate() {

@@ -98,7 +98,7 @@ fn a_machine_that_daemons_overfill_is_no_use() {
     assert_eq!(
         why(&plan),
         "pool general: 1 of 2 types: cpu short by 1: 2 requested, 1 at most beside the daemons; \
-         1 of 2 types: the daemons alone need more than there is"
+         1 of 2 types: the system and the daemons alone need more than there is"
     );
 }
 

@@ -7,8 +7,9 @@ use aws_sdk_ec2::{
     types::{
         CreateFleetError, CreateFleetInstance, DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest,
         FleetLaunchTemplateOverridesRequest, FleetLaunchTemplateSpecificationRequest, FleetOnDemandAllocationStrategy,
-        FleetType, InstanceNetworkInterfaceSpecification, InstanceType, LaunchTemplateAndOverridesResponse,
-        LaunchTemplateSpecification, OnDemandOptionsRequest, ResourceType, SpotAllocationStrategy, SpotOptionsRequest,
+        FleetReservationType, FleetType, InstanceNetworkInterfaceSpecification, InstanceType,
+        LaunchTemplateAndOverridesResponse, LaunchTemplateSpecification, OnDemandOptionsRequest,
+        ReservedCapacityOptionsRequest, ResourceType, SpotAllocationStrategy, SpotOptionsRequest,
         TargetCapacitySpecificationRequest,
     },
 };
@@ -57,6 +58,11 @@ pub(super) fn write(call: CreateFleetFluentBuilder, request: &FleetRequest) -> C
                 _ => FleetOnDemandAllocationStrategy::LowestPrice,
             };
             call.on_demand_options(OnDemandOptionsRequest::builder().allocation_strategy(strategy).build())
+        }
+        // The template names the reservation; which kind it is of is for the fleet to say.
+        (TargetKind::ReservedCapacity, _) => {
+            let kind = FleetReservationType::InterruptibleCapacityReservation;
+            call.reserved_capacity_options(ReservedCapacityOptionsRequest::builder().reservation_types(kind).build())
         }
         _ => call,
     }

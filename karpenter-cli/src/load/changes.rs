@@ -8,6 +8,8 @@ use super::{
     LoadWarning,
     documents::{Object, Position, for_each_object},
     objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, group_of, key_of},
+    unread,
+    warnings::unknown_fields,
     workload::{self, Workload},
 };
 use crate::Error;
@@ -49,6 +51,19 @@ impl FurtherObjects {
         out.extend(all.csi_nodes.iter().map(|one| ("CSINode", named(&one.metadata))));
         out.extend(all.pods.iter().filter(is_single).map(|one| ("Pod", one.key())));
         out
+    }
+
+    /// Gives pods of workloads other names where pods that stay have theirs: only a StatefulSet says what its pods are called.
+    pub(crate) fn give_free_names(&mut self, cluster: &Cluster) {
+        let workloads = &self.workloads;
+        let stays = |pod: &&Arc<Pod>| !workloads.iter().any(|workload| workload.owns(pod));
+        let taken: BTreeSet<ObjectKey> = cluster.pods.iter().filter(stays).map(|pod| pod.key()).collect();
+        let is_free_to_choose = |pod: &Pod| workloads.iter().any(|one| one.kind != "StatefulSet" && one.owns(pod));
+        for pod in self.cluster.pods.iter_mut().filter(|pod| is_free_to_choose(pod)) {
+            while taken.contains(&pod.key()) {
+                Arc::make_mut(pod).metadata.name.push_str("-new");
+            }
+        }
     }
 }
 
@@ -100,6 +115,7 @@ impl ChangeReader {
             let name = format!("{} {key}", object.kind);
             let (workload, pods) = workload::read(object, key)
                 .map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })?;
+            self.note(workload::unknown_fields(object), &format!("{} {}", workload.kind, workload.key), file);
             self.workloads.push(workload);
             return pods.into_iter().try_for_each(|pod| self.objects.add_pod(pod, file));
         }
@@ -107,7 +123,19 @@ impl ChangeReader {
             return Err(wrong(FieldError::new("kind", "it bears on no plan")));
         }
         self.objects.take(object, position, file)?;
-        self.objects.first_fault(file).map_or(Ok(()), Err)
+        if let Some(fault) = self.objects.first_fault(file) {
+            return Err(fault);
+        }
+        if kind == Some(Kind::Pod) {
+            let name = format!("Pod {}", key_of(object, kind).map_err(wrong)?);
+            self.note(unread::unknown_of_pod(object), &name, file);
+        }
+        Ok(())
+    }
+
+    /// Keeps what is to be said of fields that there are not.
+    fn note(&mut self, fields: Vec<String>, object: &str, file: &str) {
+        self.objects.cluster_mut().warnings.extend(unknown_fields(fields, object, file));
     }
 }
 

@@ -6,19 +6,23 @@ use karpenter_core::{api::FieldError, engine::Object};
 use karpenter_fake::sim::{Workload, WorkloadKind, scenario::Manifest};
 
 use super::{
+    LoadWarning,
     changes::{Accepted, ChangeReader},
     documents::for_each_object,
-    objects::{Kind, key_of},
+    objects::{Cluster, Kind, key_of},
     workload,
 };
 use crate::Error;
+
+/// What is said of a misspelt field, which would make another cluster than the one that is meant.
+const NO_SUCH_FIELD: &str = "there is no such field";
 
 /// Reads manifests: pools, daemonsets, budgets, volumes and namespaces as they are; Deployments and StatefulSets as what
 /// makes pods.
 ///
 /// # Errors
-/// The text is not JSON or YAML or holds nothing; an object bears on no plan or cannot be read. A Job is an error too: a
-/// manifest does not say how long its pods run.
+/// The text is not JSON or YAML or holds nothing; an object bears on no plan, cannot be read or has a field that there is not.
+/// A Job is an error too: a manifest does not say how long its pods run.
 pub fn manifests(text: &str, file: &str) -> Result<Vec<Manifest>, Error> {
     let mut reader = ChangeReader::default();
     reader.start(file);
@@ -38,11 +42,26 @@ pub fn manifests(text: &str, file: &str) -> Result<Vec<Manifest>, Error> {
             _ => return Err(wrong(FieldError::new("kind", "it does not say how long its pods run: use add-job"))),
         };
         let (read, template) = workload::read_template(object, key).map_err(wrong)?;
+        if let Some(field) = workload::unknown_fields(object).first() {
+            return Err(wrong(FieldError::new(field, NO_SUCH_FIELD)));
+        }
         workloads.push(Manifest::Workload(Box::new(Workload::new(read.key, kind, read.replicas, template))));
         Ok(())
     })?;
-    let mut out = Vec::new();
     let cluster = reader.finish().cluster;
+    cluster.warnings.iter().find_map(unknown_field).map_or(Ok(()), Err)?;
+    let mut out = objects(cluster);
+    out.append(&mut workloads);
+    Ok(out)
+}
+
+fn unknown_field(warning: &LoadWarning) -> Option<Error> {
+    let LoadWarning::UnknownField { file, object, field, .. } = warning else { return None };
+    Some(Error::Object { file: file.clone(), error: FieldError::new(field, NO_SUCH_FIELD).of(object) })
+}
+
+fn objects(cluster: Cluster) -> Vec<Manifest> {
+    let mut out = Vec::new();
     let mut add = |object| out.push(Manifest::Object(object));
     cluster.namespaces.into_iter().for_each(|one| add(Object::Namespace(Arc::new(one))));
     cluster.pools.into_iter().for_each(|one| add(Object::NodePool(Arc::new(one))));
@@ -56,6 +75,5 @@ pub fn manifests(text: &str, file: &str) -> Result<Vec<Manifest>, Error> {
     cluster.pods.into_iter().for_each(|one| add(Object::Pod(one)));
     cluster.claims.into_iter().for_each(|one| add(Object::NodeClaim(Arc::new(one))));
     cluster.nodes.into_iter().for_each(|one| add(Object::Node(Arc::new(one))));
-    out.append(&mut workloads);
-    Ok(out)
+    out
 }

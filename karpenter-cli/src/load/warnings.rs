@@ -6,9 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use karpenter_core::api::{Change, FieldError, NodeClaim, NodeOverlay, ObjectKey, Pod, READ_VERSIONS};
+use karpenter_core::api::{
+    Affinity, Change, FieldError, NodeClaim, NodeOverlay, ObjectKey, ObjectMeta, Pod, READ_VERSIONS,
+};
 
 use super::objects::{Cluster, is_gated};
+
+/// The label of every namespace with its name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// Something about the input that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +73,27 @@ pub enum LoadWarning {
         /// The pod that cannot be read.
         pod: ObjectKey,
     },
+    /// Daemonsets that are not there although pods of theirs are.
+    NoDaemonSet {
+        /// How many.
+        count: usize,
+        /// The first by namespace and name.
+        first: ObjectKey,
+    },
+    /// Pods that choose the namespaces of others by labels, where there are no namespaces.
+    NoNamespaces {
+        /// How many.
+        count: usize,
+        /// The first by namespace and name.
+        first: ObjectKey,
+    },
+    /// Pods for which the kube-scheduler takes others away, so that they are about to get a node.
+    Nominated {
+        /// How many.
+        count: usize,
+        /// The first by namespace and name.
+        first: ObjectKey,
+    },
     /// Pods without a node that the kube-scheduler has not refused, so that they may yet get one.
     NotRefused {
         /// How many.
@@ -121,6 +147,36 @@ impl fmt::Display for LoadWarning {
             Self::ClosedNode { node, pod } => {
                 write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
             }
+            Self::NoDaemonSet { count: 1, first } => {
+                write!(f, "DaemonSet {first}: is not there, but pods of it are: new nodes are planned without it")
+            }
+            Self::NoDaemonSet { count, first } => {
+                write!(
+                    f,
+                    "{count} DaemonSets are not there, but pods of theirs are: new nodes are planned without them; the first is {first}"
+                )
+            }
+            Self::NoNamespaces { count: 1, first } => {
+                write!(
+                    f,
+                    "Pod {first}: chooses namespaces by their labels, and there are no namespaces: it chooses none"
+                )
+            }
+            Self::NoNamespaces { count, first } => {
+                write!(
+                    f,
+                    "{count} pods choose namespaces by their labels, and there are no namespaces: they choose none; the first is {first}"
+                )
+            }
+            Self::Nominated { count: 1, first } => {
+                write!(f, "Pod {first}: left alone, because the kube-scheduler makes room for it on a node")
+            }
+            Self::Nominated { count, first } => {
+                write!(
+                    f,
+                    "{count} pods left alone, because the kube-scheduler makes room for them on nodes; the first is {first}"
+                )
+            }
             Self::NotRefused { count: 1, first } => {
                 write!(f, "Pod {first}: left alone, because the kube-scheduler has not refused it")
             }
@@ -137,13 +193,24 @@ impl fmt::Display for LoadWarning {
 impl LoadWarning {
     /// Whether it concerns all objects together.
     pub(super) const fn is_of_all(&self) -> bool {
-        matches!(self, Self::ClosedNode { .. } | Self::NotRefused { .. } | Self::NotLaunched { .. })
+        matches!(
+            self,
+            Self::ClosedNode { .. }
+                | Self::NoDaemonSet { .. }
+                | Self::NoNamespaces { .. }
+                | Self::Nominated { .. }
+                | Self::NotRefused { .. }
+                | Self::NotLaunched { .. }
+        )
     }
 
     /// What concerns all objects together.
     pub(super) fn of_all(cluster: &Cluster) -> Vec<Self> {
         let closed = closed_nodes(cluster).into_iter();
-        closed.chain(not_refused(&cluster.pods)).chain(not_launched(&cluster.claims)).collect()
+        let pods = &cluster.pods;
+        let missing = no_daemonset(cluster).into_iter().chain(no_namespaces(cluster));
+        let pods = missing.chain(not_refused(pods)).chain(nominated(pods));
+        closed.chain(pods).chain(not_launched(&cluster.claims)).collect()
     }
 }
 
@@ -171,17 +238,61 @@ fn closed_nodes(cluster: &Cluster) -> Vec<LoadWarning> {
     first.into_iter().map(|(node, pod)| LoadWarning::ClosedNode { node, pod }).collect()
 }
 
+fn no_daemonset(cluster: &Cluster) -> Option<LoadWarning> {
+    let of_meta = |meta: &ObjectMeta| ObjectKey::new(meta.namespace(), &meta.name);
+    let there: BTreeSet<ObjectKey> = cluster.daemonsets.iter().map(|one| of_meta(&one.metadata)).collect();
+    let running = cluster.pods.iter().filter(|pod| pod.is_daemon() && pod.is_active());
+    let owners = running.filter_map(|pod| Some(ObjectKey::new(pod.namespace(), &pod.metadata.controller()?.name)));
+    let missing: BTreeSet<ObjectKey> = owners.filter(|owner| !there.contains(owner)).collect();
+    let first = missing.first()?.clone();
+    Some(LoadWarning::NoDaemonSet { count: missing.len(), first })
+}
+
+fn no_namespaces(cluster: &Cluster) -> Option<LoadWarning> {
+    if !cluster.namespaces.is_empty() {
+        return None;
+    }
+    let choose: BTreeSet<ObjectKey> =
+        cluster.pods.iter().filter(|pod| pod.is_active() && looks_at_namespaces(pod)).map(|pod| pod.key()).collect();
+    let first = choose.first()?.clone();
+    Some(LoadWarning::NoNamespaces { count: choose.len(), first })
+}
+
+/// Whether a pod chooses namespaces by other labels than their names, which are known without the namespaces.
+fn looks_at_namespaces(pod: &Pod) -> bool {
+    let Affinity { pod_affinity, pod_anti_affinity, .. } = &pod.spec.affinity;
+    let terms = [pod_affinity, pod_anti_affinity]
+        .into_iter()
+        .flat_map(|side| side.required.iter().chain(side.preferred.iter().map(|weighted| &weighted.pod_affinity_term)));
+    terms.filter_map(|term| term.namespace_selector.as_ref()).any(|selector| {
+        let keys = selector.match_labels.keys().chain(selector.match_expressions.iter().map(|e| &e.key));
+        keys.into_iter().any(|key| key != NAMESPACE_NAME)
+    })
+}
+
 fn not_refused(pods: &[Arc<Pod>]) -> Option<LoadWarning> {
-    let is_left_alone = |pod: &&Arc<Pod>| {
-        let waits = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
-        waits && !pod.is_unschedulable() && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror()
+    let (count, first) = waiting(pods, |pod| !pod.is_unschedulable())?;
+    Some(LoadWarning::NotRefused { count, first })
+}
+
+fn nominated(pods: &[Arc<Pod>]) -> Option<LoadWarning> {
+    let is_nominated = |pod: &Pod| pod.is_unschedulable() && !pod.status.nominated_node_name.is_empty();
+    let (count, first) = waiting(pods, is_nominated)?;
+    Some(LoadWarning::Nominated { count, first })
+}
+
+/// How many pods wait for the kube-scheduler and are like this, and the first by namespace and name.
+fn waiting(pods: &[Arc<Pod>], is_it: impl Fn(&Pod) -> bool) -> Option<(usize, ObjectKey)> {
+    let waits = |pod: &&Arc<Pod>| {
+        let is_left = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
+        is_left && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror() && is_it(pod)
     };
-    let waiting = pods.iter().filter(is_left_alone);
-    let (count, first) = waiting.fold((0, None), |(count, first): (usize, Option<ObjectKey>), pod| {
+    let all = pods.iter().filter(waits);
+    let (count, first) = all.fold((0, None), |(count, first): (usize, Option<ObjectKey>), pod| {
         let key = pod.key();
         (count + 1, Some(first.map_or(key.clone(), |first| first.min(key))))
     });
-    first.map(|first| LoadWarning::NotRefused { count, first })
+    first.map(|first| (count, first))
 }
 
 fn not_launched(claims: &[NodeClaim]) -> Option<LoadWarning> {

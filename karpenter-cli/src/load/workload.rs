@@ -4,7 +4,7 @@ use karpenter_core::api::{FieldError, ObjectKey, OwnerReference, Pod, PodTemplat
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{documents::Object, objects::group_of, parse};
+use super::{documents::Object, objects::group_of, parse, unread};
 
 /// The most pods of one workload: more than any cluster runs.
 const MAX_REPLICAS: u32 = 200_000;
@@ -34,8 +34,20 @@ struct Spec {
     #[serde(default)]
     parallelism: Option<u32>,
     #[serde(default)]
+    completions: Option<u32>,
+    #[serde(default)]
+    suspend: Option<bool>,
+    #[serde(default)]
     volume_claim_templates: Option<Vec<Value>>,
     template: PodTemplate,
+}
+
+impl Spec {
+    /// How many pods a job that begins has at a time: no more than have to end well, and none while it is suspended.
+    fn pods_of_job(&self) -> u32 {
+        let most = self.completions.unwrap_or(u32::MAX);
+        if self.suspend == Some(true) { 0 } else { self.parallelism.unwrap_or(1).min(most) }
+    }
 }
 
 /// Whether an object makes pods that any node may run.
@@ -52,6 +64,11 @@ fn kind_of(object: &Object<'_>) -> Option<&'static str> {
         _ => return None,
     };
     (object.api_version.is_empty() || group_of(&object.api_version) == group).then_some(kind)
+}
+
+/// The fields of its specification that there are not.
+pub(super) fn unknown_fields(object: &Object<'_>) -> Vec<String> {
+    unread::unknown::<Manifest>(object)
 }
 
 /// A workload of this key with its pods, which nobody has looked at yet.
@@ -71,12 +88,12 @@ pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Vec
 pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, PodTemplate), FieldError> {
     let kind = kind_of(object).ok_or_else(|| FieldError::new("kind", "it makes no pods"))?;
     let Manifest { spec } = parse(object.raw)?;
-    if spec.volume_claim_templates.is_some_and(|templates| !templates.is_empty()) {
+    if spec.volume_claim_templates.as_ref().is_some_and(|templates| !templates.is_empty()) {
         let message = "which volumes its pods get is not in it: give the pods and their claims instead";
         return Err(FieldError::new("spec.volumeClaimTemplates", message));
     }
-    let (field, replicas) = if kind == "Job" { ("parallelism", spec.parallelism) } else { ("replicas", spec.replicas) };
-    let replicas = replicas.unwrap_or(1);
+    let (field, replicas) =
+        if kind == "Job" { ("parallelism", spec.pods_of_job()) } else { ("replicas", spec.replicas.unwrap_or(1)) };
     if replicas > MAX_REPLICAS {
         return Err(FieldError::new(format!("spec.{field}"), format!("{replicas} is more than {MAX_REPLICAS}")));
     }

@@ -110,6 +110,7 @@ impl Changes {
         for pod in further.cluster.pods.iter_mut().filter(|pod| is_new(pod)) {
             Arc::make_mut(pod).status = PodStatus::unschedulable();
         }
+        further.give_free_names(cluster);
         let replaced = cluster.put(&further);
         let change = |(kind, key): (&'static str, ObjectKey)| {
             let name = if key.namespace.is_empty() { key.name.clone() } else { key.to_string() };

@@ -290,6 +290,32 @@ fn pods_that_were_not_refused_are_left_alone() {
 }
 
 #[test]
+fn what_a_dump_lacks_for_its_pods_is_named() {
+    let files = Files::new("lacks");
+    let daemon = r#""metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"agent","controller":true}],"#;
+    let daemon =
+        pod("agent-x", "1").replace(r#""metadata":{"#, daemon).replace(r#""spec":{"#, r#""spec":{"nodeName":"n","#);
+    let choosy = |selector: &str| {
+        let affinity = format!(
+            r#""spec":{{"affinity":{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[
+            {{"topologyKey":"kubernetes.io/hostname","labelSelector":{{}},"namespaceSelector":{selector}}}]}}}},"#
+        );
+        pod("choosy", "1").replace(r#""spec":{"#, &affinity)
+    };
+    let by_label = choosy(r#"{"matchLabels":{"team":"a"}}"#);
+    let document = files.plan(&list(&[POOL, &node("n"), &daemon, &by_label]));
+    let expected = [
+        "DaemonSet default/agent: is not there, but pods of it are: new nodes are planned without it",
+        "Pod default/choosy: chooses namespaces by their labels, and there are no namespaces: it chooses none",
+    ];
+    assert_eq!(document["warnings"], json!(expected));
+    let by_name = choosy(r#"{"matchLabels":{"kubernetes.io/metadata.name":"a"}}"#);
+    assert_eq!(files.plan(&list(&[POOL, &by_name]))["warnings"], json!([]), "names are known");
+    let namespace = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}"#;
+    assert_eq!(files.plan(&list(&[POOL, &by_label, namespace]))["warnings"], json!([]));
+}
+
+#[test]
 fn wrong_usage_ends_with_status_2() {
     let files = Files::new("usage");
     files.write("cluster.json", &list(&[]));

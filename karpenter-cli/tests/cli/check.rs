@@ -51,6 +51,21 @@ fn a_sound_plan_is_printed_as_ever() {
     }
 }
 
+#[test]
+fn pools_that_break_a_rule_are_no_part_of_a_sound_plan() {
+    let files = Files::new("check-pools");
+    let second = |spec: &str, class: &str| {
+        let named = POOL.replacen("general", "broken", 1).replacen(r#""spec":{"#, &format!(r#""spec":{{{spec}"#), 1);
+        named.replacen(r#""name":"default""#, &format!(r#""name":"{class}""#), 1)
+    };
+    for broken in [second(r#""weight":0,"#, "default"), second(r#""weight":101,"#, "default"), second("", "")] {
+        files.write("cluster.json", &list(&[POOL, &broken, &pod("a", "3")]));
+        let ran = files.run("plan --check --cluster cluster.json --catalog types.json");
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{broken}");
+        assert!(ran.out.contains("NodePool broken: left out"), "{}", ran.out);
+    }
+}
+
 /// The lines without numbers that are seconds, which differ from run to run.
 fn without_times(text: &str) -> Vec<&str> {
     let mut lines = text.lines();

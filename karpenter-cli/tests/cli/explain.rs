@@ -63,7 +63,8 @@ fn ask(files: &Files, pods: &str) -> Value {
 fn answers_are_paragraphs() {
     let files = files("explain");
     let ran = files.run(&format!("explain {ALL} --cluster cluster.json --catalog types.json"));
-    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let warning = "karpenter: Pod default/fresh: left alone, because the kube-scheduler has not refused it\n";
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), warning));
     assert_eq!(ran.out, include_str!("explain.txt"));
 }
 
@@ -91,6 +92,53 @@ fn a_rule_about_neighbours_is_named_with_its_operands() {
         "default/lonely: without a place: affinity over topology.kubernetes.io/zone: no pod that it must be\n    \
          near to is there or planned\n"
     );
+}
+
+#[test]
+fn what_was_left_out_is_said_beside_every_answer() {
+    let files = Files::new("explain-left-out");
+    let bad = POOL.replacen(r#""spec":{"#, r#""spec":{"weight":"10","#, 1);
+    files.write("cluster.json", &list(&[&bad, &node("n"), &pod("a", "1")]));
+    let warning = "karpenter: cluster.json: NodePool general: spec.weight: invalid type: string \"10\", expected u32 \
+                   (the pool is left out)\n";
+    for question in ["a", "a -o json", "--node n"] {
+        let ran = files.run(&format!("explain {question} --cluster cluster.json --catalog types.json"));
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), warning), "{question}");
+    }
+}
+
+#[test]
+fn a_pod_for_which_room_is_made_is_told_apart_from_one_that_was_not_refused() {
+    let files = Files::new("explain-nominated");
+    let preempts = pod("a", "1").replace(r#""phase":"Pending""#, r#""phase":"Pending","nominatedNodeName":"n""#);
+    let document = files.plan(&list(&[POOL, &node("n"), &preempts]));
+    let warning = "Pod default/a: left alone, because the kube-scheduler makes room for it on a node";
+    assert_eq!((&document["pods"], &document["warnings"]), (&json!(0), &json!([warning])));
+    assert_eq!(ask(&files, "a")[0]["message"], "the kube-scheduler makes room for it on node n");
+}
+
+#[test]
+fn what_a_pod_asks_for_and_no_node_can_be_is_named() {
+    let files = Files::new("explain-unmeetable");
+    let selector = r#""spec":{"nodeSelector":{"topology.kubernetes.io/zone":"zone-a"},"affinity":{"nodeAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":
+        [{"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-b"]}]}]}}},"#;
+    files.write("cluster.json", &list(&[POOL, &pod("a", "1").replace(r#""spec":{"#, selector)]));
+    let answer = &ask(&files, "a")[0];
+    assert_eq!(answer["reason"], json!({"kind": "unmeetable"}), "{answer}");
+}
+
+#[test]
+fn values_that_limits_leave_too_few_of_are_named() {
+    let files = Files::new("explain-values");
+    files.write("types.json", &catalog());
+    let wants = r#""requirements":[{"key":"node.kubernetes.io/instance-type","operator":"Exists","minValues":3},"#;
+    let pool =
+        POOL.replacen(r#""spec":{"#, r#""spec":{"limits":{"cpu":"4"},"#, 1).replacen(r#""requirements":["#, wants, 1);
+    files.write("cluster.json", &list(&[&pool, &pod("a", "1")]));
+    let obstacles = &ask(&files, "a")[0]["pools"][0]["obstacles"];
+    let values = obstacles.as_array().unwrap().iter().find(|one| one["kind"] == "minValues").unwrap();
+    assert_eq!((&values["minValues"], &values["available"], &values["count"]), (&json!(3), &json!(2), &json!(2)));
 }
 
 #[test]

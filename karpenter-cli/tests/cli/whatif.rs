@@ -247,6 +247,41 @@ fn workloads_stand_for_their_pods() {
         files.write("shop.json", &DEPLOYMENT.replace("Deployment", kind).replace("apps/v1", group));
         assert_eq!(changed(&files, PLAN, "--with shop.json").0["pods"], json!(expected), "{kind}");
     }
+    let job = DEPLOYMENT.replace("Deployment", "Job").replace("apps/v1", "batch/v1");
+    for (spec, expected) in
+        [(r#""parallelism":5,"completions":2"#, 2), (r#""parallelism":5,"suspend":true"#, 0), (r#""parallelism":5"#, 5)]
+    {
+        files.write("shop.json", &job.replace(r#""replicas":3"#, spec));
+        assert_eq!(changed(&files, PLAN, "--with shop.json").0["pods"], json!(expected), "{spec}");
+    }
+}
+
+#[test]
+fn misspelt_fields_of_manifests_are_named() {
+    let files = files("whatif-misspelt", &[pool("general", "100%")]);
+    let misspelt = DEPLOYMENT.replace("replicas", "replica").replace("requests", "request");
+    let known = r#""spec":{"enableServiceLinks":true,"volumes":[{"name":"v","configMap":{"name":"c"}}],"containers":[{"image":"i","ports":[{"name":"p","containerPort":1}],"#;
+    let pod = pod("p", "1").replace(r#""spec":{"containers":[{"#, known);
+    files.write("with.json", &list(&[&misspelt, &pod, &pod.replace(r#""p""#, r#""q""#).replace("volumes", "volume")]));
+    let (document, _) = changed(&files, PLAN, "--with with.json");
+    let expected = [
+        "with.json: Deployment default/shop: spec.replica: there is no such field (it is left out)",
+        "with.json: Deployment default/shop: spec.template.spec.containers[0].resources.request: there is no such field (it is left out)",
+        "with.json: Pod default/q: spec.volume: there is no such field (it is left out)",
+    ];
+    assert_eq!(document["warnings"], json!(expected));
+}
+
+#[test]
+fn pods_of_a_workload_take_the_place_of_no_pods_of_others() {
+    let of_set = running("shop-0", "1", "by-hand")
+        .replace("ReplicaSet", "StatefulSet")
+        .replace(r#""name":"web","uid""#, r#""name":"shop","uid""#);
+    let files = files("whatif-names", &[pool("general", "100%"), node("by-hand"), of_set]);
+    files.write("shop.json", &DEPLOYMENT.replace("\"1\"", "\"500m\""));
+    let (document, _) = changed(&files, PLAN, "--with shop.json");
+    let there = json!(["default/shop-0-new", "default/shop-1"]);
+    assert_eq!(document["existingNodes"]["by-hand"], there, "the pod of the set keeps its room");
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub enum Obstacle {
     },
     /// The requirements can be met one by one, but not together.
     Combination,
-    /// The daemons alone need more than there is.
+    /// What the system keeps and the daemons need is more than there is.
     Daemons,
     /// None of the offerings that meet the requirements can be bought now.
     Unavailable,
@@ -166,7 +166,7 @@ impl fmt::Display for Obstacle {
                 similar_key.as_ref().map_or(Ok(()), |similar| write!(f, " (they have {similar})"))
             }
             Self::Combination => f.write_str("no available offering meets all requirements at once"),
-            Self::Daemons => f.write_str("the daemons alone need more than there is"),
+            Self::Daemons => f.write_str("the system and the daemons alone need more than there is"),
             Self::Unavailable => f.write_str("no offering that meets the requirements is available now"),
             Self::ReservationUsedUp { reservations } => {
                 f.write_str("nothing is left of ")?;

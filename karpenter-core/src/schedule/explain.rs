@@ -36,6 +36,10 @@ impl<'s, 'a> Explainer<'s, 'a> {
         if base.pool_order.is_empty() && base.places.is_empty() {
             return Reason::NoNodePools;
         }
+        let lot = self.search.problem.lot(lot_index);
+        if lot.classes.iter().any(|&class| base.classes.node_wanted(class).alternatives().is_empty()) {
+            return Reason::Unmeetable;
+        }
         let of_pool = |name: &&str| -> Option<PoolObstacle> {
             if let Some(known) = base.obstacles.iter().find(|o| o.is_of(name)) {
                 return Some(known.clone());

@@ -31,10 +31,10 @@ pub(super) fn unready(pool: &NodePool) -> Option<String> {
     if let Some(bad) = conditions.find(|c| is_bad(&c.r#type, c.status) || is_unsure(&c.r#type, c.status)) {
         return Some(format!("{} is {:?}", bad.r#type, bad.status));
     }
-    let template = &pool.spec.template.spec;
-    let mut seen = BTreeSet::new();
-    let mut taints = template.taints.iter().chain(&template.startup_taints);
-    taints.find(|t| !seen.insert((&t.key, t.effect))).map(|taint| format!("it has two taints {}", taint.key))
+    // A budget that cannot be read protects nodes, and keeps none from being made.
+    let mut without_budgets = pool.clone();
+    without_budgets.spec.disruption.budgets.clear();
+    without_budgets.validate().err().map(|error| error.to_string())
 }
 
 impl Checker<'_> {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, PlannedClaim, Planner, Price, Quantity, Reason, Requirement, Requirements,
     Snapshot, SnapshotBuilder,
-    api::{ConditionStatus, DaemonSet, Node, NodeClaim, NodePool, ObjectKey, Pod},
+    api::{ConditionStatus, DaemonSet, Node, NodeClaim, NodeClassRef, NodePool, ObjectKey, Pod},
     labels,
 };
 
@@ -113,7 +113,12 @@ fn problem(spec: &str) -> SnapshotBuilder {
 fn pool(spec: &str) -> NodePool {
     let class = r#""nodeClassRef":{"group":"g","kind":"K","name":"n"}"#;
     let text = spec.replace("CLASS", class);
-    read(&format!(r#"{{"metadata":{{"name":"pool"}},"spec":{text}}}"#))
+    let mut pool: NodePool = read(&format!(r#"{{"metadata":{{"name":"pool"}},"spec":{text}}}"#));
+    let class = &mut pool.spec.template.spec.node_class_ref;
+    if class.name.is_empty() {
+        *class = NodeClassRef::new("g", "K", "n");
+    }
+    pool
 }
 
 fn in_pool(spec: &str, of_pod: &str) -> SnapshotBuilder {
@@ -185,8 +190,8 @@ fn pools_that_are_not_ready_make_no_nodes() {
     for (spec, why) in [
         (r#"{"replicas":1}"#, "it is static"),
         (
-            r#"{"template":{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}],"startupTaints":[{"key":"a","effect":"NoSchedule"}]}}}"#,
-            "it has two taints a",
+            r#"{"template":{"spec":{CLASS,"taints":[{"key":"a","effect":"NoSchedule"}],"startupTaints":[{"key":"a","effect":"NoSchedule"}]}}}"#,
+            "spec.template.spec.startupTaints[0]: a second taint a:NoSchedule",
         ),
     ] {
         let expected = format!("claim 0: pool pool is not ready: {why}");

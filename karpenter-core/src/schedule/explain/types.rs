@@ -12,7 +12,7 @@ use crate::{
     cluster::HostPort,
     reason::{Obstacle, PoolObstacle, Shortage, TypesShutOut},
     schedule::{
-        ReservationPolicy,
+        MinValuesPolicy, ReservationPolicy,
         amounts::fits,
         candidate::Guest,
         lot::Lot,
@@ -169,8 +169,23 @@ impl<'l, 's, 'a> Survey<'l, 's, 'a> {
             Step::MinValues => self.too_few_values.cloned().unwrap_or(Obstacle::Combination),
             Step::Limit(index) => limit(&self.pool.limits[index], self.limits_left[index]),
             Step::AwaitsReservation => Obstacle::AwaitsReservation { reservations: self.names(&self.awaited) },
-            Step::Contradiction | Step::Combination => Obstacle::Combination,
+            Step::Combination => self.lacking_values(rows).unwrap_or(Obstacle::Combination),
+            Step::Contradiction => Obstacle::Combination,
         }
+    }
+
+    /// The label of which the types that limits and all else let through have too few values: a claim keeps as many.
+    fn lacking_values(&self, rows: &[usize]) -> Option<Obstacle> {
+        if self.search.problem.base.options.min_values == MinValuesPolicy::BestEffort {
+            return None;
+        }
+        self.pool.varieties.iter().find_map(|variety| {
+            let enough = variety.min_values as usize;
+            let available = variety.count(rows.iter().map(|row| self.type_of(*row)), enough);
+            let obstacle =
+                || Obstacle::MinValues { key: variety.key.clone(), min_values: variety.min_values, available };
+            (available < enough).then(obstacle)
+        })
     }
 
     fn names(&self, reservations: &BTreeSet<usize>) -> Vec<String> {

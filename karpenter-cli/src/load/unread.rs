@@ -1,0 +1,101 @@
+//! Fields of pods and workloads that bear on no plan.
+//!
+//! An API server refuses fields that there are not, so that they are in no dump. In what somebody writes by hand a misspelt one
+//! would make other pods than those that are meant.
+
+use karpenter_core::api::Pod;
+use serde::de::DeserializeOwned;
+
+use super::{documents::Object, parse_noting};
+
+/// The names of the fields of pods and workloads of Kubernetes 1.35 that are not read, wherever they are.
+const NOT_READ: &[&str] = &[
+    "activeDeadlineSeconds",
+    "args",
+    "automountServiceAccountToken",
+    "backoffLimit",
+    "backoffLimitPerIndex",
+    "claims",
+    "command",
+    "completionMode",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "env",
+    "envFrom",
+    "ephemeralContainers",
+    "hostAliases",
+    "hostIPC",
+    "hostPID",
+    "hostUsers",
+    "hostname",
+    "hostnameOverride",
+    "image",
+    "imagePullPolicy",
+    "imagePullSecrets",
+    "lifecycle",
+    "livenessProbe",
+    "managedBy",
+    "manualSelector",
+    "maxFailedIndexes",
+    "minReadySeconds",
+    "name",
+    "ordinals",
+    "os",
+    "paused",
+    "persistentVolumeClaimRetentionPolicy",
+    "podFailurePolicy",
+    "podManagementPolicy",
+    "podReplacementPolicy",
+    "preemptionPolicy",
+    "priorityClassName",
+    "progressDeadlineSeconds",
+    "readinessGates",
+    "readinessProbe",
+    "resizePolicy",
+    "resourceClaimName",
+    "resourceClaimTemplateName",
+    "restartPolicy",
+    "restartPolicyRules",
+    "revisionHistoryLimit",
+    "runtimeClassName",
+    "securityContext",
+    "selector",
+    "serviceAccount",
+    "serviceAccountName",
+    "serviceName",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "startupProbe",
+    "stdin",
+    "stdinOnce",
+    "strategy",
+    "subdomain",
+    "successPolicy",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "tolerationSeconds",
+    "ttlSecondsAfterFinished",
+    "tty",
+    "updateStrategy",
+    "volumeDevices",
+    "volumeMounts",
+    "workingDir",
+    "workloadRef",
+];
+
+/// The fields of a pod's specification that there are not.
+pub(super) fn unknown_of_pod(object: &Object<'_>) -> Vec<String> {
+    unknown::<Pod>(object)
+}
+
+/// The fields of an object's specification that there are not. One that cannot be read says so elsewhere.
+pub(super) fn unknown<T: DeserializeOwned>(object: &Object<'_>) -> Vec<String> {
+    let Ok((_, mut fields)) = parse_noting::<T>(object.raw) else { return Vec::new() };
+    fields.retain(|field| {
+        let name = field.rsplit('.').next().unwrap_or(field);
+        let is_read_elsewhere = field.contains("volumes[") || field.contains(".metadata.");
+        field.starts_with("spec.") && !is_read_elsewhere && !NOT_READ.contains(&name)
+    });
+    fields
+}
