@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karpenter_core::{
-    CloudProvider,
+    CloudProvider, Timestamp,
     api::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, PersistentVolume, PersistentVolumeClaim,
         Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
@@ -36,6 +36,9 @@ const MIN_STEP: Duration = Duration::from_millis(20);
 /// How long calls that were begun may take when the controller stops.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A clock that is set back by less than this makes things a little late. Clocks that are kept right are moved by less.
+const MAX_SET_BACK: Duration = Duration::from_secs(30);
+
 /// How often the gauges are brought up to date.
 const GAUGES: Duration = Duration::from_secs(5);
 
@@ -60,6 +63,9 @@ pub enum Stopped {
     /// Another replica may act now. Start anew, to stand for election again with nothing in mind.
     #[error("the lease was lost")]
     LeaseLost,
+    /// The clock of this machine was set back, and what was to be done at a time would wait for it once more. Start anew.
+    #[error("the clock was set back")]
+    ClockSetBack,
 }
 
 /// Keeps a cluster in the nodes that its pods need, with the machines of any [`CloudProvider`].
@@ -168,7 +174,13 @@ impl Work {
         let mut stop = Box::pin(stop);
         let mut gauges = tokio::time::interval(GAUGES);
         let (mut news, mut has_led, mut next_tick) = (Vec::new(), false, Instant::now());
+        let mut latest = clock::now();
         loop {
+            let now = clock::now();
+            if is_set_back(latest, now) {
+                return Err(Stopped::ClockSetBack);
+            }
+            latest = latest.max(now);
             let is_leader = *leads.borrow_and_update();
             if has_led && !is_leader {
                 return Err(Stopped::LeaseLost);
@@ -188,7 +200,8 @@ impl Work {
                 () = sleep_until(wake) => {}
                 () = turn(leads) => {}
                 _ = gauges.tick() => {
-                    if let Some(engine) = &self.engine {
+                    // What all replicas told would be counted once for each.
+                    if let Some(engine) = self.engine.as_ref().filter(|_| is_leader) {
                         self.metrics.survey(engine, &self.mirror);
                     }
                 }
@@ -259,6 +272,10 @@ impl Work {
     }
 }
 
+fn is_set_back(latest: Timestamp, now: Timestamp) -> bool {
+    now + MAX_SET_BACK <= latest
+}
+
 /// Waits until it may be another replica's turn. That is never so once nobody can say so any more: without a lease, or after the
 /// election. To return at once then would spin the loop and starve all else that it waits for.
 async fn turn(leads: &mut watch::Receiver<bool>) {
@@ -311,6 +328,28 @@ impl Adder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_is_told_from_one_that_is_kept_right() {
+        let at = Timestamp::from_millis;
+        let found = [70_000, 70_001, 99_999, 100_000, 200_000].map(|now| is_set_back(at(100_000), at(now)));
+        assert_eq!(found, [true, false, false, false, false]);
+    }
+
+    #[tokio::test]
+    async fn only_the_replica_that_acts_tells_how_things_stand() {
+        for (lease, expected) in [(Some(LeaseOptions::new("default", "me")), false), (None, true)] {
+            // Nobody listens there, so that no lease is taken.
+            let config = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+            let client = Client::try_from(config).expect("a client");
+            let cloud = karpenter_fake::FakeCloud::new(karpenter_fake::generated_catalog());
+            let options = ControllerOptions { lease, ..ControllerOptions::default() };
+            let controller = Controller::new(client, Arc::new(cloud), options);
+            let metrics = controller.metrics();
+            controller.run(tokio::time::sleep(Duration::from_millis(200))).await.expect("it was asked to stop");
+            assert_eq!(metrics.encode().contains("karpenter_cluster_state_node_count"), expected);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_is_woken_by_an_election_that_is_over() {

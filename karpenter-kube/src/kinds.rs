@@ -7,7 +7,7 @@ use karpenter_core::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, Volume, VolumeAttachment,
     },
-    engine::{Object, UnreadablePod},
+    engine::{Object, UnreadableClaim, UnreadablePod},
 };
 use kube::{
     Resource,
@@ -60,7 +60,6 @@ macro_rules! watched {
 
 watched! {
     NodePool, "karpenter.sh", "v1", "nodepools";
-    NodeClaim, "karpenter.sh", "v1", "nodeclaims";
     NodeOverlay, "karpenter.sh", "v1alpha1", "nodeoverlays";
     Node, "", "v1", "nodes";
     Namespace, "", "v1", "namespaces";
@@ -70,6 +69,27 @@ watched! {
     PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
     StorageClass, "storage.k8s.io", "v1", "storageclasses";
     VolumeAttachment, "storage.k8s.io", "v1", "volumeattachments";
+}
+
+impl Watched for NodeClaim {
+    const KIND: &'static str = "NodeClaim";
+    const GROUP: &'static str = "karpenter.sh";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "nodeclaims";
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn into_object(self: Arc<Self>) -> Object {
+        Object::NodeClaim(self)
+    }
+
+    /// A claim has its machine, which would be taken for an orphan otherwise.
+    fn remains(meta: &KubeMeta, value: &serde_json::Value) -> Option<Object> {
+        let id = value["status"]["providerID"].as_str().unwrap_or_default();
+        Some(Object::UnreadableClaim(UnreadableClaim::new(meta.name.clone()?, meta.uid.clone()?, id)))
+    }
 }
 
 /// There are more pods than anything else, and each has a volume for the token of its service account.
@@ -260,6 +280,15 @@ mod tests {
         assert_eq!(pod.volume_claim_names().collect::<Vec<_>>(), ["d", "p-scratch"]);
         assert_eq!((pod.spec.volumes.len(), pod.status.conditions.len(), pod.is_unready()), (3, 3, true));
         assert!(pod.is_resize_infeasible());
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_read_keeps_its_machine() {
+        let text = r#"{"metadata": {"name": "c", "uid": "u", "resourceVersion": "7"},
+            "spec": {"requirements": [{"key": "k", "operator": "Almost", "values": ["1"]}]}, "status": {"providerID": "m"}}"#;
+        let seen: Seen<NodeClaim> = serde_json::from_str(text).expect("an object");
+        let there = Object::UnreadableClaim(UnreadableClaim::new("c", "u", "m"));
+        assert_eq!(seen.object.expect_err("no operator").remains, Some(there));
     }
 
     #[test]

@@ -363,6 +363,31 @@ mod tests {
     }
 
     #[test]
+    fn each_name_is_described_once() {
+        let (metrics, mut engine) = (Metrics::default(), Engine::new(EngineOptions::default()));
+        let (now, mut mirror) = (Timestamp::from_millis(0), Mirror::default());
+        let mut events = Vec::new();
+        for name in ["a", "b"] {
+            let mut pool = NodePool::named(name);
+            pool.spec.limits.insert("cpu".into(), karpenter_core::Quantity::from_units(8));
+            pool.status.resources.insert("cpu".into(), karpenter_core::Quantity::from_units(4));
+            events.push(Event::Applied(Object::NodePool(Arc::new(pool))));
+        }
+        for event in events.into_iter().chain([Event::Synced]) {
+            mirror.observe(&event);
+            engine.observe(event, now);
+        }
+        metrics.survey(&engine, &mirror);
+        let text = metrics.encode();
+        let mut names: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("karpenter_nodepools_limit{")).count(), 2, "{text}");
+    }
+
+    #[test]
     fn what_a_provider_measures_is_told_with_its_labels() {
         struct Measuring;
         #[async_trait::async_trait]

@@ -51,20 +51,21 @@ impl Writer {
         outcome(self.patch::<NodeOverlay>(Patches::of_overlay(before, after), after).await)
     }
 
-    /// Writes the status first: an object of which the last finalizer goes has none any more.
+    /// Writes the status last: a claim that names its machine has the labels that came with it. The last finalizer of an object goes
+    /// in a write of its own, as there is no status to write after that.
     async fn patch<T: Watched>(&self, patches: Patches, object: &T) -> Result<(), Error> {
         let api = Api::<Seen<T>>::all(self.client.clone());
         let (meta, params) = (object.meta(), PatchParams::default());
         let mut version = meta.resource_version.clone();
-        if let Some(mut patch) = patches.status {
-            patch["metadata"] = json!({"resourceVersion": version, "uid": meta.uid});
-            let written = api.patch_status(&meta.name, &params, &Patch::Merge(patch)).await?;
-            version = written.meta.resource_version.unwrap_or_default();
-        }
         if let Some(mut patch) = patches.object {
             patch["metadata"]["resourceVersion"] = version.into();
             patch["metadata"]["uid"] = meta.uid.clone().into();
-            api.patch(&meta.name, &params, &Patch::Merge(patch)).await?;
+            let written = api.patch(&meta.name, &params, &Patch::Merge(patch)).await?;
+            version = written.meta.resource_version.unwrap_or_default();
+        }
+        if let Some(mut patch) = patches.status {
+            patch["metadata"] = json!({"resourceVersion": version, "uid": meta.uid});
+            api.patch_status(&meta.name, &params, &Patch::Merge(patch)).await?;
         }
         Ok(())
     }
@@ -128,7 +129,61 @@ fn refusal(status: &Status) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::{
+        Router,
+        http::{StatusCode, Uri},
+        routing::any,
+    };
+
     use super::*;
+
+    /// An API server that answers so to patches of the object itself, and takes those of its status. What it was sent is kept.
+    async fn api_server(answer: StatusCode) -> (Client, Arc<Mutex<Vec<(String, Value)>>>) {
+        let sent = Arc::<Mutex<Vec<(String, Value)>>>::default();
+        let kept = Arc::clone(&sent);
+        let handler = async move |uri: Uri, body: String| {
+            let body = serde_json::from_str(&body).expect("JSON");
+            let path = uri.path().to_owned();
+            let status = if path.ends_with("/status") { StatusCode::OK } else { answer };
+            kept.lock().expect("no panic").push((path, body));
+            let meta = json!({"name": "c", "uid": "u", "resourceVersion": "8"});
+            let fault =
+                json!({"status": "Failure", "code": status.as_u16(), "reason": "Conflict", "message": "changed"});
+            let answer = if status.is_success() { json!({"metadata": meta}) } else { fault };
+            (status, answer.to_string())
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(any(handler))).await });
+        let uri = format!("http://{address}").parse().expect("a URL");
+        (Client::try_from(kube::Config::new(uri)).expect("a client"), sent)
+    }
+
+    /// A controller that is stopped between the two asks for the machine again and is given the same; one that found the machine
+    /// named would take the labels for written.
+    #[tokio::test]
+    async fn a_claim_has_its_labels_before_it_names_its_machine() {
+        let mut before = NodeClaim::named("c");
+        (before.metadata.uid, before.metadata.resource_version) = ("u".to_owned(), "7".to_owned());
+        let mut after = before.clone();
+        after.metadata.labels.insert("karpenter.sh/capacity-type".to_owned(), "spot".to_owned());
+        after.status.provider_id = "machine".to_owned();
+        let own = "/apis/karpenter.sh/v1/nodeclaims/c";
+
+        let (client, sent) = api_server(StatusCode::OK).await;
+        assert!(matches!(Writer::new(client).update_claim(&before, &after).await, ActionResult::Written));
+        let sent = sent.lock().expect("no panic").clone();
+        let paths: Vec<&str> = sent.iter().map(|(path, _)| path.as_str()).collect();
+        let versions: Vec<&Value> = sent.iter().map(|(_, body)| &body["metadata"]["resourceVersion"]).collect();
+        assert_eq!((paths, versions), (vec![own, &format!("{own}/status")], vec![&json!("7"), &json!("8")]));
+
+        let (client, sent) = api_server(StatusCode::CONFLICT).await;
+        let result = Writer::new(client).update_claim(&before, &after).await;
+        assert!(matches!(result, ActionResult::Refused(Refusal::Conflict)), "{result:?}");
+        assert_eq!(sent.lock().expect("no panic").len(), 1, "the status must not be written then");
+    }
 
     #[test]
     fn what_the_api_server_refuses_is_told_apart() {

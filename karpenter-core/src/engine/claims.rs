@@ -27,6 +27,8 @@ const POD_EVENT_PERIOD: Duration = Duration::from_secs(10);
 const GROWN_UP: Duration = Duration::from_hours(2);
 /// How often it is looked again whether a sick node may be replaced, after too many others of its pool were sick too.
 const REPAIR_RETRY: Duration = Duration::from_mins(5);
+/// How often people are told of that. Karpenter tells them as often.
+const REPAIR_BLOCKED_PERIOD: Duration = Duration::from_mins(15);
 
 /// How soon it is looked again whether a machine may be bought, in a shortage.
 const PACE_CHECK: Duration = Duration::from_secs(1);
@@ -41,7 +43,14 @@ struct Noted {
 
 impl Engine {
     pub(super) fn reconcile_claim(&mut self, name: &str, now: Timestamp) {
-        let Some(claim) = self.store.claims.get(name).cloned() else { return };
+        let Some(claim) = self.store.claims.get(name).cloned() else {
+            // It was not made after all, or somebody took it away before it was told.
+            if self.provisioner.creating.contains_key(name) && !self.outbox.is_creating(name) {
+                self.disruption.is_stirred = true;
+                self.drop_claim(name, now);
+            }
+            return;
+        };
         let target = Target::Claim(name.to_owned());
         if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
             self.wait_for(target, until);
@@ -61,8 +70,10 @@ impl Engine {
         }
         let nodes: Vec<Arc<Node>> = self.store.nodes_of(&claim).cloned().collect();
         if let Some(machine) = self.lives.of(&claim).machine.clone() {
-            if claim.status.provider_id.is_empty() {
-                self.write_claim(lifecycle::launched(&claim, &machine, now), now);
+            // A write may be done by halves.
+            let written = lifecycle::launched(&claim, &machine, now);
+            if written != *claim {
+                self.write_claim(written, now);
                 return;
             }
             self.lives.of(&claim).machine = None;
@@ -282,7 +293,7 @@ impl Engine {
             return;
         }
         life.content = None;
-        if life.learned.as_ref().is_none_or(|known| !Arc::ptr_eq(known, node)) && self.market.learn(node) {
+        if life.learned.as_ref().is_none_or(|known| !Arc::ptr_eq(known, node)) && self.market.learn(node, claim) {
             life.learned = Some(node.clone());
         }
         let status = &claim.status;
@@ -340,7 +351,11 @@ impl Engine {
         if !lifecycle::may_repair(sick, all) {
             let whole = if pool.is_some() { "pool" } else { "cluster" };
             let message = format!("{sick} of {all} nodes of the {whole} are unhealthy, which is more than a fifth");
-            self.note(ObjectRef::NodeClaim(claim.name().to_owned()), true, "NodeRepairBlocked", message, now);
+            let told = &mut self.lives.of(claim).blocked_at;
+            if told.is_none_or(|told| told + REPAIR_BLOCKED_PERIOD <= now) {
+                *told = Some(now);
+                self.note(ObjectRef::NodeClaim(claim.name().to_owned()), true, "NodeRepairBlocked", message, now);
+            }
             self.agenda.at(work, now + REPAIR_RETRY);
             return false;
         }

@@ -143,7 +143,7 @@ impl Engine {
     /// wait, unless they are for drift.
     fn search(&mut self, now: Timestamp) -> bool {
         let probation = self.disruption.probation.take();
-        if !self.market.is_open() || self.disruption.active.len() >= MAX_COMMANDS {
+        if !self.market.is_open(now) || self.disruption.active.len() >= MAX_COMMANDS {
             return false;
         }
         let versions = (self.store.changes, self.market.version(now));

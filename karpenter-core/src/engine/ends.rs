@@ -9,7 +9,8 @@ use std::{
 use super::{Action, Engine, ObjectRef, Refusal, Target, Work, outbox::Purpose, recall::Replaces};
 use crate::{
     Timestamp,
-    api::{ConditionStatus, Node, NodeClaim, ObjectKey},
+    api::{ConditionStatus, Node, NodeClaim, ObjectKey, Pod},
+    disrupt::Shield,
     labels,
     lifecycle::{self, DISRUPTION_REASON, DrainStep, MIN_DRAIN, REGISTERED, Stage},
     provider::{Deletion, Instance, ProviderError, ProviderId},
@@ -230,10 +231,16 @@ impl Engine {
             return;
         }
         let end = self.ends.machines.entry(id.clone()).or_default();
-        if !end.is_flying && end.next.is_none_or(|next| next <= now) {
-            end.is_flying = true;
-            self.outbox.send(Action::Get(id.clone()), Some(Purpose::Get(id.clone())), now);
+        if end.is_flying {
+            return;
         }
+        // It may be on its way out, and whatever keeps pods on the node does so for ever once it is gone.
+        if let Some(next) = end.next.filter(|next| now < *next) {
+            self.agenda.at(Work::Node(node.metadata.name.clone()), next);
+            return;
+        }
+        end.is_flying = true;
+        self.outbox.send(Action::Get(id.clone()), Some(Purpose::Get(id.clone())), now);
     }
 
     /// Whether no volume is attached to a node any more, or its time is up. Volumes of pods that stay are not waited for;
@@ -295,10 +302,12 @@ impl Engine {
     /// is later and those that something holds. They leave first, so that others that would fit elsewhere too do not take it
     /// from them.
     fn first_wave_is_over(&mut self, now: Timestamp) -> bool {
-        let is_held =
-            |pod: &ObjectKey| self.ends.evictions.get(pod).is_some_and(|tried| tried.failed_attempts >= PATIENCE);
+        let is_held = |key: &ObjectKey, pod: &Pod| {
+            let is_refused = self.ends.evictions.get(key).is_some_and(|tried| tried.failed_attempts >= PATIENCE);
+            is_refused || Shield::of_pod(pod, now).is_some() || !lifecycle::is_waited_for(pod, now)
+        };
         let is_drained = |key: &ObjectKey| {
-            let pod = self.store.pods.get(key).filter(|pod| pod.is_active() && !is_held(key));
+            let pod = self.store.pods.get(key).filter(|pod| pod.is_active() && !is_held(key, pod));
             let pod = pod.filter(|pod| self.store.leaving_nodes.contains(&pod.spec.node_name));
             pod.is_some_and(|pod| {
                 let all = self.store.pods_on(&pod.spec.node_name);

@@ -3,9 +3,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{ActionId, ActionResult};
-use crate::api::{
-    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
+use crate::{
+    api::{
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
+    },
+    provider::Instance,
 };
 
 /// Something that became known.
@@ -38,6 +41,7 @@ pub enum Object {
     NodePool(Arc<NodePool>),
     NodeOverlay(Arc<NodeOverlay>),
     NodeClaim(Arc<NodeClaim>),
+    UnreadableClaim(UnreadableClaim),
     Node(Arc<Node>),
     Pod(Arc<Pod>),
     UnreadablePod(UnreadablePod),
@@ -49,6 +53,30 @@ pub enum Object {
     StorageClass(Arc<StorageClass>),
     CsiNode(Arc<CsiNode>),
     VolumeAttachment(Arc<VolumeAttachment>),
+}
+
+/// A claim that cannot be read, say because it was written by a later version: its machine is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnreadableClaim {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The provider's name for its machine, if it says so.
+    pub provider_id: String,
+}
+
+impl UnreadableClaim {
+    /// The claim of this name and uid.
+    pub fn new(name: impl Into<String>, uid: impl Into<String>, provider_id: impl Into<String>) -> Self {
+        Self { name: name.into(), uid: uid.into(), provider_id: provider_id.into() }
+    }
+
+    /// Whether a machine was made for it.
+    pub(super) fn has(&self, machine: &Instance) -> bool {
+        self.uid == machine.claim_uid || self.provider_id == machine.id.as_str()
+    }
 }
 
 /// A pod of which not all can be read, say because it uses what a later version of Kubernetes knows: how much room it takes is
@@ -113,6 +141,7 @@ impl Object {
             Self::NodePool(pool) => ObjectRef::NodePool(pool.metadata.name.clone()),
             Self::NodeOverlay(overlay) => ObjectRef::NodeOverlay(overlay.metadata.name.clone()),
             Self::NodeClaim(claim) => ObjectRef::NodeClaim(claim.metadata.name.clone()),
+            Self::UnreadableClaim(claim) => ObjectRef::NodeClaim(claim.name.clone()),
             Self::Node(node) => ObjectRef::Node(node.metadata.name.clone()),
             Self::Pod(pod) => ObjectRef::Pod(pod.key()),
             Self::UnreadablePod(pod) => ObjectRef::Pod(pod.key.clone()),

@@ -46,6 +46,10 @@ pub(super) struct Life {
     pub(super) learned: Option<Arc<Node>>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
+    /// Why its deletion was asked for last, and what people are told once it goes.
+    pub(super) farewell: Option<(&'static str, String)>,
+    /// When people were told last that too many other nodes are sick for it to be repaired.
+    pub(super) blocked_at: Option<Timestamp>,
     /// The end that repair gave it, until that is taken back.
     pub(super) repair_end: Option<RepairEnd>,
     /// The claim with the last pod event of its node, until that is written.

@@ -8,7 +8,7 @@ use std::{
 
 use super::overlays::{Terms, is_set_by_overlay};
 use crate::{
-    Catalog, Catalogs, InstanceType, Offering, Requirements, ResourceList, ResourceName, Timestamp,
+    Catalog, Catalogs, InstanceType, Offering, Quantity, Requirements, ResourceName, Timestamp,
     api::{Node, NodeClaim, NodeOverlay, NodePool},
     catalog::{OfferingKey, Overlaid, OverlayFault},
     labels,
@@ -20,8 +20,35 @@ use crate::{
 const BLOCK_CLASS_FOR: Duration = Duration::from_secs(30);
 /// At least so often it is asked whether a node class can be used by now that the provider says is not ready.
 const ASK_OF_CLASS_EVERY: Duration = Duration::from_secs(10);
-/// The most instance types of all pools of which it is remembered what their nodes really have; far more than are in use.
-const MAX_OBSERVED: usize = 10_000;
+/// Nothing is planned while it is not known of a new pool what can be bought for it, but for no longer than this: the provider may
+/// hang for one pool and not for the others. The first catalog of a cloud takes some seconds.
+const MAX_SILENCE: Duration = Duration::from_mins(1);
+/// The most instance types of all pools of which it is remembered what their nodes lack; far more than are in use.
+const MAX_LACKING: usize = 10_000;
+
+/// What nodes lacked of resources.
+type Lacks = BTreeMap<ResourceName, Lack>;
+
+/// What nodes lacked of a resource.
+#[derive(Clone, Copy, Debug)]
+struct Lack {
+    /// The most by which they had less than they were promised.
+    amount: Quantity,
+    /// The least that one of them had. Nodes are not expected to have less, even if they are promised less by now: perhaps the
+    /// provider has learned the same.
+    had: Quantity,
+}
+
+impl Lack {
+    fn and(self, other: Self) -> Self {
+        Self { amount: self.amount.max(other.amount), had: self.had.min(other.had) }
+    }
+
+    /// How much less a node is expected to have than it is promised.
+    fn of(self, promised: Quantity) -> Quantity {
+        self.amount.min(promised.saturating_sub(self.had)).max(Quantity::ZERO)
+    }
+}
 
 /// The catalogs of all pools, and what is known to be different from what they say.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +60,8 @@ pub(super) struct Market {
     paces: BTreeMap<String, usize>,
     /// Node classes that cannot be used, until when nobody tries, and why.
     blocked: BTreeMap<String, (Timestamp, String)>,
-    /// The least that nodes of a pool and an instance type had.
-    observed: BTreeMap<(String, String), ResourceList>,
+    /// What nodes of a pool and an instance type lacked.
+    lacking: BTreeMap<(String, String), Lacks>,
     /// The overlays that do not count, and why.
     faults: BTreeMap<String, OverlayFault>,
     /// Whether it is not known yet what overlays make of the catalogs as they are.
@@ -55,6 +82,8 @@ struct Stall {
     adjusted: Option<Arc<Catalog>>,
     /// Whether the provider has answered, be it with an error.
     is_answered: bool,
+    /// When it was asked for the first time.
+    since: Option<Timestamp>,
     is_asked: bool,
     /// Why the node class cannot be used, if the provider says so.
     class_fault: Option<String>,
@@ -75,6 +104,7 @@ impl Market {
             let stall = self.stalls.entry(name.clone()).or_default();
             if !stall.is_asked && stall.next.is_none_or(|next| next <= now) {
                 stall.is_asked = true;
+                stall.since.get_or_insert(now);
                 out.push(pool.clone());
             }
         }
@@ -139,7 +169,7 @@ impl Market {
             let Some(new) = catalogs.get(name) else { continue };
             if stall.overlaid.as_ref().is_none_or(|known| !known.is_same(new)) {
                 stall.overlaid = Some(new.clone());
-                stall.adjust(name, &self.observed);
+                stall.adjust(name, &self.lacking);
                 self.version += 1;
             }
         }
@@ -179,9 +209,10 @@ impl Market {
         }
     }
 
-    /// Whether the provider has answered for every pool, be it with an error.
-    pub(super) fn is_open(&self) -> bool {
-        self.stalls.values().all(|stall| stall.is_answered)
+    /// Whether the provider has answered for every pool, be it with an error, or has had time enough to.
+    pub(super) fn is_open(&self, now: Timestamp) -> bool {
+        let is_late = |stall: &Stall| stall.since.is_some_and(|since| since + MAX_SILENCE <= now);
+        self.stalls.values().all(|stall| stall.is_answered || is_late(stall))
     }
 
     /// When to ask for a catalog, or when something that was avoided is tried again.
@@ -231,9 +262,10 @@ impl Market {
         of_catalog.map(|why| (why, None)).or_else(of_launch)
     }
 
-    /// Takes in what a node that is ready really has. Of a type whose nodes have less than the catalog says, the planner expects
-    /// what they have. Says whether it is known what the catalog says.
-    pub(super) fn learn(&mut self, node: &Node) -> bool {
+    /// Takes in what a node that is ready really has. Of a type whose nodes have less than their claims were promised, the planner
+    /// expects that the next ones lack as much. A node that has what it was promised says nothing of those that are promised more,
+    /// say because its node class was changed since. Says whether it is known what the catalog says.
+    pub(super) fn learn(&mut self, node: &Node, claim: &NodeClaim) -> bool {
         let label = |key: &str| node.metadata.labels.get(key).cloned();
         let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else {
             return false;
@@ -243,21 +275,23 @@ impl Market {
         let Some((given, own)) = both.and_then(|(given, own)| Some((given.get(&name)?, own.get(&name)?))) else {
             return false;
         };
-        let (promised, has) = (own.allocatable(), &node.status.allocatable);
-        let is_less = |name: &ResourceName, promised| {
-            has.get(name.as_str()).is_some_and(|has| has < promised) && !is_set_by_overlay(given, own, name)
+        let (expected, promised) = (own.allocatable(), &claim.status.allocatable);
+        let lack = |(resource, has): (&ResourceName, Quantity)| {
+            let promised = promised.get(resource.as_str()).filter(|promised| has < *promised)?;
+            let is_news = expected.get(resource.as_str()).is_some_and(|expected| has < expected);
+            let counts = is_news && !is_of_plugin(resource) && !is_set_by_overlay(given, own, resource);
+            counts.then(|| (resource.clone(), Lack { amount: promised.saturating_sub(has), had: has }))
         };
-        if !promised.iter().any(|(name, quantity)| is_less(name, quantity)) || self.observed.len() >= MAX_OBSERVED {
+        let lacks: Vec<(ResourceName, Lack)> = node.status.allocatable.iter().filter_map(lack).collect();
+        if lacks.is_empty() || self.lacking.len() >= MAX_LACKING {
             return true;
         }
-        let least = self.observed.entry((pool.clone(), name)).or_default();
-        for (resource, quantity) in has.iter() {
-            if least.get(resource.as_str()).is_none_or(|known| quantity < known) {
-                least.insert(resource.clone(), quantity);
-            }
+        let known = self.lacking.entry((pool.clone(), name)).or_default();
+        for (resource, lack) in lacks {
+            known.entry(resource).and_modify(|known| *known = known.and(lack)).or_insert(lack);
         }
         if let Some(stall) = self.stalls.get_mut(&pool) {
-            stall.adjust(&pool, &self.observed);
+            stall.adjust(&pool, &self.lacking);
             self.version += 1;
         }
         true
@@ -315,6 +349,12 @@ impl Market {
     }
 }
 
+/// Whether a plugin of the kubelet tells how much of a resource there is. A node has none while its plugin starts anew, and less
+/// while a device is broken, which says nothing of the next node.
+fn is_of_plugin(resource: &ResourceName) -> bool {
+    resource.as_str().contains('/')
+}
+
 /// The types with the offerings that meet requirements and that the provider says can be bought.
 pub(super) fn choices<'r, 'c: 'r>(
     requirements: &'r Requirements,
@@ -336,34 +376,53 @@ pub(super) fn choices<'r, 'c: 'r>(
 }
 
 impl Stall {
-    fn adjust(&mut self, pool: &str, observed: &BTreeMap<(String, String), ResourceList>) {
+    fn adjust(&mut self, pool: &str, lacking: &BTreeMap<(String, String), Lacks>) {
         let both = self.catalog.as_ref().zip(self.overlaid.as_ref());
-        self.adjusted = both.map(|(given, overlaid)| adjusted(pool, given, overlaid, observed));
+        self.adjusted = both.map(|(given, overlaid)| adjusted(pool, given, overlaid, lacking));
     }
 }
 
-/// A catalog in which types have no more than the least that their nodes had, save of what overlays say.
+/// A catalog in which types have less by what their nodes lacked, save of what overlays say.
 fn adjusted(
     pool: &str,
     given: &Catalog,
     catalog: &Arc<Catalog>,
-    observed: &BTreeMap<(String, String), ResourceList>,
+    lacking: &BTreeMap<(String, String), Lacks>,
 ) -> Arc<Catalog> {
     let mut types = catalog.types().to_vec();
     let mut is_changed = false;
     for own in &mut types {
-        let Some(least) = observed.get(&(pool.to_owned(), own.name.clone())) else { continue };
+        let Some(lacks) = lacking.get(&(pool.to_owned(), own.name.clone())) else { continue };
         for (name, promised) in own.allocatable().iter() {
-            let Some(has) = least.get(name.as_str()).filter(|has| *has < promised) else { continue };
+            let lack = lacks.get(name).map_or(Quantity::ZERO, |lack| lack.of(promised));
+            if lack == Quantity::ZERO {
+                continue;
+            }
             if given.get(&own.name).is_some_and(|given| is_set_by_overlay(given, own, name)) {
                 continue;
             }
-            let kept = own.overhead.system_reserved.get(name.as_str()).unwrap_or(crate::Quantity::ZERO);
-            let more = kept.saturating_add(promised.saturating_sub(has));
-            own.overhead.system_reserved.insert(name.clone(), more);
+            let kept = own.overhead.system_reserved.get(name.as_str()).unwrap_or(Quantity::ZERO);
+            own.overhead.system_reserved.insert(name.clone(), kept.saturating_add(lack));
             is_changed = true;
         }
     }
     let changed = is_changed.then(|| Catalog::new(types).ok()).flatten();
     changed.map_or_else(|| catalog.clone(), Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_lack_what_others_lacked_unless_they_are_promised_less_by_now() {
+        let lack =
+            |promised, had| Lack { amount: Quantity::from_units(promised - had), had: Quantity::from_units(had) };
+        let both = lack(8, 7).and(lack(12, 10));
+        let expected = [(16, 14), (12, 10), (8, 7), (7, 7), (6, 6)];
+        for (promised, has) in expected {
+            let promised = Quantity::from_units(promised);
+            assert_eq!(promised.saturating_sub(both.of(promised)), Quantity::from_units(has));
+        }
+    }
 }

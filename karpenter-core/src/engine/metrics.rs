@@ -259,7 +259,7 @@ impl Engine {
         &self.counters
     }
 
-    /// How things stand, series by series.
+    /// How things stand, series by series; those of a metric one after the other.
     pub fn levels(&self) -> Vec<(Metric, MetricLabels, f64)> {
         let store = &self.store;
         let of = |metric, count: usize| (metric, Vec::new(), count as f64);
@@ -281,6 +281,7 @@ impl Engine {
             }
             out.push((Metric::PoolCost, vec![pool_label()], self.cost_of_pool(name).dollars_per_hour()));
         }
+        out.sort_by_key(|(metric, ..)| *metric);
         out
     }
 

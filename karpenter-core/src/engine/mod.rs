@@ -36,7 +36,7 @@ mod view;
 use std::{borrow::Cow, sync::Arc};
 
 pub use action::{Action, ActionId, ActionResult, Note, Refusal, Request};
-pub use event::{Event, Object, ObjectRef, UnreadablePod};
+pub use event::{Event, Object, ObjectRef, UnreadableClaim, UnreadablePod};
 pub use metrics::{Counters, Durations, Metric, MetricLabels, resource_label};
 pub use options::EngineOptions;
 
@@ -91,6 +91,8 @@ pub struct Engine {
     upkeep: Upkeep,
     counters: Counters,
     is_synced: bool,
+    /// Whether something was asked of it yet. One that only listens, as a replica that waits for its turn, takes no part.
+    has_acted: bool,
     /// What the next one shares as far as nothing has changed.
     last_snapshot: Option<Snapshot>,
     /// What planning keeps from one plan to the next.
@@ -118,6 +120,7 @@ impl Engine {
             upkeep: Upkeep::default(),
             counters: Counters::default(),
             is_synced: false,
+            has_acted: false,
             last_snapshot: None,
             shelf,
             now: Timestamp::default(),
@@ -156,7 +159,6 @@ impl Engine {
         for name in lost {
             self.drop_claim(&name, now);
         }
-        self.recall(now);
         self.is_synced = true;
     }
 
@@ -167,6 +169,9 @@ impl Engine {
         self.now = now;
         if !self.is_synced {
             return Vec::new();
+        }
+        if !std::mem::replace(&mut self.has_acted, true) {
+            self.recall(now);
         }
         for purpose in self.outbox.lost(now) {
             self.lose(purpose, now);
@@ -271,6 +276,9 @@ impl Engine {
         self.provisioner.created(&name);
         let is_leaving = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some();
         let was_leaving = before.is_some_and(is_leaving);
+        if !was_leaving && let Some(gone) = before.filter(|_| claim.as_deref().is_none_or(is_leaving)) {
+            self.say_farewell(gone, now);
+        }
         match &claim {
             None => {
                 self.outbox.forget(&Target::Claim(name.clone()));
@@ -311,7 +319,9 @@ impl Engine {
         let node_of = |pod: &Pod| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
         let (old, new) = (before.and_then(node_of), pod.as_deref().and_then(node_of));
         let has_moved = old != new;
-        let is_event = has_moved || is_ending(pod.as_deref()) != is_ending(before);
+        // A pod disturbs its node when it comes and when it ends, and not once more when what is left of it is cleaned up.
+        let is_event =
+            has_moved && !is_ending(before) || is_ending(pod.as_deref()) != is_ending(before) && pod.is_some();
         let is_daemon = pod.as_deref().or(before).is_some_and(Pod::is_daemon);
         let new_node = new.clone();
         // An engine that starts is told of pods that were bound long before.
@@ -398,7 +408,7 @@ impl Engine {
         self.outbox.write(Action::UpdateOverlay(Box::new(overlay)), target, &version, now);
     }
 
-    /// Deletes a claim, unless it is busy or on its way out, and tells people why.
+    /// Deletes a claim, unless it is busy or on its way out. People are told why once it is.
     fn delete_claim(&mut self, claim: &Arc<NodeClaim>, reason: &'static str, message: String, now: Timestamp) {
         let (name, meta) = (claim.name().to_owned(), &claim.metadata);
         if meta.deletion_timestamp.is_some() {
@@ -410,11 +420,19 @@ impl Engine {
             self.wait_for(target, until);
             return;
         }
+        self.lives.of(claim).farewell = Some((reason, message));
+        let action = Action::DeleteClaim { name, uid: meta.uid.clone() };
+        self.outbox.write(action, target, &meta.resource_version, now);
+    }
+
+    /// Counts a claim that goes because the engine has asked for it, and tells people why. The deletion may have been refused many
+    /// times before.
+    fn say_farewell(&mut self, claim: &NodeClaim, now: Timestamp) {
+        let life = self.lives.get_mut(claim.name(), &claim.metadata.uid);
+        let Some((reason, message)) = life.and_then(|life| life.farewell.take()) else { return };
         let pods = self.store.nodes_of(claim).flat_map(|node| self.store.pods_on(&node.metadata.name));
         self.counters.disrupted(claim, reason, pods.filter(|pod| pod.is_reschedulable()).count());
-        let action = Action::DeleteClaim { name: name.clone(), uid: meta.uid.clone() };
-        self.outbox.write(action, target, &meta.resource_version, now);
-        self.note(ObjectRef::NodeClaim(name), false, reason, message, now);
+        self.note(ObjectRef::NodeClaim(claim.name().to_owned()), false, reason, message, now);
     }
 
     fn note(

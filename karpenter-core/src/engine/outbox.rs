@@ -12,7 +12,7 @@ use crate::{FxBuild, Timestamp, api::ObjectKey, provider::ProviderId};
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 /// An action of which nothing was heard for this long is taken for lost. Calls of clouds time out after a minute or so, and
 /// shells repeat them a few times.
-const LOST_AFTER: Duration = Duration::from_mins(10);
+pub(super) const LOST_AFTER: Duration = Duration::from_mins(10);
 
 /// An object that the engine writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -25,7 +25,7 @@ impl Engine {
 
     /// Writes whether an overlay counts, once it is known what there is that it could apply to.
     pub(super) fn reconcile_overlay(&mut self, name: &str, now: Timestamp) {
-        let Some(overlay) = self.store.overlays.get(name).filter(|_| self.market.is_open()) else { return };
+        let Some(overlay) = self.store.overlays.get(name).filter(|_| self.market.is_open(now)) else { return };
         let mut out = (**overlay).clone();
         judge(&mut out, self.market.fault(name), now);
         if out != **overlay {

@@ -32,7 +32,7 @@ impl Engine {
         if self.provisioner.due(&self.options).is_none_or(|due| now < due) {
             return;
         }
-        if !self.market.is_open() || self.awaits_machines(now) || self.awaits_answers(now) {
+        if !self.market.is_open(now) || self.awaits_machines(now) || self.awaits_answers(now) {
             self.provisioner.not_before = Some(now + HOLD);
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     ActionId, ActionResult, Engine, Refusal, Target, Work,
     lives::DriftAnswer,
-    outbox::{Purpose, SETTLE},
+    outbox::{LOST_AFTER, Purpose, SETTLE},
 };
 use crate::{
     Timestamp,
@@ -45,7 +45,11 @@ impl Engine {
             }
             (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, drift_answer(result)),
             (Purpose::Events, ActionResult::Events(result)) => self.finish_events(result.ok(), now),
-            (Purpose::Create { .. }, ActionResult::Written) => {}
+            (Purpose::Create { claim }, ActionResult::Written) => {
+                if self.provisioner.creating.contains_key(&claim) {
+                    self.agenda.at(Work::Claim(claim), now + LOST_AFTER);
+                }
+            }
             (purpose, _) => self.lose(purpose, now),
         }
     }
@@ -112,8 +116,13 @@ impl Engine {
     /// A claim that nobody knows whether it was made is waited for; it is told if it is there.
     fn not_created(&mut self, claim: &str, refusal: &Refusal, now: Timestamp) {
         if !self.store.claims.contains_key(claim) {
-            self.drop_claim(claim, now);
-            self.provisioner.refused(now);
+            if matches!(refusal, Refusal::Unavailable(_)) {
+                // The watch of an API server that does not answer is late too. To ask for another one would buy it twice.
+                self.agenda.at(Work::Claim(claim.to_owned()), now + SETTLE);
+            } else {
+                self.drop_claim(claim, now);
+                self.provisioner.refused(now);
+            }
             let message = format!("NodeClaim {claim} was not created: {refusal}");
             self.note(super::ObjectRef::NodeClaim(claim.to_owned()), true, "FailedCreate", message, now);
         }
@@ -122,7 +131,9 @@ impl Engine {
     pub(super) fn learn_all(&mut self) {
         let is_ready = |node: &crate::api::Node| node.metadata.labels.contains_key(crate::labels::INITIALIZED);
         for node in self.store.nodes.values().filter(|node| is_ready(node)) {
-            self.market.learn(node);
+            if let Some(claim) = self.store.claim_of(node) {
+                self.market.learn(node, claim);
+            }
         }
     }
 }

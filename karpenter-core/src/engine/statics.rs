@@ -12,6 +12,8 @@ use crate::{
 
 /// The most claims of a pool that are made at once; others follow when these are there.
 const MAX_NEW_CLAIMS: usize = 100;
+/// Why claims go of which their pool has too many.
+const SHRUNK: &str = "StaticScaleDown";
 
 impl Engine {
     /// Makes the claims that a static pool lacks, or deletes those that it has too many of.
@@ -45,12 +47,9 @@ impl Engine {
             // Those that are on their way run nothing, and can go when they are there.
             let surplus = (has - replicas).saturating_sub(creating);
             for claim in self.least_missed(active, now).into_iter().take(surplus) {
-                self.delete_claim(
-                    &claim,
-                    "StaticScaleDown",
-                    format!("NodePool {} has too many nodes", pool.name()),
-                    now,
-                );
+                // It counts no more from now on: until its deletion is told, another one might be missed less.
+                self.lives.of(&claim).doom = Some(SHRUNK);
+                self.delete_claim(&claim, SHRUNK, format!("NodePool {} has too many nodes", pool.name()), now);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use indexmap::IndexMap;
 
-use super::{Object, ObjectRef, UnreadablePod};
+use super::{Object, ObjectRef, UnreadableClaim, UnreadablePod};
 use crate::{
     FxBuild,
     api::{
@@ -24,6 +24,8 @@ pub(super) struct Store {
     pub(super) pools: BTreeMap<String, Arc<NodePool>>,
     pub(super) overlays: BTreeMap<String, Arc<NodeOverlay>>,
     pub(super) claims: BTreeMap<String, Arc<NodeClaim>>,
+    /// Those that cannot be read, by name. What was known of them before still counts.
+    pub(super) unreadable_claims: BTreeMap<String, UnreadableClaim>,
     pub(super) nodes: BTreeMap<String, Arc<Node>>,
     pub(super) pods: BTreeMap<ObjectKey, Arc<Pod>>,
     /// Those of them of which not all can be read.
@@ -106,6 +108,7 @@ impl Store {
         let all = self.pools.keys().cloned().map(ObjectRef::NodePool);
         let all = all.chain(self.overlays.keys().cloned().map(ObjectRef::NodeOverlay));
         let all = all.chain(self.claims.keys().cloned().map(ObjectRef::NodeClaim));
+        let all = all.chain(self.unreadable_claims.keys().cloned().map(ObjectRef::NodeClaim));
         let all = all.chain(self.nodes.keys().cloned().map(ObjectRef::Node));
         let all = all.chain(self.pods.keys().cloned().map(ObjectRef::Pod));
         let all = all.chain(self.daemonsets.keys().cloned().map(ObjectRef::DaemonSet));
@@ -137,6 +140,7 @@ impl Store {
                 return Change::Overlay { name, before };
             }
             Object::NodeClaim(claim) => return self.put_claim(claim.name().to_owned(), Some(&claim)),
+            Object::UnreadableClaim(claim) => drop(self.unreadable_claims.insert(claim.name.clone(), claim)),
             Object::Node(node) => return self.put_node(node.metadata.name.clone(), Some(node)),
             Object::Pod(pod) => return self.put_pod(pod.key(), Some(pod)),
             Object::UnreadablePod(pod) => return self.put_unreadable(pod),
@@ -187,6 +191,7 @@ impl Store {
     }
 
     fn put_claim(&mut self, name: String, after: Option<&Arc<NodeClaim>>) -> Change {
+        self.unreadable_claims.remove(&name);
         let before = replace(&mut self.claims, name.clone(), after.cloned());
         let id = |claim: &Arc<NodeClaim>| Some(claim.status.provider_id.clone()).filter(|id| !id.is_empty());
         let (old_id, new_id) = (before.as_ref().and_then(id), after.and_then(id));

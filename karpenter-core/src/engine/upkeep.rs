@@ -184,7 +184,12 @@ impl Engine {
         let wait = if machines.is_some() { self.options.list_period } else { self.options.list_period.min(LIST_RETRY) };
         self.upkeep.list.end(now + wait);
         self.find_staying();
-        let Some(machines) = machines else { return };
+        let Some(mut machines) = machines else { return };
+        // What happens to them is not known, and they are not orphans.
+        let has_unreadable_claim = |machine: &Instance| self.store.unreadable_claims.values().any(|c| c.has(machine));
+        machines.retain(|machine| {
+            !has_unreadable_claim(machine) || self.store.claim_of_machine(machine.id.as_str()).is_some()
+        });
         self.demote(&machines, now);
         let store = &self.store;
         let node_of = |claim: &NodeClaim| store.nodes_of(claim).next().map(AsRef::<Node>::as_ref);

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     InstanceType, Price, Quantity,
-    api::{ConditionStatus, NillableDuration, Node, NodeClaim, NodePool, ObjectKey},
-    engine::{EngineOptions, Event, Object, Request},
+    api::{ConditionStatus, NillableDuration, Node, NodeClaim, NodePool, ObjectKey, PodStatus},
+    engine::{Action, EngineOptions, Event, Object, Request, UnreadableClaim},
     labels,
     lifecycle::{DRAINED, INSTANCE_TERMINATING},
     provider::{CreateError, Instance, ProviderEvent, ProviderId, RepairPolicy},
@@ -445,4 +445,118 @@ fn an_engine_that_was_stopped_while_a_node_ends_goes_on() {
         let found = (world.unbound(), world.claims.len(), world.nodes.len(), world.machines.len());
         assert_eq!(found, (0, 1, 1, 1), "crash after {crash_after} s: {:#?}", world.log);
     }
+}
+
+#[test]
+fn the_machine_of_a_claim_that_cannot_be_read_is_left_alone() {
+    for with_id in [false, true] {
+        let mut world = World::with_pool(still());
+        world.add_pods("web", 1, "900m");
+        world.run(60);
+        let claim = world.claims.values().next().expect("a claim").clone();
+        // A later version wrote it, and another engine starts.
+        let id = if with_id { claim.status.provider_id.as_str() } else { "" };
+        let (claims, uid) = (std::mem::take(&mut world.claims), if with_id { "other" } else { &claim.metadata.uid });
+        world.crash();
+        let unread = UnreadableClaim::new(claim.name(), uid, id);
+        world.engine.observe(Event::Applied(Object::UnreadableClaim(unread)), world.now);
+        world.run(600);
+        assert_eq!(world.machines.len(), 1, "{:#?}", world.log);
+        // It can be read again, and goes.
+        for mut claim in claims.into_values() {
+            claim.metadata.deletion_timestamp = Some(world.now);
+            world.put_claim(claim);
+        }
+        world.run_until(60, |world| !world.machines.contains_key(&claim.status.provider_id));
+    }
+}
+
+#[test]
+fn people_are_told_now_and_then_that_too_many_nodes_are_sick() {
+    let mut options = still();
+    let policy = RepairPolicy::new("Ready", ConditionStatus::False, Duration::from_mins(10));
+    options.repair_policies.push(policy);
+    let mut world = World::new(options);
+    let mut pool = NodePool::named("general");
+    pool.spec.replicas = Some(6);
+    world.put_pool(pool);
+    world.run(60);
+    let sick: Vec<String> = world.nodes.keys().take(3).cloned().collect();
+    for name in &sick {
+        let mut node = world.nodes[name].clone();
+        node.status.conditions[0].status = ConditionStatus::False;
+        node.status.conditions[0].last_transition_time = Some(world.now);
+        world.put_node(node);
+    }
+    world.run(600);
+    world.log.clear();
+    for _ in 0..120 {
+        // They are alive enough to say how they are.
+        for name in &sick {
+            let node = world.nodes[name].clone();
+            world.put_node(node);
+        }
+        world.run(10);
+    }
+    let told = world.count("NodeRepairBlocked");
+    assert!(told <= 3 * 3, "{told}");
+}
+
+#[test]
+fn a_machine_that_goes_while_its_node_is_drained_is_looked_for_again() {
+    let mut world = World::with_pool(still());
+    world.add_pods("web", 1, "900m");
+    world.run(60);
+    let mut pod = world.pods.values().next().expect("a pod").clone();
+    pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+    world.put_pod(pod);
+    let mut claim = world.claims.values().next().expect("a claim").clone();
+    claim.metadata.deletion_timestamp = Some(world.now);
+    world.put_claim(claim.clone());
+    world.run(10);
+    // It stops: its node is not ready some time before the cloud knows it no more.
+    let mut node = world.nodes.values().next().expect("a node").clone();
+    node.status.conditions[0].status = ConditionStatus::Unknown;
+    world.put_node(node);
+    world.run(20);
+    world.machines.clear();
+    world.run(10);
+    assert!(!world.claims.contains_key(claim.name()) && world.nodes.is_empty(), "{:#?}", world.log);
+}
+
+#[test]
+fn a_static_pool_that_shrinks_takes_away_no_more_than_it_should() {
+    let mut world = World::new(still());
+    let mut pool = NodePool::named("general");
+    pool.spec.replicas = Some(3);
+    world.put_pool(pool.clone());
+    world.run(60);
+    assert_eq!(world.nodes.len(), 3);
+    let mut pool = world.pools["general"].clone();
+    pool.spec.replicas = Some(2);
+    world.put_pool(pool);
+    // The deletion is on its way for a second; a pod comes to the node meanwhile.
+    let mut kept = Vec::new();
+    for request in world.engine.tick(world.now) {
+        if matches!(request.action, Action::DeleteClaim { .. }) { kept.push(request) } else { world.carry_out(request) }
+    }
+    assert_eq!(kept.len(), 1);
+    let Action::DeleteClaim { name, .. } = &kept[0].action else { panic!("no deletion") };
+    let node = world.claims[name].status.node_name.clone();
+    world.add_pods("web", 1, "900m");
+    let mut pod = world.pods.values().next().expect("a pod").clone();
+    pod.spec.node_name = node;
+    pod.status = PodStatus::default();
+    world.put_pod(pod);
+    let pool = world.pools["general"].clone();
+    world.put_pool(pool);
+    world.now = world.now + Duration::from_millis(500);
+    for request in world.engine.tick(world.now) {
+        if matches!(request.action, Action::DeleteClaim { .. }) { kept.push(request) } else { world.carry_out(request) }
+    }
+    for request in kept {
+        world.carry_out(request);
+    }
+    world.run(30);
+    assert_eq!(world.count("DeleteClaim"), 1, "{:#?}", world.log);
 }

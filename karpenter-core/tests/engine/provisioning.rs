@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
-    OfferingKey, Quantity,
-    api::{ConditionStatus, OwnerReference, PodStatus},
-    engine::{EngineOptions, Metric},
+    InstanceType, OfferingKey, Price, Quantity,
+    api::{ConditionStatus, NodePool, ObjectKey, OwnerReference, PodStatus},
+    engine::{Action, ActionResult, EngineOptions, Event, Metric, Refusal},
     labels,
     lifecycle::{INITIALIZED, READY},
     provider::{CreateError, ProviderError, ProviderErrorKind},
@@ -297,4 +297,182 @@ fn claims_that_the_api_server_refuses_are_asked_for_ever_less_often() {
     world.cannot_create_claims = false;
     world.run(60);
     assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}
+
+/// A pod that asks for a device.
+fn add_device_pod(world: &mut World, name: &str) {
+    let key = ObjectKey::new("default", &format!("{name}-0"));
+    let cpu = "900m";
+    world.add_pods(name, 1, cpu);
+    let mut pod = world.pods[&key].clone();
+    pod.spec.containers[0].resources.requests.insert("example.com/gpu".into(), Quantity::from_units(1));
+    world.put_pod(pod);
+}
+
+#[test]
+fn a_device_plugin_that_starts_anew_takes_no_device_from_the_nodes_to_come() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    let capacity = [
+        ("cpu", Quantity::from_units(2)),
+        ("memory", Quantity::from_bytes(8 << 30)),
+        ("example.com/gpu", Quantity::from_units(1)),
+    ];
+    let own = InstanceType::named("gpu", capacity);
+    world.types = vec![own.offering("on-demand", "zone-a", Price::per_hour(1.0).expect("a price"))];
+    add_device_pod(&mut world, "first");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+    // A kubelet whose device plugin is away says that the node has no healthy device.
+    let before = world.nodes.values().next().expect("a node").clone();
+    let mut without = before.clone();
+    without.status.allocatable.insert("example.com/gpu".into(), Quantity::ZERO);
+    world.put_node(without);
+    world.run(5);
+    let mut back = world.nodes.values().next().expect("a node").clone();
+    back.status.allocatable = before.status.allocatable;
+    world.put_node(back);
+    world.run(5);
+    add_device_pod(&mut world, "second");
+    world.run(120);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 2), "{:#?}", world.log);
+}
+
+#[test]
+fn old_nodes_that_have_what_they_were_promised_say_nothing_of_new_ones() {
+    let with_pods = |pods: i64| {
+        let capacity = [
+            ("cpu", Quantity::from_units(8)),
+            ("memory", Quantity::from_bytes(64 << 30)),
+            ("pods", Quantity::from_units(pods)),
+        ];
+        let own = InstanceType::named("large", capacity);
+        vec![own.offering("on-demand", "zone-a", Price::per_hour(1.0).expect("a price"))]
+    };
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.types = with_pods(4);
+    world.add_pods("web", 4, "100m");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+    // Somebody raises `maxPods` of the node class. The nodes that are there are told once more.
+    world.types = with_pods(40);
+    world.run(70);
+    let node = world.nodes.values().next().expect("a node").clone();
+    world.put_node(node);
+    world.run(10);
+    world.add_pods("more", 20, "100m");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 2), "{:#?}", world.log);
+}
+
+#[test]
+fn a_claim_gets_the_labels_of_its_machine_though_only_its_status_was_written() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.add_pods("web", 1, "900m");
+    let mut is_halved = false;
+    while !is_halved {
+        world.now = world.now + Duration::from_secs(1);
+        for request in world.engine.tick(world.now) {
+            match &request.action {
+                Action::UpdateClaim(claim) if !claim.status.provider_id.is_empty() && !is_halved => {
+                    is_halved = true;
+                    let mut half = world.claims[claim.name()].clone();
+                    half.status = claim.status.clone();
+                    world.put_claim(half);
+                    let refusal = Refusal::Conflict;
+                    let done = Event::Done { id: request.id, result: ActionResult::Refused(refusal) };
+                    world.engine.observe(done, world.now);
+                }
+                _ => world.carry_out(request),
+            }
+        }
+    }
+    world.run(200);
+    let claim = world.claims.values().next().expect("a claim");
+    assert_eq!(
+        claim.metadata.labels.get(labels::CAPACITY_TYPE).map(String::as_str),
+        Some("on-demand"),
+        "{:#?}",
+        world.log
+    );
+}
+
+#[test]
+fn a_claim_that_was_made_and_never_told_is_given_up() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.add_pods("web", 1, "900m");
+    // The first claim is made, and somebody takes it away before anybody tells of it.
+    'made: for _ in 0..10 {
+        world.now = world.now + Duration::from_secs(1);
+        for request in world.engine.tick(world.now) {
+            if matches!(request.action, Action::CreateClaim(_)) {
+                world.engine.observe(Event::Done { id: request.id, result: ActionResult::Written }, world.now);
+                break 'made;
+            }
+            world.carry_out(request);
+        }
+    }
+    world.run(1800);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_claim_of_which_it_is_not_known_whether_it_was_made_is_waited_for() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.add_pods("web", 1, "900m");
+    // The API server takes the claim and fails to say so; its watch is late too.
+    let mut late = Vec::new();
+    for _ in 0..10 {
+        world.now = world.now + Duration::from_secs(1);
+        for request in world.engine.tick(world.now) {
+            if let Action::CreateClaim(claim) = &request.action {
+                let refusal = Refusal::Unavailable("timeout".to_owned());
+                late.push((claim.clone(), world.now));
+                world.engine.observe(Event::Done { id: request.id, result: ActionResult::Refused(refusal) }, world.now);
+            } else {
+                world.carry_out(request);
+            }
+        }
+        if late.first().is_some_and(|(_, at)| *at + Duration::from_secs(4) <= world.now) {
+            break;
+        }
+    }
+    assert_eq!(late.len(), 1);
+    for (number, (claim, _)) in late.into_iter().enumerate() {
+        let mut claim = *claim;
+        claim.metadata.uid = format!("late-{number}");
+        claim.metadata.creation_timestamp = Some(world.now);
+        world.put_claim(claim);
+    }
+    world.run(120);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_pool_of_which_nothing_is_heard_does_not_stop_the_others() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut world = World::with_pool(options);
+    world.run(10);
+    world.put_pool(NodePool::named("slow"));
+    world.add_pods("web", 1, "900m");
+    for _ in 0..120 {
+        world.now = world.now + Duration::from_secs(1);
+        for request in world.engine.tick(world.now) {
+            let is_slow = matches!(&request.action, Action::Catalog(pool) if pool.name() == "slow");
+            if !is_slow {
+                world.carry_out(request);
+            }
+        }
+    }
+    assert_eq!(world.machines.len(), 1, "{:#?}", world.log);
 }

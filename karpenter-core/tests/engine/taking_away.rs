@@ -1,15 +1,17 @@
 //! Nodes that should go, from the search to the end.
 
+use std::sync::Arc;
+
 use karpenter_core::{
-    Quantity,
-    api::{NillableDuration, ObjectKey},
-    engine::{EngineOptions, Metric, MetricLabels},
+    Quantity, Timestamp,
+    api::{NillableDuration, NodePool, ObjectKey, Pod, Toleration},
+    engine::{Engine, EngineOptions, Event, Metric, MetricLabels, Object, ObjectRef},
     labels,
     lifecycle::{DISRUPTION_REASON, mark_disrupted, set_condition},
     provider::CreateError,
 };
 
-use crate::world::World;
+use crate::world::{World, at};
 
 /// A large node of which most pods have gone since.
 fn half_empty() -> World {
@@ -66,7 +68,7 @@ fn what_the_api_server_does_not_answer_is_asked_again_every_two_seconds() {
     world.run_until(60, |world| world.count("DeleteClaim") > 0);
     world.log.clear();
     world.run(20);
-    assert_eq!((world.count("DeleteClaim"), world.count("note")), (10, 10), "{:#?}", world.log);
+    assert_eq!((world.count("DeleteClaim"), world.count("note")), (10, 0), "{:#?}", world.log);
     world.cannot_delete_claims = false;
     world.run(40);
     assert_eq!((world.nodes.len(), world.claims.len(), world.machines.len()), (0, 0, 0), "{:#?}", world.log);
@@ -271,7 +273,7 @@ fn an_engine_that_is_stopped_between_two_requests_buys_nothing_twice() {
 fn a_stopped_engine_goes_on_with_the_replacement_of_static_nodes() {
     for crash_after in (0..120).step_by(5) {
         let mut world = World::new(EngineOptions::default());
-        let mut pool = karpenter_core::api::NodePool::named("general");
+        let mut pool = NodePool::named("general");
         pool.spec.replicas = Some(2);
         world.put_pool(pool.clone());
         world.run(60);
@@ -290,7 +292,7 @@ fn a_stopped_engine_goes_on_with_the_replacement_of_static_nodes() {
 /// Pods on a node that is left alone until they have been quiet for five minutes.
 fn a_node_with_time_to_be_quiet() -> World {
     let mut world = World::new(EngineOptions::default());
-    let mut pool = karpenter_core::api::NodePool::named("general");
+    let mut pool = NodePool::named("general");
     pool.spec.disruption.consolidate_after = NillableDuration::from_secs(300);
     world.put_pool(pool);
     world.add_pods("web", 8, "900m");
@@ -322,4 +324,153 @@ fn an_engine_that_starts_anew_knows_since_when_pods_have_been_quiet() {
     world.crash();
     world.run(120);
     assert!(world.claims.values().all(|claim| claim.status.is_true("Consolidatable")), "{:#?}", world.log);
+}
+
+/// What the standby is told of a change from one state of the world to the next.
+fn tell(engine: &mut Engine, world: &World, known: &mut Vec<ObjectRef>) {
+    let claims = world.claims.values().cloned().map(|claim| Object::NodeClaim(Arc::new(claim)));
+    let nodes = world.nodes.values().cloned().map(|node| Object::Node(Arc::new(node)));
+    let pools = world.pools.values().cloned().map(|pool| Object::NodePool(Arc::new(pool)));
+    let pods = world.pods.values().cloned().map(|pod| Object::Pod(Arc::new(pod)));
+    let objects: Vec<Object> = pools.chain(nodes).chain(claims).chain(pods).collect();
+    let there: Vec<ObjectRef> = objects.iter().map(Object::reference).collect();
+    for gone in known.iter().filter(|known| !there.contains(known)) {
+        engine.observe(Event::Deleted(gone.clone()), world.now);
+    }
+    for object in objects {
+        engine.observe(Event::Applied(object), world.now);
+    }
+    *known = there;
+}
+
+#[test]
+fn a_standby_takes_over_no_command_that_is_long_over() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = NodePool::named("general");
+    pool.spec.replicas = Some(2);
+    world.put_pool(pool.clone());
+    world.run(60);
+    pool.metadata.generation = Some(2);
+    pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
+    world.put_pool(pool);
+    let is_chosen = |world: &World| world.claims.values().any(|claim| claim.status.is_true(DISRUPTION_REASON));
+    world.run_until(60, is_chosen);
+    world.run(5);
+    assert_eq!(world.claims.len(), 3, "{:#?}", world.log);
+    // Another replica starts and waits for the lease.
+    let (mut standby, mut known) = (Engine::new(EngineOptions::default()), Vec::new());
+    tell(&mut standby, &world, &mut known);
+    standby.observe(Event::Synced, world.now);
+    world.run(1200);
+    assert_eq!((world.claims.len(), world.nodes.len()), (2, 2), "{:#?}", world.log);
+    tell(&mut standby, &world, &mut known);
+    // It is its turn.
+    world.engine = standby;
+    world.log.clear();
+    world.run(30);
+    assert_eq!(world.count("DeleteClaim"), 0, "{:#?}", world.log);
+    assert_eq!(world.count("note Disruption"), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn a_finished_pod_that_is_cleaned_up_does_not_disturb_its_node() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = NodePool::named("general");
+    pool.spec.disruption.consolidate_after = NillableDuration::from_secs(300);
+    world.put_pool(pool);
+    world.add_pods("job", 1, "900m");
+    world.run(60);
+    let mut pod = world.pods.values().next().expect("a pod").clone();
+    "Succeeded".clone_into(&mut pod.status.phase);
+    world.put_pod(pod.clone());
+    world.run(250);
+    // Its time to live after it finished is over.
+    world.remove_pod(&pod.key());
+    world.run(120);
+    assert_eq!(world.nodes.len(), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn a_refused_deletion_counts_once() {
+    let mut world = World::new(EngineOptions::default());
+    world.put_pool(NodePool::named("general"));
+    world.add_pods("web", 1, "900m");
+    world.run(60);
+    let key = world.pods.keys().next().expect("a pod").clone();
+    world.remove_pod(&key);
+    world.cannot_delete_claims = true;
+    world.run(120);
+    world.cannot_delete_claims = false;
+    world.run(60);
+    let total = world.engine.counters().total(Metric::ClaimsDisrupted);
+    assert_eq!((total, world.count("note Disrupted"), world.claims.len()), (1, 1, 0), "{:#?}", world.log);
+}
+
+/// How long the pod with a place elsewhere stays on a drifted node beside one that does not leave before the deadline.
+fn wait_beside(change: impl Fn(&mut Pod)) -> Option<i64> {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = NodePool::named("drifting");
+    pool.spec.template.spec.termination_grace_period = Some(NillableDuration::from_secs(7200));
+    pool.spec.disruption.consolidate_after = NillableDuration::never();
+    world.put_pool(pool);
+    world.add_pods("stays", 1, "1500m");
+    let mut stays = world.pods.values().next().expect("a pod").clone();
+    change(&mut stays);
+    world.put_pod(stays);
+    world.add_pods("leaves", 1, "600m");
+    world.add_pods("fill", 5, "1100m");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+    // Another pool has a node with room for the smaller pod.
+    let mut other = NodePool::named("other");
+    other.spec.disruption.consolidate_after = NillableDuration::never();
+    other.spec.weight = Some(100);
+    world.put_pool(other);
+    world.run(5);
+    world.add_pods("other", 1, "1300m");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 2), "{:#?}", world.log);
+    let fill: Vec<ObjectKey> = world.pods.keys().filter(|key| key.name.starts_with("fill")).cloned().collect();
+    for key in &fill {
+        world.remove_pod(key);
+    }
+    world.run(5);
+    let mut pool = world.pools["drifting"].clone();
+    pool.metadata.generation = Some(2);
+    pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
+    world.put_pool(pool);
+    let start = world.now;
+    // In a busy cluster pods come all the time.
+    let mut end: Option<Timestamp> = None;
+    for round in 0..120 {
+        world.add_pods(&format!("more-{round}"), 1, "1900m");
+        world.run(10);
+        let line = world.log.iter().find(|line| line.contains("Evict {") && line.contains("\"leaves-0\""));
+        if let Some(line) = line {
+            end = line.split(' ').next().and_then(|text| text.parse().ok()).map(|seconds: i64| at(1_000_000 + seconds));
+            break;
+        }
+    }
+    end.map(|end| (end.as_millis() - start.as_millis()) / 1000)
+}
+
+#[test]
+fn pods_do_not_wait_for_one_that_is_to_be_left_where_it_is() {
+    let plain = wait_beside(|_| {}).expect("it leaves");
+    assert!(plain < 120, "{plain}");
+    let held = wait_beside(|pod| {
+        pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+    });
+    assert!(held.is_some_and(|held| held <= plain + 3), "{held:?} {plain}");
+}
+
+#[test]
+fn pods_do_not_wait_for_one_that_no_drain_evicts() {
+    let plain = wait_beside(|_| {}).expect("it leaves");
+    let held = wait_beside(|pod| {
+        let mut all = Toleration::default();
+        all.operator = serde_json::from_str("\"Exists\"").expect("an operator");
+        pod.spec.tolerations.push(all);
+    });
+    assert!(held.is_some_and(|held| held <= plain + 3), "{held:?} {plain}");
 }
