@@ -301,7 +301,7 @@ fn claims_that_the_api_server_refuses_are_asked_for_ever_less_often() {
 
 /// A pod that asks for a device.
 fn add_device_pod(world: &mut World, name: &str) {
-    let key = ObjectKey::new("default", &format!("{name}-0"));
+    let key = ObjectKey::new("default", format!("{name}-0"));
     let cpu = "900m";
     world.add_pods(name, 1, cpu);
     let mut pod = world.pods[&key].clone();
