@@ -44,8 +44,11 @@ const PARTS: usize = 8;
 
 /// How many of the changes of a set that look best in sketches are planned: in a small cluster, where more sets are followed to
 /// the end, and in others.
-const PLANNED_IN_SMALL: usize = 8;
+const PLANNED_IN_SMALL: usize = 6;
 const PLANNED: usize = 32;
+
+/// A set is improved by whole plans if it gains less than the best by no more than this share: others do not catch up.
+const MOST_BEHIND: f64 = 0.02;
 
 /// Of how many changes that lose least each two are tried together, and how often.
 const SWAPPED: usize = 12;
@@ -289,7 +292,7 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
     }
 
     /// A set that gains more, as far as one is found by leaving out or adding parts, from parts of this size to single nodes.
-    pub(super) fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
+    fn improved(&self, mut found: Found, mut size: usize, care: Care) -> Found {
         let start = self.work.load(Ordering::Relaxed);
         let most = self.field.consolidation.share_of(if care == Care::Plan { MAX_PLANNED } else { MAX_SKETCHED });
         loop {
@@ -364,8 +367,17 @@ impl<'k, 'c, 's> Climb<'k, 'c, 's> {
         found
     }
 
+    /// The best of sets that are planned, and improved as far as they are nearly as good as the best of them.
+    pub(super) fn best_planned(sets: &[Found], climb: impl Fn(&Found) -> Self + Send + Sync) -> Option<Found> {
+        let mut planned = parallel::map(sets, |found| climb(found).planned(found.clone()));
+        let best = Found::best(planned.iter().cloned())?;
+        let least = best.gain - best.gain.abs() * MOST_BEHIND;
+        planned.retain(|found| found.is_allowed == best.is_allowed && found.gain >= least);
+        Found::best(parallel::map(&planned, |found| climb(found).improved(found.clone(), 1, Care::Plan)))
+    }
+
     /// The same nodes with a better plan, if there is one.
-    pub(super) fn planned(&self, found: Found) -> Found {
+    fn planned(&self, found: Found) -> Found {
         let better = self.try_all(found.outcome.nodes.clone(), Care::Plan);
         better.filter(|better| better.rank() > found.rank()).unwrap_or(found)
     }

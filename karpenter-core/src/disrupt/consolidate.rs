@@ -20,7 +20,7 @@ use super::{
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
-use crate::{Timestamp, api::DisruptionReason, schedule::parallel};
+use crate::{Timestamp, api::DisruptionReason};
 
 /// What rounding may add to a gain of some thousands of dollars an hour.
 const ROUNDING: f64 = 1e-9;
@@ -159,11 +159,7 @@ impl Consolidation<'_, '_> {
         let last = self.threshold.for_last(found.savings_per_hour() / bill);
         let climb = |found: &Found| Climb::new(&field, last, found.sketch).bound_by(self.threshold);
         let ends = Climb::followed(&starts, climb);
-        let planned = parallel::map(&ends, |found| {
-            let climb = climb(found);
-            climb.improved(climb.planned(found.clone()), 1, Care::Plan)
-        });
-        let Outcome { nodes, care, .. } = Found::best(planned)?.outcome;
+        let Outcome { nodes, care, .. } = Climb::best_planned(&ends, climb)?.outcome;
         let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, care])?;
         // What would be worth a command of its own is not left for the next.
         let extended = self.extended(&field, last.at_most(self.threshold), nodes, trial);
