@@ -28,8 +28,11 @@ pub enum Reason {
     Volume(VolumeProblem),
     /// A rule about its neighbours leaves it no node.
     Topology(TopologyObstacle),
-    /// Its node selector, its node affinity and its volumes contradict each other.
-    Unmeetable,
+    /// What it asks of a node contradicts itself.
+    Unmeetable {
+        /// Whether its node selector and node affinity could be met if it were not for its volumes.
+        for_volumes: bool,
+    },
     /// There is no node pool at all.
     NoNodePools,
     /// Planning was stopped before a place for it was found.
@@ -100,8 +103,11 @@ impl fmt::Display for Reason {
             Self::Volume(problem) => problem.fmt(f),
             Self::Topology(obstacle) => obstacle.fmt(f),
             Self::Stopped => f.write_str("planning was stopped before a place was found"),
-            Self::Unmeetable => {
-                f.write_str("no node can meet its node selector, its node affinity and its volumes together")
+            Self::Unmeetable { for_volumes: false } => {
+                f.write_str("no node can meet its node selector and its node affinity together")
+            }
+            Self::Unmeetable { for_volumes: true } => {
+                f.write_str("its node selector and its node affinity let it go to no node that its volumes can be on")
             }
             Self::NoNodePools => f.write_str("there is no node pool"),
             Self::NoPlace { pools, node_count, nodes } => {

@@ -220,7 +220,7 @@ fn described(reason: &Reason) -> Described {
         Reason::Unsupported { field } => ("unsupported", json!({ "field": field })),
         Reason::Volume(_) => ("volume", json!({})),
         Reason::Topology(obstacle) => topology(obstacle),
-        Reason::Unmeetable => ("unmeetable", json!({})),
+        Reason::Unmeetable { for_volumes } => ("unmeetable", json!({ "forVolumes": for_volumes })),
         Reason::NoNodePools => ("noNodePools", json!({})),
         Reason::Stopped => ("stopped", json!({})),
         Reason::NoPlace { .. } => ("noPlace", json!({})),

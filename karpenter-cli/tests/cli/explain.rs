@@ -120,12 +120,24 @@ fn a_pod_for_which_room_is_made_is_told_apart_from_one_that_was_not_refused() {
 #[test]
 fn what_a_pod_asks_for_and_no_node_can_be_is_named() {
     let files = Files::new("explain-unmeetable");
-    let selector = r#""spec":{"nodeSelector":{"topology.kubernetes.io/zone":"zone-a"},"affinity":{"nodeAffinity":
-        {"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":
-        [{"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-b"]}]}]}}},"#;
-    files.write("cluster.json", &list(&[POOL, &pod("a", "1").replace(r#""spec":{"#, selector)]));
-    let answer = &ask(&files, "a")[0];
-    assert_eq!(answer["reason"], json!({"kind": "unmeetable"}), "{answer}");
+    let in_b = r#"{"matchExpressions":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-b"]}]}"#;
+    let volume = format!(
+        r#"{{"apiVersion":"v1","kind":"PersistentVolume","metadata":{{"name":"v"}},"spec":{{"nodeAffinity":{{"required":
+        {{"nodeSelectorTerms":[{in_b}]}}}},"csi":{{"driver":"d","volumeHandle":"h"}}}}}}"#
+    );
+    let claim = r#"{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c","namespace":"default",
+        "annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"v"},"status":{"phase":"Bound"}}"#;
+    let affinity = format!(
+        r#""affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{in_b}]}}}}}}"#
+    );
+    let with_volume = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#;
+    for (and, for_volumes) in [(affinity.as_str(), false), (with_volume, true)] {
+        let spec = format!(r#""spec":{{"nodeSelector":{{"topology.kubernetes.io/zone":"zone-a"}},{and},"#);
+        let waits = pod("a", "1").replace(r#""spec":{"#, &spec);
+        files.write("cluster.json", &list(&[POOL, &volume, claim, &waits]));
+        let answer = &ask(&files, "a")[0];
+        assert_eq!(answer["reason"], json!({"kind": "unmeetable", "forVolumes": for_volumes}), "{answer}");
+    }
 }
 
 #[test]

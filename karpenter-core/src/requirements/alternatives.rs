@@ -89,6 +89,11 @@ impl NodeAlternatives {
         &self.0
     }
 
+    /// Whether no node will do, whatever it is like.
+    pub(crate) fn is_unmeetable(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a node of this name with these labels will do.
     pub fn admit_node(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         Self::any_admits(&self.0, name, labels)

@@ -252,11 +252,16 @@ impl<'s> Classes<'s> {
 
     /// What the nodes of a class must be like for its pods and their volumes, wishes apart.
     pub(super) fn node_wanted(&self, class: usize) -> NodeAlternatives {
-        let own = &self.constraints[self.list[class].constraint].wanted;
+        let own = self.own_wanted(class);
         match self.volumes(class).alternatives.as_slice() {
             [] => own.clone(),
             nodes => own.and(nodes),
         }
+    }
+
+    /// The same without its volumes.
+    pub(super) fn own_wanted(&self, class: usize) -> &NodeAlternatives {
+        &self.constraints[self.list[class].constraint].wanted
     }
 
     pub(super) fn volumes(&self, class: usize) -> &Volumes {

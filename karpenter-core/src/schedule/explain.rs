@@ -37,8 +37,8 @@ impl<'s, 'a> Explainer<'s, 'a> {
             return Reason::NoNodePools;
         }
         let lot = self.search.problem.lot(lot_index);
-        if lot.classes.iter().any(|&class| base.classes.node_wanted(class).alternatives().is_empty()) {
-            return Reason::Unmeetable;
+        if let Some(&class) = lot.classes.iter().find(|&&class| base.classes.node_wanted(class).is_unmeetable()) {
+            return Reason::Unmeetable { for_volumes: !base.classes.own_wanted(class).is_unmeetable() };
         }
         let of_pool = |name: &&str| -> Option<PoolObstacle> {
             if let Some(known) = base.obstacles.iter().find(|o| o.is_of(name)) {
