@@ -72,6 +72,8 @@ pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 /// Answers about domains, each worked out once.
 pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
+    /// Of those who ask for nothing.
+    sites: IndexMap<Question, Rc<Sites>, FxBuild>,
     reaches: IndexMap<Question, Rc<Reach>, FxBuild>,
     /// Those of single pods of a class at a step of their wishes, by both.
     reaches_alone: IndexMap<(usize, usize, Question), Rc<Reach>, FxBuild>,
@@ -111,6 +113,29 @@ impl Equivalent<Question> for Asked<'_> {
     }
 }
 
+/// Which places take pods with a constraint, whatever room they have.
+struct Sites {
+    /// The cells that they are in.
+    cells: Vec<Cell>,
+    /// The index of each place and of its cell, and how willingly pods go there.
+    places: Vec<(usize, usize, Tolerance)>,
+}
+
+impl Sites {
+    fn find(places: &[OpenPlace<'_>], constraint: &Constraint, keys: &[Arc<str>]) -> Self {
+        let mut cells: IndexSet<SmallVec<[&str; 2]>, FxBuild> = IndexSet::default();
+        let mut found = Vec::new();
+        for (index, place) in places.iter().enumerate() {
+            let values = keys.iter().map(|key| place.source.labels.get(&**key).map(String::as_str));
+            let Some(values) = values.collect::<Option<_>>() else { continue };
+            let Some(tolerance) = constraint.tolerance_of(place.source) else { continue };
+            found.push((index, cells.insert_full(values).0, tolerance));
+        }
+        let cells = cells.into_iter().map(|values| values.into_iter().map(Arc::from).collect()).collect();
+        Self { cells, places: found }
+    }
+}
+
 /// What is known of the offerings of the pools, which go by their indices.
 #[derive(Default)]
 struct Offers {
@@ -142,6 +167,7 @@ impl<'b, 'a> Domains<'b, 'a> {
     pub(super) fn new(base: &'b Base<'a>) -> Self {
         Self {
             base,
+            sites: IndexMap::default(),
             reaches: IndexMap::default(),
             reaches_alone: IndexMap::default(),
             counts: IndexMap::default(),
@@ -198,16 +224,35 @@ impl<'b, 'a> Domains<'b, 'a> {
         most: impl Fn(&OpenPlace<'_>) -> usize,
     ) -> Reach {
         let mut reach = reach_of(&self.base.pools, 0, &mut self.offers, constraint, requests, keys);
-        for place in &self.base.places {
-            if let Some((cell, tolerance)) = cell_of(place, constraint, requests, keys) {
-                let free = &mut reach.entry(cell).or_insert(Charge::NONE).free;
+        let (places, sites) = (&self.base.places, self.sites(constraint, keys));
+        let mut free: Vec<Option<usize>> = vec![None; sites.cells.len()];
+        for &(index, cell, tolerance) in &sites.places {
+            let place = &places[index];
+            if fits(requests, &place.room) {
+                let free = free[cell].get_or_insert(0);
                 // Where a taint asks to be avoided there is room only for those who have no other.
                 if tolerance == Tolerance::Full {
                     *free = free.saturating_add(copies(requests, &place.room).min(most(place)));
                 }
             }
         }
+        for (cell, free) in sites.cells.iter().zip(free) {
+            if let Some(free) = free {
+                reach.entry(cell.clone()).or_insert(Charge::NONE).free = free;
+            }
+        }
         reach
+    }
+
+    /// The places that take pods with a constraint and have all of these labels.
+    fn sites(&mut self, constraint: &Constraint, keys: &[Arc<str>]) -> Rc<Sites> {
+        let requests = Amounts::new();
+        if let Some(known) = self.sites.get(&Asked { constraint, requests: &requests, keys }) {
+            return known.clone();
+        }
+        let sites = Rc::new(Sites::find(&self.base.places, constraint, keys));
+        self.sites.insert(Question::new(constraint, &requests, keys), sites.clone());
+        sites
     }
 
     /// The cells to which others may draw pods without taking them out of the heaviest pools that they can reach.
@@ -317,21 +362,6 @@ fn reach_of(
         }
     }
     out
-}
-
-/// The cell of a place that takes pods, if it has all labels, and how willingly they go there.
-fn cell_of(
-    place: &OpenPlace<'_>,
-    constraint: &Constraint,
-    requests: &Amounts,
-    keys: &[Arc<str>],
-) -> Option<(Cell, Tolerance)> {
-    if !fits(requests, &place.room) {
-        return None;
-    }
-    let tolerance = constraint.tolerance_of(place.source)?;
-    let value = |key: &Arc<str>| Some(Arc::from(place.source.labels.get(&**key)?.as_str()));
-    Some((keys.iter().map(value).collect::<Option<Cell>>()?, tolerance))
 }
 
 impl Offers {
