@@ -6,7 +6,7 @@
 //! The round of a controller: [`Driver::catalogs`], then [`Planner::plan`](crate::Planner::plan), then
 //! [`Driver::launches`], each executed, each outcome observed.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, time::Duration};
 
 use crate::{
     Catalogs, CloudProvider, Plan, Snapshot, Timestamp,
@@ -85,6 +85,14 @@ pub struct CatalogReport {
     pub catalogs: Catalogs,
     /// The pools that have no catalog now, by name.
     pub failures: BTreeMap<String, ProviderError>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { provider, avoid_for, avoided } = self;
+        let mut out = f.debug_struct("Driver");
+        out.field("provider", &provider.name()).field("avoid_for", avoid_for).field("avoided", avoided).finish()
+    }
 }
 
 impl Driver {

@@ -65,6 +65,8 @@ pub trait CloudProvider: Send + Sync {
 
     /// Why a machine is not what its claim's node class asks for any more, if so. Never, unless implemented.
     ///
+    /// One word, such as `ImageDrift`, becomes the reason of the claim's condition `Drifted`; more than that only its message.
+    ///
     /// # Errors
     /// [`ProviderError`] if that cannot be known now.
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {

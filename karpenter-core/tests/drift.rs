@@ -414,6 +414,18 @@ fn launched(problem: &strategies::RandomProblem) -> Vec<(NodeClaim, NodePool, Ca
     plan.claims().iter().map(launch).collect()
 }
 
+#[test]
+fn what_a_provider_says_is_a_reason_if_it_is_one_word() {
+    let reason = |text: &str| Drift::Provider(text.to_owned()).condition_reason().to_owned();
+    for word in ["ImageDrift", "A", "a:b_1", "x,y"] {
+        assert_eq!(reason(word), word);
+    }
+    for text in ["", "the image is old", "1st", "Größe", "a:", "line\nline", &"x".repeat(1025)] {
+        assert_eq!(reason(text), "ProviderDrifted", "{text:?}");
+    }
+    assert_eq!(Drift::Provider("too old".to_owned()).to_string(), "the provider says too old");
+}
+
 proptest! {
     #[test]
     fn a_new_node_has_not_drifted(problem in strategies::problem(8)) {

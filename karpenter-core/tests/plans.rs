@@ -336,10 +336,12 @@ fn pods_that_may_only_use_a_reservation_wait_for_it() {
 #[test]
 fn a_claim_names_no_more_types_than_it_may() {
     let mut options = PlannerOptions::default();
-    options.max_instance_types = 2;
     let snapshot = with_pool(pool()).pods(Pod::named("web").cpu("1")).build().expect("valid");
     let catalogs = Catalogs::shared(machines(), snapshot.pools()).expect("valid");
-    assert_eq!(*Planner::new(options).plan(&snapshot, &catalogs).claims()[0].instance_types, ["small", "medium"]);
+    for (most, expected) in [(0, &["small"][..]), (1, &["small"]), (2, &["small", "medium"])] {
+        options.max_instance_types = most;
+        assert_eq!(*Planner::new(options.clone()).plan(&snapshot, &catalogs).claims()[0].instance_types, *expected);
+    }
 }
 
 /// A pool that wants claims to name at least so many instance types.

@@ -198,8 +198,13 @@ impl FakeCluster {
     /// Lets the machines of the cloud join that are up, and those leave that are not. Nodes are registered and
     /// initialized as they join: their labels say so, and their startup taints are gone.
     pub fn sync(&mut self, cloud: &FakeCloud) -> Sync {
-        let up: BTreeMap<String, Node> =
-            cloud.ready_nodes().into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
+        self.sync_with(cloud.ready_nodes(), cloud.now())
+    }
+
+    /// The same for a cloud of one's own: `up` are the nodes of all its machines that are up, as their kubelets make them, with
+    /// the provider's names for the machines in `spec.providerID`.
+    pub fn sync_with(&mut self, up: impl IntoIterator<Item = Node>, now: Timestamp) -> Sync {
+        let up: BTreeMap<String, Node> = up.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
         let left: Vec<String> = self.nodes.keys().filter(|name| !up.contains_key(*name)).cloned().collect();
         for name in &left {
             self.remove_node(name);
@@ -207,7 +212,7 @@ impl FakeCluster {
         let mut joined = Vec::new();
         for (name, node) in up {
             if !self.nodes.contains_key(&name) {
-                self.join(node, cloud.now());
+                self.join(node, now);
                 joined.push(name);
             }
         }

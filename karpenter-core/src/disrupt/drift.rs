@@ -12,6 +12,10 @@ const DRIFTED: &str = "Drifted";
 const NODE_POOL_DRIFTED: &str = "NodePoolDrifted";
 const REQUIREMENTS_DRIFTED: &str = "RequirementsDrifted";
 const INSTANCE_TYPE_NOT_FOUND: &str = "InstanceTypeNotFound";
+/// The reason where the provider's words are not one word.
+const PROVIDER_DRIFTED: &str = "ProviderDrifted";
+/// The most characters in the reason of a condition.
+const MAX_REASON: usize = 1024;
 /// How old a claim must be for its instance type to be missed: catalogs may be incomplete for a while.
 const MIN_AGE_OF_MISSED_TYPES: Duration = Duration::from_hours(1);
 /// A label with this word in its name says which reservation a node draws on.
@@ -114,15 +118,26 @@ impl Drift {
             .or_else(|| provider_drift(claim, provider))
     }
 
-    /// The one word for this that Karpenter writes as the reason of the condition `Drifted`.
+    /// The one word for this that Karpenter writes as the reason of the condition `Drifted`. What the provider says is that if it
+    /// is one word, and `ProviderDrifted` if not: the API server would refuse all of the status with it.
     pub fn condition_reason(&self) -> &str {
         match self {
             Self::NodePoolDrifted { .. } => NODE_POOL_DRIFTED,
             Self::RequirementsDrifted { .. } => REQUIREMENTS_DRIFTED,
             Self::InstanceTypeNotFound { .. } => INSTANCE_TYPE_NOT_FOUND,
-            Self::Provider(reason) => reason,
+            Self::Provider(reason) if is_word(reason) => reason,
+            Self::Provider(_) => PROVIDER_DRIFTED,
         }
     }
+}
+
+/// Whether a text may be the reason of a condition.
+fn is_word(text: &str) -> bool {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
+    text.len() <= MAX_REASON
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(is_of_word)
+        && !text.ends_with([',', ':'])
 }
 
 /// Since when a claim is said to have drifted; `None` if nobody says so, or not since when.

@@ -216,6 +216,12 @@ impl Engine {
         });
         life.failed_attempts += 1;
         let reaction = match lifecycle::react_to_launch_error(&error, life.failed_attempts) {
+            // Another claim would be the same, as there is nothing to avoid.
+            LaunchReaction::Avoid(offerings)
+                if claim.is_some_and(|claim| !self.market.may_avoid(claim, &offerings)) =>
+            {
+                LaunchReaction::Retry(launch_backoff(life.failed_attempts))
+            }
             // Another claim of the same pool would be the same.
             LaunchReaction::GiveUp if is_static => LaunchReaction::Retry(launch_backoff(life.failed_attempts)),
             reaction => reaction,
@@ -236,7 +242,9 @@ impl Engine {
                 self.provisioner.short_since.get_or_insert(now);
                 (SOLD_OUT, true)
             }
-            LaunchReaction::BlockClass(class) => {
+            LaunchReaction::BlockClass(_) => {
+                // As the claim names it: by another name that the provider has for it no pool would be left alone.
+                let class = claim.spec.node_class_ref.name.clone();
                 self.look_at_pools_of(&class);
                 self.market.block(class, error.to_string(), now);
                 ("NodeClassNotReady", false)
@@ -284,7 +292,8 @@ impl Engine {
         let last_pod_event = self.lives.last_pod_event(&node.metadata.name);
         let seen = Content { claim: claim.clone(), node: node.clone(), pool, catalog, last_pod_event, until: None };
         let life = self.lives.of(claim);
-        let next_drift = life.next_drift;
+        // While it is asked, the answer brings the claim back: that the next question is due by then would be no reason to look.
+        let next_drift = life.next_drift.filter(|_| !life.is_asking_drift);
         if let Some(content) = life.content.as_ref().filter(|content| content.holds(&seen, now)) {
             let next = content.until.into_iter().chain(next_drift).min();
             if let Some(next) = next {
@@ -486,6 +495,9 @@ impl Engine {
     pub(super) fn finish_drift(&mut self, name: &str, answer: DriftAnswer) {
         let Some(life) = self.lives.named(name) else { return };
         life.is_asking_drift = false;
+        if let Some(next) = life.next_drift {
+            self.agenda.at(Work::Claim(name.to_owned()), next);
+        }
         if answer != DriftAnswer::None && life.drift != answer {
             life.drift = answer;
             life.content = None;

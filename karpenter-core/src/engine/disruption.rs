@@ -135,7 +135,7 @@ impl Engine {
         self.take_stale_marks(now);
         let has_begun = self.search(now);
         let failures = self.disruption.failures.min(MAX_DOUBLINGS);
-        let wait = (period * 2_u32.pow(failures)).min(FORCED_SEARCH.max(period));
+        let wait = period.saturating_mul(2_u32.pow(failures)).min(FORCED_SEARCH.max(period));
         self.disruption.next = Some(if has_begun && failures == 0 { now } else { now + wait });
     }
 

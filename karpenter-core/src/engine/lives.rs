@@ -203,3 +203,37 @@ impl Life {
         self.machine.as_deref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::Pod,
+        engine::{Engine, EngineOptions, Event, Object, ObjectRef},
+    };
+
+    /// As the garbage collector of pods does it, minutes after the node has gone.
+    #[test]
+    fn pods_that_are_cleaned_up_after_their_node_leave_nothing_behind() {
+        let now = Timestamp::from_millis(1_000_000);
+        let mut engine = Engine::new(EngineOptions::default());
+        engine.observe(Event::Synced, now);
+        for number in 0..3 {
+            let mut node = Node::default();
+            node.metadata.name = format!("node-{number}");
+            let mut pod = Pod::default();
+            pod.metadata.name = format!("pod-{number}");
+            pod.spec.node_name.clone_from(&node.metadata.name);
+            let (name, key) = (node.metadata.name.clone(), pod.key());
+            engine.observe(Event::Applied(Object::Node(Arc::new(node))), now);
+            engine.observe(Event::Applied(Object::Pod(Arc::new(pod))), now);
+            engine.tick(now);
+            assert_eq!(engine.lives.last_pod_event(&name), Some(now));
+            engine.observe(Event::Deleted(ObjectRef::Node(name)), now);
+            engine.tick(now);
+            engine.observe(Event::Deleted(ObjectRef::Pod(key)), now);
+            engine.tick(now);
+        }
+        assert!(engine.lives.pod_events.is_empty(), "{:?}", engine.lives.pod_events);
+    }
+}

@@ -227,6 +227,27 @@ impl Market {
         self.version += 1;
     }
 
+    /// Whether a claim becomes another one if some of these offerings are avoided: it allows one that is sold under this name, or
+    /// one of a type that is not sold any more.
+    pub(super) fn may_avoid(&self, claim: &NodeClaim, offerings: &[OfferingKey]) -> bool {
+        let pool = claim.metadata.labels.get(labels::NODE_POOL);
+        let Some(catalog) = pool.and_then(|pool| self.catalog(pool)) else { return true };
+        let requirements: Requirements = claim.spec.requirements.iter().collect();
+        let admits = |key: &str, value: &str| {
+            value.is_empty() || requirements.get(key).is_none_or(|requirement| requirement.admits(Some(value)))
+        };
+        let is_allowed = |key: &OfferingKey| {
+            admits(labels::INSTANCE_TYPE, &key.instance_type)
+                && admits(labels::ZONE, &key.zone)
+                && admits(labels::CAPACITY_TYPE, &key.capacity_type)
+        };
+        let is_sold = |key: &OfferingKey| {
+            let own = catalog.get(&key.instance_type);
+            own.is_none_or(|own| own.offerings.iter().any(|offering| offering.key(&own.name) == *key))
+        };
+        offerings.iter().any(|key| is_allowed(key) && is_sold(key))
+    }
+
     /// How many machines may be bought for a pool at a time, while it is not known what else is sold out: one after a refusal,
     /// and twice as many after each purchase, until nothing is avoided any more.
     pub(super) fn pace(&mut self, pool: &str, now: Timestamp) -> usize {

@@ -104,6 +104,7 @@ pub struct Engine {
 impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(options: EngineOptions) -> Self {
+        let options = options.kept();
         let shelf = Shelf::default();
         let provisioner = Provisioner::new(options.planner.clone(), &shelf);
         Self {
@@ -324,6 +325,8 @@ impl Engine {
             has_moved && !is_ending(before) || is_ending(pod.as_deref()) != is_ending(before) && pod.is_some();
         let is_daemon = pod.as_deref().or(before).is_some_and(Pod::is_daemon);
         let new_node = new.clone();
+        // Pods that are cleaned up after their node would leave its name behind.
+        let gone_node = old.clone().filter(|node| has_moved && !self.store.nodes.contains_key(node));
         // An engine that starts is told of pods that were bound long before.
         let bound = pod.as_deref().filter(|_| before.is_none()).and_then(Pod::bound_at);
         let event = bound.map_or(now, |bound| bound.min(now));
@@ -339,6 +342,9 @@ impl Engine {
                     self.agenda.add(Work::Claim(claim));
                 }
             }
+        }
+        if let Some(node) = gone_node {
+            self.lives.forget_node(&node);
         }
         let is_same = pod.as_ref().zip(before).is_some_and(|(pod, before)| pod.metadata.uid == before.metadata.uid);
         if pod.is_none() {

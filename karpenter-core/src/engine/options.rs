@@ -4,7 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PlannerOptions, disrupt::DisruptorOptions, provider::RepairPolicy};
 
+/// The least time between two questions of a kind, and between two searches. With less, an engine would never be at rest.
+const MIN_PERIOD: Duration = Duration::from_millis(100);
+
 /// How an [`Engine`](super::Engine) works. The defaults are those of Karpenter where it has the same knob.
+///
+/// Periods of less than a tenth of a second count as that.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -56,5 +61,17 @@ impl Default for EngineOptions {
             avoid_for: Duration::from_mins(3),
             repair_policies: Vec::new(),
         }
+    }
+}
+
+impl EngineOptions {
+    /// The same, with periods that an engine can keep.
+    pub(super) fn kept(mut self) -> Self {
+        let periods = [&mut self.catalog_period, &mut self.list_period, &mut self.drift_period];
+        let optional = [&mut self.disruption_period, &mut self.events_period];
+        for period in periods.into_iter().chain(optional.into_iter().flatten()) {
+            *period = MIN_PERIOD.max(*period);
+        }
+        self
     }
 }

@@ -290,7 +290,7 @@ impl Provisioner {
 
 /// Until when room of a node that is ready is promised.
 pub(super) fn promise_until(options: &EngineOptions, now: Timestamp) -> Timestamp {
-    now + (options.batch_max * 2).max(MIN_PROMISE)
+    now + options.batch_max.saturating_mul(2).max(MIN_PROMISE)
 }
 
 /// What made a pod and would make the next one like it: the uid of its controller, or its own.

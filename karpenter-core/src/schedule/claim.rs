@@ -85,6 +85,8 @@ fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[(Price, usize)
 
 /// The cheapest types, so many as a claim may name, and among them those that bring enough values of each label.
 fn truncated(pool: &Pool<'_>, types: Vec<(Price, usize)>, most: usize) -> Vec<(Price, usize)> {
+    // A claim without a type can be launched as nothing.
+    let most = most.max(1);
     if types.len() <= most {
         return types;
     }

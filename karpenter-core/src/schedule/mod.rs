@@ -92,7 +92,7 @@ const PREFERENCE_PRICE: f64 = 0.01;
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct PlannerOptions {
-    /// The most instance types that a claim names; the cheapest are kept. 600 by default.
+    /// The most instance types that a claim names; the cheapest are kept. 600 by default; 0 counts as 1.
     pub max_instance_types: usize,
     /// What becomes of preferences. They are respected by default.
     pub preferences: PreferencePolicy,

@@ -25,11 +25,11 @@ const NEWEST_SHARE_LOG2: u32 = 6;
 /// What it remembers makes it fast and has no bearing on the plan: a new one gives the same. If only a few pods came since
 /// the last plan, it takes a small part of the time of that plan.
 ///
-/// Of many pods it plans those by themselves that were made last, on top of the plan for all others, as its [`Division`]
-/// says. Together they may be a little dearer than what [`Planner::plan`] finds, because the last get nodes of their own
-/// where there is no room. All pods are planned at once if one of them would be left without a place, if what they ask
-/// of each other's zones is settled only when the nodes are there, if preferences are weighed, and if a node takes only a
-/// share of a workload.
+/// Of many pods it plans those by themselves that were made last, on top of the plan for all others, as its [`Division`] says.
+/// Pods without a time of creation, as builders write them, go by namespace and name. Together they may be a little dearer than
+/// what [`Planner::plan`] finds, because the last get nodes of their own where there is no room. All pods are planned at once
+/// if one of them would be left without a place, if what they ask of each other's zones is settled only when the nodes are
+/// there, if preferences are weighed, and if a node takes only a share of a workload.
 ///
 /// ```
 /// use karpenter_core::{

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
     InstanceType, OfferingKey, Price, Quantity,
-    api::{ConditionStatus, NodePool, ObjectKey, OwnerReference, PodStatus},
+    api::{ConditionStatus, NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus},
     engine::{Action, ActionResult, EngineOptions, Event, Metric, Refusal},
     labels,
     lifecycle::{INITIALIZED, READY},
@@ -193,11 +193,53 @@ fn other_errors_are_tried_again_with_longer_and_longer_waits() {
     assert_eq!(world.claims.len(), 1);
 }
 
+/// A provider that writes zones in another way than its catalog does.
+#[test]
+fn offerings_without_capacity_that_nobody_sells_are_no_reason_for_another_claim_at_once() {
+    for offering in [("small", "ZONE-A"), ("nothing", "zone-a"), ("large", "zone-a")] {
+        let mut world = World::with_pool(EngineOptions::default());
+        let key = OfferingKey {
+            instance_type: offering.0.to_owned(),
+            zone: offering.1.to_owned(),
+            capacity_type: "on-demand".to_owned(),
+        };
+        let error = || CreateError::InsufficientCapacity { offerings: vec![key.clone()] };
+        world.launch_errors = std::iter::repeat_with(error).take(1000).collect();
+        // The claim allows the small type alone.
+        world.types.retain(|own| own.name == "small" || offering.0 == "large");
+        let small = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, ["small"]);
+        world.put_pool(NodePool::named("general").require(small));
+        world.add_pods("web", 1, "1");
+        world.run(60);
+        assert!(world.count(" launch ") <= 8, "{offering:?}: {:#?}", world.log);
+        world.launch_errors.clear();
+        world.run(120);
+        assert_eq!(world.unbound(), 0, "{offering:?}: {:#?}", world.log);
+    }
+}
+
+#[test]
+fn the_shortest_and_the_longest_periods_can_be_kept() {
+    for period in [Duration::ZERO, Duration::MAX] {
+        let mut options = EngineOptions::default();
+        (options.catalog_period, options.list_period, options.drift_period) = (period, period, period);
+        (options.disruption_period, options.events_period) = (Some(period), Some(period));
+        (options.batch_max, options.validation_wait, options.avoid_for) = (period, period, period);
+        let mut world = World::with_pool(options);
+        world.add_pods("web", 3, "900m");
+        world.run(60);
+        // Onto the node that is there.
+        world.add_pods("late", 3, "900m");
+        world.run(60);
+        assert_eq!(world.unbound(), 0, "{period:?}: {:#?}", world.log);
+    }
+}
+
 #[test]
 fn a_class_that_is_not_ready_is_left_alone_for_a_while() {
     let mut world = World::with_pool(EngineOptions::default());
     world.launch_errors =
-        vec![CreateError::NodeClassNotReady { class: "default".to_owned(), message: "no".to_owned() }];
+        vec![CreateError::NodeClassNotReady { class: "Class/default".to_owned(), message: "no".to_owned() }];
     world.add_pods("web", 1, "1");
     world.run(25);
     assert_eq!((world.claims.len(), world.count(" launch ")), (0, 1), "{:#?}", world.log);

@@ -474,3 +474,14 @@ fn pods_do_not_wait_for_one_that_no_drain_evicts() {
     });
     assert!(held.is_some_and(|held| held <= plain + 3), "{held:?} {plain}");
 }
+
+#[test]
+fn a_provider_that_is_silent_about_drift_keeps_nobody_awake() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.add_pods("web", 8, "900m");
+    world.run(45);
+    world.is_silent_on_drift = true;
+    // Longer than the period, and than it takes until the question is taken for lost.
+    world.run(1200);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+}

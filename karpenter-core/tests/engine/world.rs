@@ -32,6 +32,7 @@ pub(crate) struct Machine {
     pub(crate) launched: Timestamp,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is something that may go wrong")]
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) options: EngineOptions,
@@ -66,6 +67,8 @@ pub(crate) struct World {
     /// The answers to so many lists of machines come late: when they are taken from `kept_lists`.
     pub(crate) late_lists: usize,
     pub(crate) kept_lists: Vec<Event>,
+    /// Whether the provider is silent when it is asked for drift.
+    pub(crate) is_silent_on_drift: bool,
     /// What the nodes of a type have less than their type says.
     pub(crate) memory_lie: Quantity,
     /// After how many requests the engine is stopped.
@@ -116,6 +119,7 @@ impl World {
             provider_events: Vec::new(),
             late_lists: 0,
             kept_lists: Vec::new(),
+            is_silent_on_drift: false,
             memory_lie: Quantity::ZERO,
             requests_until_crash: None,
             log: Vec::new(),
@@ -193,6 +197,9 @@ impl World {
     pub(crate) fn carry_out(&mut self, request: Request) {
         if !matches!(request.action, Action::Catalog(_) | Action::List | Action::NextEvents(_) | Action::Drift(_)) {
             self.log.push(format!("{} {}", self.now.as_millis() / 1000 - 1_000_000, named(&request.action)));
+        }
+        if self.is_silent_on_drift && matches!(request.action, Action::Drift(_)) {
+            return;
         }
         let is_late = matches!(request.action, Action::List) && self.late_lists > 0;
         let done = Event::Done { id: request.id, result: self.act(request.action) };

@@ -121,3 +121,14 @@ fn pods_are_bound_where_the_filters_let_them() {
     assert_eq!(cluster.unbound_count(), 3);
     assert_eq!(cloud.now(), Timestamp::from_millis(30_000));
 }
+
+#[test]
+fn the_nodes_of_another_cloud_join_and_leave() {
+    let mut cluster = FakeCluster::new([NodePool::named("general")]);
+    let mut node = karpenter_core::api::Node::default();
+    "ours-1".clone_into(&mut node.metadata.name);
+    let now = Timestamp::default();
+    let joined = cluster.sync_with([node], now);
+    assert_eq!(joined, Sync { joined: vec!["ours-1".to_owned()], left: Vec::new() });
+    assert_eq!(cluster.sync_with([], now).left, ["ours-1"]);
+}
