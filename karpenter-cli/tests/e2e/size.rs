@@ -40,10 +40,10 @@ async fn a_thousand_pods_find_nodes_at_once() {
         claims.push((claim.metadata.creation_timestamp.expect("a time"), claim));
     }
     claims.sort_by_key(|(made, _)| *made);
-    let plans = claims.chunk_by(|(before, _), (made, _)| made.since(*before) <= Duration::from_secs(3));
+    let rounds = claims.chunk_by(|(before, _), (made, _)| made.since(*before) <= Duration::from_secs(3));
     let catalog = karpenter_fake::generated_catalog();
     let cost = |plan: &[(Timestamp, NodeClaim)]| plan.iter().map(|(_, claim)| price_per_hour(claim, &catalog)).sum();
-    let costs: Vec<f64> = plans.map(cost).collect();
+    let costs: Vec<f64> = rounds.map(cost).collect();
     assert!(costs.len() <= 2, "{costs:?}");
     let all: f64 = costs.iter().sum();
     assert!(all <= costs[0] * 1.05, "{costs:?}");
