@@ -6,14 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use karpenter_core::api::{
-    Affinity, Change, FieldError, NodeClaim, NodeOverlay, ObjectKey, ObjectMeta, Pod, READ_VERSIONS,
+use karpenter_core::{
+    api::{Affinity, Change, FieldError, NodeClaim, NodeOverlay, ObjectKey, ObjectMeta, Pod, READ_VERSIONS},
+    labels,
 };
 
 use super::objects::{Cluster, is_gated};
-
-/// The label of every namespace with its name.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// Something about the input that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,58 +133,54 @@ impl fmt::Display for LoadWarning {
                     n => write!(f, " (and so in {n} other instance types)"),
                 }
             }
-            Self::NotLaunched { count: 1, first } => {
-                write!(f, "NodeClaim {first}: no machine is bought yet: the pods that it is for may get another node")
-            }
-            Self::NotLaunched { count, first } => {
-                write!(
-                    f,
-                    "{count} NodeClaims without a machine: the pods that they are for may get other nodes; the first is {first}"
-                )
-            }
+            Self::NotLaunched { count, first } => counted(
+                f,
+                (*count, first),
+                ["NodeClaim", "no machine is bought yet: the pods that it is for may get another node"],
+                "NodeClaims without a machine: the pods that they are for may get other nodes",
+            ),
             Self::ClosedNode { node, pod } => {
                 write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
             }
-            Self::NoDaemonSet { count: 1, first } => {
-                write!(f, "DaemonSet {first}: is not there, but pods of it are: new nodes are planned without it")
-            }
-            Self::NoDaemonSet { count, first } => {
-                write!(
-                    f,
-                    "{count} DaemonSets are not there, but pods of theirs are: new nodes are planned without them; the first is {first}"
-                )
-            }
-            Self::NoNamespaces { count: 1, first } => {
-                write!(
-                    f,
-                    "Pod {first}: chooses namespaces by their labels, and there are no namespaces: it chooses none"
-                )
-            }
-            Self::NoNamespaces { count, first } => {
-                write!(
-                    f,
-                    "{count} pods choose namespaces by their labels, and there are no namespaces: they choose none; the first is {first}"
-                )
-            }
-            Self::Nominated { count: 1, first } => {
-                write!(f, "Pod {first}: left alone, because the kube-scheduler makes room for it on a node")
-            }
-            Self::Nominated { count, first } => {
-                write!(
-                    f,
-                    "{count} pods left alone, because the kube-scheduler makes room for them on nodes; the first is {first}"
-                )
-            }
-            Self::NotRefused { count: 1, first } => {
-                write!(f, "Pod {first}: left alone, because the kube-scheduler has not refused it")
-            }
-            Self::NotRefused { count, first } => {
-                write!(
-                    f,
-                    "{count} pods left alone, because the kube-scheduler has not refused them; the first is {first}"
-                )
-            }
+            Self::NoDaemonSet { count, first } => counted(
+                f,
+                (*count, first),
+                ["DaemonSet", "is not there, but pods of it are: new nodes are planned without it"],
+                "DaemonSets are not there, but pods of theirs are: new nodes are planned without them",
+            ),
+            Self::NoNamespaces { count, first } => counted(
+                f,
+                (*count, first),
+                ["Pod", "chooses namespaces by their labels, and there are no namespaces: it chooses none"],
+                "pods choose namespaces by their labels, and there are no namespaces: they choose none",
+            ),
+            Self::Nominated { count, first } => counted(
+                f,
+                (*count, first),
+                ["Pod", "left alone, because the kube-scheduler makes room for it on a node"],
+                "pods left alone, because the kube-scheduler makes room for them on nodes",
+            ),
+            Self::NotRefused { count, first } => counted(
+                f,
+                (*count, first),
+                ["Pod", "left alone, because the kube-scheduler has not refused it"],
+                "pods left alone, because the kube-scheduler has not refused them",
+            ),
         }
+    }
+}
+
+/// Writes what is said of an object by its kind and name, or of several with their number.
+fn counted(
+    f: &mut fmt::Formatter<'_>,
+    (count, first): (usize, &impl fmt::Display),
+    [kind, of_one]: [&str; 2],
+    of_many: &str,
+) -> fmt::Result {
+    if count == 1 {
+        write!(f, "{kind} {first}: {of_one}")
+    } else {
+        write!(f, "{count} {of_many}; the first is {first}")
     }
 }
 
@@ -244,18 +238,17 @@ fn no_daemonset(cluster: &Cluster) -> Option<LoadWarning> {
     let running = cluster.pods.iter().filter(|pod| pod.is_daemon() && pod.is_active());
     let owners = running.filter_map(|pod| Some(ObjectKey::new(pod.namespace(), &pod.metadata.controller()?.name)));
     let missing: BTreeSet<ObjectKey> = owners.filter(|owner| !there.contains(owner)).collect();
-    let first = missing.first()?.clone();
-    Some(LoadWarning::NoDaemonSet { count: missing.len(), first })
+    let (count, first) = count_and_first(missing)?;
+    Some(LoadWarning::NoDaemonSet { count, first })
 }
 
 fn no_namespaces(cluster: &Cluster) -> Option<LoadWarning> {
     if !cluster.namespaces.is_empty() {
         return None;
     }
-    let choose: BTreeSet<ObjectKey> =
-        cluster.pods.iter().filter(|pod| pod.is_active() && looks_at_namespaces(pod)).map(|pod| pod.key()).collect();
-    let first = choose.first()?.clone();
-    Some(LoadWarning::NoNamespaces { count: choose.len(), first })
+    let choose = cluster.pods.iter().filter(|pod| pod.is_active() && looks_at_namespaces(pod));
+    let (count, first) = count_and_first(choose.map(|pod| pod.key()))?;
+    Some(LoadWarning::NoNamespaces { count, first })
 }
 
 /// Whether a pod chooses namespaces by other labels than their names, which are known without the namespaces.
@@ -266,7 +259,7 @@ fn looks_at_namespaces(pod: &Pod) -> bool {
         .flat_map(|side| side.required.iter().chain(side.preferred.iter().map(|weighted| &weighted.pod_affinity_term)));
     terms.filter_map(|term| term.namespace_selector.as_ref()).any(|selector| {
         let keys = selector.match_labels.keys().chain(selector.match_expressions.iter().map(|e| &e.key));
-        keys.into_iter().any(|key| key != NAMESPACE_NAME)
+        keys.into_iter().any(|key| key != labels::NAMESPACE_NAME)
     })
 }
 
@@ -287,12 +280,12 @@ fn waiting(pods: &[Arc<Pod>], is_it: impl Fn(&Pod) -> bool) -> Option<(usize, Ob
         let is_left = pod.spec.node_name.is_empty() && !pod.is_finished() && !pod.is_terminating();
         is_left && !is_gated(pod) && !pod.is_daemon() && !pod.is_mirror() && is_it(pod)
     };
-    let all = pods.iter().filter(waits);
-    let (count, first) = all.fold((0, None), |(count, first): (usize, Option<ObjectKey>), pod| {
-        let key = pod.key();
-        (count + 1, Some(first.map_or(key.clone(), |first| first.min(key))))
-    });
-    first.map(|first| (count, first))
+    count_and_first(pods.iter().filter(waits).map(|pod| pod.key()))
+}
+
+fn count_and_first(keys: impl IntoIterator<Item = ObjectKey>) -> Option<(usize, ObjectKey)> {
+    let all = keys.into_iter().map(|key| (1, key));
+    all.reduce(|(count, first), (_, key)| (count + 1, first.min(key)))
 }
 
 fn not_launched(claims: &[NodeClaim]) -> Option<LoadWarning> {

@@ -11,14 +11,7 @@ use karpenter_core::{
     provider::{CreateError, Instance, ProviderEvent, ProviderId, RepairPolicy},
 };
 
-use crate::world::{Machine, World};
-
-/// No node goes by itself.
-fn still() -> EngineOptions {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    options
-}
+use crate::world::{Machine, World, still};
 
 fn running(options: EngineOptions, pods: usize) -> World {
     let mut world = World::with_pool(options);

@@ -11,7 +11,7 @@ use karpenter_core::{
     provider::{CreateError, ProviderError, ProviderErrorKind},
 };
 
-use crate::world::World;
+use crate::world::{World, still};
 
 fn key(name: &str) -> OfferingKey {
     OfferingKey { instance_type: name.to_owned(), zone: "zone-a".to_owned(), capacity_type: "on-demand".to_owned() }
@@ -288,9 +288,7 @@ fn a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour() {
 
 #[test]
 fn pods_that_go_to_no_node_do_not_cost_more_and_more_nodes() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.add_pods("odd", 1, "1");
     world.unbindable.insert("odd-0".to_owned());
     world.run(3600);
@@ -299,9 +297,7 @@ fn pods_that_go_to_no_node_do_not_cost_more_and_more_nodes() {
 
 #[test]
 fn nodes_that_have_less_than_promised_teach_the_planner() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.types.truncate(1);
     world.memory_lie = Quantity::from_bytes(1 << 30);
     // Eight pods of a gibibyte fit by the catalog; by the nodes, seven do.
@@ -353,9 +349,7 @@ fn add_device_pod(world: &mut World, name: &str) {
 
 #[test]
 fn a_device_plugin_that_starts_anew_takes_no_device_from_the_nodes_to_come() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     let capacity = [
         ("cpu", Quantity::from_units(2)),
         ("memory", Quantity::from_bytes(8 << 30)),
@@ -392,9 +386,7 @@ fn old_nodes_that_have_what_they_were_promised_say_nothing_of_new_ones() {
         let own = InstanceType::named("large", capacity);
         vec![own.offering("on-demand", "zone-a", Price::per_hour(1.0).expect("a price"))]
     };
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.types = with_pods(4);
     world.add_pods("web", 4, "100m");
     world.run(60);
@@ -412,9 +404,7 @@ fn old_nodes_that_have_what_they_were_promised_say_nothing_of_new_ones() {
 
 #[test]
 fn a_claim_gets_the_labels_of_its_machine_though_only_its_status_was_written() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.add_pods("web", 1, "900m");
     let mut is_halved = false;
     while !is_halved {
@@ -446,9 +436,7 @@ fn a_claim_gets_the_labels_of_its_machine_though_only_its_status_was_written() {
 
 #[test]
 fn a_claim_that_was_made_and_never_told_is_given_up() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.add_pods("web", 1, "900m");
     // The first claim is made, and somebody takes it away before anybody tells of it.
     'made: for _ in 0..10 {
@@ -467,9 +455,7 @@ fn a_claim_that_was_made_and_never_told_is_given_up() {
 
 #[test]
 fn a_claim_of_which_it_is_not_known_whether_it_was_made_is_waited_for() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.add_pods("web", 1, "900m");
     // The API server takes the claim and fails to say so; its watch is late too.
     let mut late = Vec::new();
@@ -501,9 +487,7 @@ fn a_claim_of_which_it_is_not_known_whether_it_was_made_is_waited_for() {
 
 #[test]
 fn a_pool_of_which_nothing_is_heard_does_not_stop_the_others() {
-    let mut options = EngineOptions::default();
-    options.disruption_period = None;
-    let mut world = World::with_pool(options);
+    let mut world = World::with_pool(still());
     world.run(10);
     world.put_pool(NodePool::named("slow"));
     world.add_pods("web", 1, "900m");

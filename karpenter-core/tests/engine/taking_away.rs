@@ -13,6 +13,19 @@ use karpenter_core::{
 
 use crate::world::{World, at};
 
+/// A static pool of two nodes that drift.
+fn drifting_static_pool() -> World {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = NodePool::named("general");
+    pool.spec.replicas = Some(2);
+    world.put_pool(pool.clone());
+    world.run(60);
+    pool.metadata.generation = Some(2);
+    pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
+    world.put_pool(pool);
+    world
+}
+
 /// A large node of which most pods have gone since.
 fn half_empty() -> World {
     let mut world = World::with_pool(EngineOptions::default());
@@ -272,14 +285,7 @@ fn an_engine_that_is_stopped_between_two_requests_buys_nothing_twice() {
 #[test]
 fn a_stopped_engine_goes_on_with_the_replacement_of_static_nodes() {
     for crash_after in (0..120).step_by(5) {
-        let mut world = World::new(EngineOptions::default());
-        let mut pool = NodePool::named("general");
-        pool.spec.replicas = Some(2);
-        world.put_pool(pool.clone());
-        world.run(60);
-        pool.metadata.generation = Some(2);
-        pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
-        world.put_pool(pool);
+        let mut world = drifting_static_pool();
         world.run(crash_after);
         world.crash();
         world.run(600);
@@ -345,14 +351,7 @@ fn tell(engine: &mut Engine, world: &World, known: &mut Vec<ObjectRef>) {
 
 #[test]
 fn a_standby_takes_over_no_command_that_is_long_over() {
-    let mut world = World::new(EngineOptions::default());
-    let mut pool = NodePool::named("general");
-    pool.spec.replicas = Some(2);
-    world.put_pool(pool.clone());
-    world.run(60);
-    pool.metadata.generation = Some(2);
-    pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
-    world.put_pool(pool);
+    let mut world = drifting_static_pool();
     let is_chosen = |world: &World| world.claims.values().any(|claim| claim.status.is_true(DISRUPTION_REASON));
     world.run_until(60, is_chosen);
     world.run(5);

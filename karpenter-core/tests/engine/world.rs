@@ -26,6 +26,13 @@ use karpenter_core::{
 /// More rounds of question and answer than this at one moment are a loop.
 const MAX_ROUNDS: usize = 100;
 
+/// No node goes by itself.
+pub(crate) fn still() -> EngineOptions {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    options
+}
+
 pub(crate) struct Machine {
     pub(crate) instance: Instance,
     pub(crate) instance_type: InstanceType,
