@@ -5,7 +5,7 @@ use std::{
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{Objects, Place, Snapshot, Storage, daemons::take_after_newest, place::is_going};
+use super::{Exchange, Objects, Place, Snapshot, Storage, daemons::take_after_newest, place::is_going};
 use crate::{
     FxBuild,
     api::{
@@ -42,6 +42,8 @@ pub struct SnapshotBuilder {
     csi_nodes: Vec<CsiNode>,
     nominations: BTreeMap<ObjectKey, String>,
     closed_nodes: BTreeSet<String>,
+    exchanges: BTreeMap<String, Exchange>,
+    exchange_count: usize,
     earlier: Option<Snapshot>,
     /// Whether the pods are known to be in order.
     has_ordered_pods: bool,
@@ -192,6 +194,21 @@ impl SnapshotBuilder {
         self
     }
 
+    /// Says that some claims go once others are there in their stead, and stay if these do not come. What counts for the limits of
+    /// a pool is whichever of both is more, also where those that go are marked as deleted already.
+    pub fn exchange(
+        mut self,
+        outgoing: impl IntoIterator<Item = String>,
+        incoming: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let number = self.exchange_count;
+        let outgoing = outgoing.into_iter().map(|claim| (claim, Exchange { number, is_outgoing: true }));
+        let incoming = incoming.into_iter().map(|claim| (claim, Exchange { number, is_outgoing: false }));
+        self.exchanges.extend(incoming.chain(outgoing));
+        self.exchange_count += 1;
+        self
+    }
+
     /// Shares with an earlier snapshot of the same cluster what has not changed since, which saves the time to work it out. It
     /// has no bearing on what the snapshot is.
     pub fn sharing_with(mut self, earlier: &Snapshot) -> Self {
@@ -286,8 +303,8 @@ impl SnapshotBuilder {
         let places = self.places(sites, &storage);
         let unlaunched =
             self.claims.iter().filter(|claim| is_unlaunched(claim)).map(|claim| NodeClaim::clone(claim)).collect();
-        let Self { pools, daemonsets, budgets, pods, .. } = self;
-        let objects = Objects { pools, daemonsets, unlaunched, budgets, namespaces, storage };
+        let Self { pools, daemonsets, budgets, pods, exchanges, .. } = self;
+        let objects = Objects { pools, daemonsets, unlaunched, exchanges, budgets, namespaces, storage };
         Snapshot { objects: Arc::new(objects), pods: pods.into(), pending, places, stands: stands.into() }
     }
 

@@ -43,9 +43,18 @@ struct Objects {
     pools: Vec<NodePool>,
     daemonsets: Vec<DaemonSet>,
     unlaunched: Vec<NodeClaim>,
+    exchanges: BTreeMap<String, Exchange>,
     budgets: Vec<PodDisruptionBudget>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     storage: Storage,
+}
+
+/// A claim that goes once others are there in its stead, or one of those others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Exchange {
+    /// The same for all that are exchanged for one another.
+    pub(crate) number: usize,
+    pub(crate) is_outgoing: bool,
 }
 
 impl Snapshot {
@@ -114,6 +123,11 @@ impl Snapshot {
     /// The claims that are not machines yet, in the order of their names.
     pub fn unlaunched(&self) -> &[NodeClaim] {
         &self.objects.unlaunched
+    }
+
+    /// Whether a claim is exchanged for others.
+    pub(crate) fn exchange_of(&self, claim: &str) -> Option<Exchange> {
+        self.objects.exchanges.get(claim).copied()
     }
 
     /// The pod disruption budgets in the order of namespace and name.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::Engine;
+use super::{Engine, disruption::Active};
 use crate::{
     Snapshot, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
@@ -43,6 +43,9 @@ impl Engine {
         for node in store.closed_nodes() {
             builder = builder.close_node(node.clone());
         }
+        for active in &self.disruption.active {
+            builder = builder.exchange(self.may_stay(active), active.replacements.iter().cloned());
+        }
         for (pod, promise) in &self.provisioner.promises {
             builder = builder.nominate(pod.clone(), promise.place.clone());
         }
@@ -50,6 +53,14 @@ impl Engine {
             builder = builder.sharing_with(last);
         }
         builder.build().ok()
+    }
+
+    /// The claims of a command's nodes that would stay if it were given up.
+    fn may_stay(&self, command: &Active) -> impl Iterator<Item = String> {
+        let stays = |name: &&String| {
+            self.store.claims.get(*name).is_some_and(|claim| claim.metadata.deletion_timestamp.is_none())
+        };
+        command.candidates.iter().map(|outgoing| &outgoing.claim).filter(stays).cloned()
     }
 
     /// The claims with what is known of them and not written yet; those that commands take away are on their way out.

@@ -20,6 +20,7 @@ mod first_fit;
 mod flexibility;
 mod judge;
 mod landing;
+mod limit;
 mod lot;
 mod mixture;
 mod occupancy;

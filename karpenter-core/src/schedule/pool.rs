@@ -6,15 +6,15 @@ use fixedbitset::FixedBitSet;
 use indexmap::IndexMap;
 
 use super::{
-    amounts::{Amounts, Axes, amount_ceil, amount_floor, amount_quantity, take},
+    amounts::{Amounts, Axes, take},
     class::Constraint,
+    limit::{Limit, limits_of},
     shelf::{Answers, Shelf},
     variety::Variety,
 };
 use crate::{
-    Catalog, Catalogs, FxBuild, InstanceType, NodeAlternatives, Price, Quantity, Requirement, Requirements,
-    ResourceList, ResourceName, Snapshot,
-    api::{NodeClaim, NodePool, Taint, tolerates_all},
+    Catalog, Catalogs, FxBuild, NodeAlternatives, Price, Requirement, Requirements, ResourceList, Snapshot,
+    api::{NodePool, Taint, tolerates_all},
     catalog::Table,
     cluster::HostPort,
     labels,
@@ -102,26 +102,6 @@ pub(super) struct Variant {
     pub(super) host_ports: Vec<HostPort>,
 }
 
-/// A limit of a pool on one resource.
-#[derive(Clone, Debug)]
-pub(super) struct Limit {
-    pub(super) resource: ResourceName,
-    pub(super) most: i64,
-    /// What the pool's nodes have already.
-    pub(super) used: i64,
-    /// What a node of each instance type has, by the index of the type.
-    pub(super) capacity_by_type: Vec<i64>,
-    /// What the largest type takes of it.
-    pub(super) largest: i64,
-}
-
-impl Limit {
-    /// The quantity of an amount of the limited resource.
-    pub(super) fn quantity(&self, amount: i64) -> Quantity {
-        amount_quantity(&self.resource, amount)
-    }
-}
-
 /// How one alternative of a constraint meets a pool.
 pub(super) struct AlternativeRows {
     /// The rows of the pool that meet it.
@@ -201,7 +181,7 @@ impl<'a> Pool<'a> {
 
     fn of(compiled: Arc<Compiled>, source: &'a NodePool, catalog: &'a Catalog, snapshot: &Snapshot) -> Self {
         let open_rows = compiled.buyable_rows.clone();
-        Self { source, catalog, compiled, open_rows, limits: limits(source, snapshot, catalog) }
+        Self { source, catalog, compiled, open_rows, limits: limits_of(source, snapshot, catalog) }
     }
 
     /// What is being compiled.
@@ -493,37 +473,6 @@ fn unreserved(table: &Table) -> Requirements {
         }
     }
     out
-}
-
-/// The limits of a pool, and what its nodes use of them. Nodes on their way out do not count.
-fn limits(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> Vec<Limit> {
-    let size = |resource: &ResourceName, capacity: &ResourceList| match resource.as_str() {
-        "nodes" => 1,
-        name => capacity.get(name).map_or(0, |q| amount_ceil(resource, q)),
-    };
-    let of_pool = |labels: &BTreeMap<String, String>| labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
-    let places = || snapshot.places().iter().filter(|p| !p.is_deleting && p.pool.as_deref() == Some(pool.name()));
-    let is_coming = |c: &&NodeClaim| c.metadata.deletion_timestamp.is_none() && of_pool(&c.metadata.labels);
-    let unlaunched = || snapshot.unlaunched().iter().filter(is_coming);
-    // A claim that is not a machine yet may become the largest type that it names.
-    let largest = |resource: &ResourceName, claim: &NodeClaim| {
-        let requirements: Requirements = claim.spec.requirements.iter().collect();
-        let named = |t: &&InstanceType| requirements.get(labels::INSTANCE_TYPE).is_none_or(|r| r.admits(Some(&t.name)));
-        let sizes = catalog.types().iter().filter(named).map(|t| size(resource, &t.capacity));
-        sizes.max().unwrap_or(0).max(size(resource, &claim.spec.resources.requests))
-    };
-    let limit = |(resource, quantity): (&ResourceName, Quantity)| {
-        let capacity_by_type: Vec<i64> = catalog.types().iter().map(|t| size(resource, &t.capacity)).collect();
-        Limit {
-            resource: resource.clone(),
-            most: amount_floor(resource, quantity),
-            used: places().map(|p| size(resource, &p.capacity)).sum::<i64>()
-                + unlaunched().map(|c| largest(resource, c)).sum::<i64>(),
-            largest: capacity_by_type.iter().copied().max().unwrap_or(0),
-            capacity_by_type,
-        }
-    };
-    pool.spec.limits.iter().map(limit).collect()
 }
 
 /// For each of some pools, of which the heaviest come first, how many weights among them are heavier than its own.

@@ -240,6 +240,20 @@ fn a_limit_holds_when_a_replacement_is_deleted() {
 }
 
 #[test]
+fn a_node_that_may_stay_counts_for_the_limit_until_it_goes() {
+    let mut world = half_empty();
+    let mut pool = world.pools["general"].clone();
+    pool.spec.limits.insert("cpu".into(), Quantity::from_units(10));
+    world.put_pool(pool);
+    world.run_until(60, is_marked);
+    world.add_pods("late", 1, "3");
+    world.run(5);
+    assert_eq!((world.claims.len(), is_marked(&world)), (2, true), "{:#?}", world.log);
+    // Once the replacement is there and the node on its way out, there is room for another one.
+    world.run_until(120, |world| world.unbound() == 0);
+}
+
+#[test]
 fn a_taint_that_an_engine_left_behind_is_taken_away() {
     let mut world = half_empty();
     let mut pool = world.pools["general"].clone();

@@ -15,9 +15,10 @@ use crate::{
         MinValuesPolicy, ReservationPolicy,
         amounts::fits,
         candidate::Guest,
+        limit::Limit,
         lot::Lot,
         occupancy::Occupancy,
-        pool::{Limit, Pool, Variant},
+        pool::{Pool, Variant},
         search::Search,
     },
 };

@@ -12,12 +12,7 @@ use super::{LimitUse, PoolTypes, RemainingType, ValueCount};
 use crate::{
     Quantity, Requirement, labels,
     reason::{Obstacle, TypeObstacle, TypesRuledOut},
-    schedule::{
-        amounts::Axes,
-        pool::{Limit, Pool},
-        reservation::Reservations,
-        variety::Variety,
-    },
+    schedule::{amounts::Axes, limit::Limit, pool::Pool, reservation::Reservations, variety::Variety},
 };
 
 /// Where a type fails, in the order in which it is looked at.
