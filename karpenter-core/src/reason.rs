@@ -7,6 +7,8 @@ mod types;
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::{api::FieldError, cluster::VolumeProblem};
 
 pub use node::{NodeObstacle, NodesShutOut};
@@ -93,6 +95,13 @@ pub enum TopologyObstacle {
         /// The label.
         key: String,
     },
+}
+
+/// A reason is written as the sentence that it is.
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl fmt::Display for Reason {

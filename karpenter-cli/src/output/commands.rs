@@ -2,17 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_core::{
-    Price, Timestamp,
-    api::DisruptionReason,
-    disrupt::{Command, Method},
-};
+use karpenter_core::{Price, Timestamp, disrupt::Command};
 use serde::Serialize;
 
-use super::{
-    difference_json,
-    json::{Claim, claim, names},
-};
+use super::difference_json;
 use crate::consolidate::{Consolidation, Found};
 
 #[derive(Serialize)]
@@ -32,16 +25,9 @@ pub(super) struct Document<'c> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct One<'c> {
-    method: Method,
-    reason: DisruptionReason,
-    decision: &'static str,
-    candidates: &'c [String],
-    replacements: Vec<Claim<'c>>,
-    existing: BTreeMap<&'c str, Vec<String>>,
-    savings: f64,
-    evictions: usize,
+    #[serde(flatten)]
+    command: &'c Command,
     seconds: f64,
 }
 
@@ -61,19 +47,5 @@ pub(super) fn document(found: &Consolidation) -> Document<'_> {
 }
 
 fn one(Found { command, time }: &Found) -> One<'_> {
-    One {
-        method: command.method,
-        reason: command.method.reason(),
-        decision: decision(command),
-        candidates: &command.candidates,
-        replacements: command.replacements.iter().map(claim).collect(),
-        existing: command.existing.iter().map(|(node, pods)| (node.as_str(), names(pods))).collect(),
-        savings: command.savings_per_hour,
-        evictions: command.moved(),
-        seconds: time.as_secs_f64(),
-    }
-}
-
-fn decision(command: &Command) -> &'static str {
-    if command.is_delete() { "delete" } else { "replace" }
+    One { command, seconds: time.as_secs_f64() }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_core::Price;
+use karpenter_core::{Price, api::ObjectKey};
 use serde::Serialize;
 
-use super::json::names;
 use crate::whatif::{Difference, NodesOfType};
 
 #[derive(Serialize)]
@@ -18,7 +17,7 @@ pub(super) struct Document<'d> {
     unknown_prices: &'d [String],
     nodes_made: Vec<Nodes<'d>>,
     nodes_gone: Vec<Nodes<'d>>,
-    moved: Vec<String>,
+    moved: &'d [ObjectKey],
     /// Why they have no place without the changes; null for pods that are not there then.
     gained: BTreeMap<String, Option<&'d str>>,
     lost: BTreeMap<String, String>,
@@ -44,7 +43,7 @@ pub(super) fn document(difference: &Difference) -> Document<'_> {
         unknown_prices: &difference.unknown,
         nodes_made: rows(false),
         nodes_gone: rows(true),
-        moved: names(&difference.moved),
+        moved: &difference.moved,
         gained: gained.collect(),
         lost: difference.lost.iter().map(|(pod, why)| (pod.to_string(), why.to_string())).collect(),
     }

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use karpenter_core::{PlannedClaim, Price, Requirements, ResourceList, api::ObjectKey, schedule::Certificate};
+use karpenter_core::{PlannedClaim, Price, api::ObjectKey, schedule::Certificate};
 use serde::Serialize;
 
 use super::difference_json;
@@ -12,8 +12,8 @@ use crate::{Error, plan::Outcome};
 struct Document<'o> {
     version: &'static str,
     complete: bool,
-    new_node_claims: Vec<Claim<'o>>,
-    existing_nodes: BTreeMap<&'o str, Vec<String>>,
+    new_node_claims: &'o [PlannedClaim],
+    existing_nodes: &'o BTreeMap<String, Vec<ObjectKey>>,
     errors: &'o BTreeMap<String, String>,
     warnings: &'o [String],
     pods: usize,
@@ -25,17 +25,6 @@ struct Document<'o> {
     solve_seconds: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<difference_json::Document<'o>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Claim<'o> {
-    node_pool: &'o str,
-    pods: Vec<String>,
-    instance_types: &'o [String],
-    cheapest_price: Price,
-    requests: &'o ResourceList,
-    requirements: &'o Requirements,
 }
 
 pub(super) fn json(outcome: &Outcome, with_certificate: bool) -> Result<String, Error> {
@@ -61,8 +50,8 @@ fn document(outcome: &Outcome, with_certificate: bool) -> Document<'_> {
     Document {
         version: env!("CARGO_PKG_VERSION"),
         complete: plan.is_complete(),
-        new_node_claims: plan.claims().iter().map(claim).collect(),
-        existing_nodes: plan.existing().iter().map(|(node, pods)| (node.as_str(), names(pods))).collect(),
+        new_node_claims: plan.claims(),
+        existing_nodes: plan.existing(),
         errors: &outcome.errors,
         warnings: &outcome.warnings,
         pods: outcome.pod_count,
@@ -73,19 +62,4 @@ fn document(outcome: &Outcome, with_certificate: bool) -> Document<'_> {
         solve_seconds: outcome.solve_times.iter().map(Duration::as_secs_f64).collect(),
         difference: outcome.difference.as_ref().map(difference_json::document),
     }
-}
-
-pub(super) fn claim(claim: &PlannedClaim) -> Claim<'_> {
-    Claim {
-        node_pool: &claim.node_pool,
-        pods: names(&claim.pods),
-        instance_types: &claim.instance_types,
-        cheapest_price: claim.cheapest_price,
-        requests: &claim.requests,
-        requirements: &claim.requirements,
-    }
-}
-
-pub(super) fn names(pods: &[ObjectKey]) -> Vec<String> {
-    pods.iter().map(ToString::to_string).collect()
 }

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    Price, Timestamp,
-    api::DisruptionReason,
+    PlannedClaim, Price, Reason, Timestamp,
+    api::{DisruptionReason, ObjectKey},
     disrupt::{Alone, BudgetLimit, Guard, NodeOutlook, ReasonOutlook, Scope},
     labels,
 };
 use serde::Serialize;
 
-use super::{
-    guards::kind,
-    json::{Claim, claim, names},
-};
+use super::guards::kind;
 
 /// The answer for one node.
 #[derive(Serialize)]
@@ -25,7 +22,7 @@ pub(super) struct Document<'o> {
     zone: Option<&'o str>,
     capacity_type: Option<&'o str>,
     price: Option<Price>,
-    pods: Vec<String>,
+    pods: &'o [ObjectKey],
     /// Null if it stays.
     goes_for: Option<DisruptionReason>,
     guards: Vec<Keeps>,
@@ -67,9 +64,9 @@ pub(super) struct OfBudget {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct IfAlone<'o> {
-    errors: BTreeMap<String, String>,
-    existing: BTreeMap<&'o str, Vec<String>>,
-    replacements: Vec<Claim<'o>>,
+    errors: &'o BTreeMap<ObjectKey, Reason>,
+    existing: &'o BTreeMap<String, Vec<ObjectKey>>,
+    replacements: &'o [PlannedClaim],
     savings: Option<f64>,
     threshold: f64,
     has_choice: bool,
@@ -92,7 +89,7 @@ fn of_node(outlook: &NodeOutlook) -> Document<'_> {
         zone: label(labels::ZONE),
         capacity_type: label(labels::CAPACITY_TYPE),
         price: outlook.price_per_hour,
-        pods: names(&outlook.pods),
+        pods: &outlook.pods,
         goes_for: outlook.goes_for(),
         guards: outlook.guards.iter().map(keeps).collect(),
         reasons: outlook.reasons.iter().map(of_reason).collect(),
@@ -137,9 +134,9 @@ pub(super) fn of_budget(limit: &BudgetLimit) -> OfBudget {
 
 fn if_alone(alone: &Alone) -> IfAlone<'_> {
     IfAlone {
-        errors: alone.unplaced.iter().map(|(pod, reason)| (pod.to_string(), reason.to_string())).collect(),
-        existing: alone.existing.iter().map(|(node, pods)| (node.as_str(), names(pods))).collect(),
-        replacements: alone.replacements.iter().map(claim).collect(),
+        errors: &alone.unplaced,
+        existing: &alone.existing,
+        replacements: &alone.replacements,
         savings: alone.savings_per_hour,
         threshold: alone.threshold_per_hour,
         has_choice: alone.has_choice,

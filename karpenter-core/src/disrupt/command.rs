@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
     api::{DisruptionReason, ObjectKey},
@@ -11,7 +11,7 @@ use crate::{
 
 /// Nodes to take away together, and where their pods go.
 ///
-/// First the replacements are launched, then the nodes are drained.
+/// First the replacements are launched, then the nodes are drained. It is written as `karpenter consolidate -o json` writes it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Command {
@@ -53,6 +53,21 @@ impl Method {
             Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
             Self::Consolidation => DisruptionReason::Underutilized,
         }
+    }
+}
+
+impl Serialize for Command {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Command", 8)?;
+        out.serialize_field("method", &self.method)?;
+        out.serialize_field("reason", &self.method.reason())?;
+        out.serialize_field("decision", if self.is_delete() { "delete" } else { "replace" })?;
+        out.serialize_field("candidates", &self.candidates)?;
+        out.serialize_field("replacements", &self.replacements)?;
+        out.serialize_field("existing", &self.existing)?;
+        out.serialize_field("savings", &self.savings_per_hour)?;
+        out.serialize_field("evictions", &self.moved())?;
+        out.end()
     }
 }
 

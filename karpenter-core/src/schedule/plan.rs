@@ -1,5 +1,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
 use crate::{
     Price, Reason, Requirement, Requirements, ResourceList,
     api::{NodeClaim, NodePool, ObjectKey, ObjectMeta, OwnerReference},
@@ -10,6 +12,18 @@ use crate::{
 /// What should be done for the pods of a snapshot: nodes to make, room to use, and pods for which there is neither.
 ///
 /// Every pending pod is in exactly one of the three.
+///
+/// It is written as `karpenter plan -o json` writes it, with reasons and warnings as sentences:
+///
+/// ```
+/// use karpenter_core::{api::Pod, Catalogs, Planner, Snapshot};
+///
+/// let snapshot = Snapshot::builder().pods(Pod::named("web").cpu("500m")).build()?;
+/// let plan = Planner::default().plan(&snapshot, &Catalogs::default());
+/// let document = serde_json::to_value(&plan)?;
+/// assert_eq!(document["errors"]["default/web"], "there is no node pool");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a plan does nothing by itself"]
 #[non_exhaustive]
@@ -22,7 +36,8 @@ pub struct Plan {
 }
 
 /// A node to make.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PlannedClaim {
     /// The pool that it is made from.
@@ -38,6 +53,7 @@ pub struct PlannedClaim {
     /// What its labels must be like: the pool's requirements, narrowed as far as its pods need.
     pub requirements: Requirements,
     /// Labels that only the requirements name and no offering settles, with the values that the node will have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
@@ -200,6 +216,20 @@ impl PlannedClaim {
             requirements,
             labels: BTreeMap::new(),
         }
+    }
+}
+
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let warnings: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        let mut out = serializer.serialize_struct("Plan", 6)?;
+        out.serialize_field("complete", &self.is_complete)?;
+        out.serialize_field("newNodeClaims", &self.claims)?;
+        out.serialize_field("existingNodes", &self.existing)?;
+        out.serialize_field("errors", &self.unplaced)?;
+        out.serialize_field("warnings", &warnings)?;
+        out.serialize_field("hourlyCost", &self.hourly_cost())?;
+        out.end()
     }
 }
 
