@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use crate::{api::FieldError, cluster::VolumeProblem};
 
 pub use node::{NodeObstacle, NodesShutOut};
-pub use pool::{Obstacle, PoolObstacle, Shortage, TypesShutOut};
+pub use pool::{Asker, Obstacle, PoolObstacle, Shortage, TypesShutOut};
 pub use types::{TypeObstacle, TypesRuledOut};
 
 /// Why a pod has no place in a plan.

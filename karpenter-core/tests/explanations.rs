@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use karpenter_core::{
     InstanceType, Planner, PlannerOptions, Reason, ResourceList,
     api::{Container, NodePool, ObjectKey, Pod, PodSpec, Toleration},
-    reason::{Obstacle, TopologyObstacle},
+    reason::{Asker, Obstacle, TopologyObstacle},
     schedule::PreferencePolicy,
     strategies::{self, RandomProblem},
 };
@@ -52,6 +52,7 @@ fn without(problem: &RandomProblem, key: &ObjectKey, reason: &Reason) -> Option<
 fn remove_obstacle(spec: &mut PodSpec, obstacle: &Obstacle) -> Option<()> {
     match obstacle {
         Obstacle::Taint(_) => spec.tolerations.push(tolerates_everything()),
+        Obstacle::Label { asker: Asker::Volumes, .. } => spec.volumes.clear(),
         Obstacle::Label { key, .. } => drop_label(spec, key),
         Obstacle::TooSmall { .. } => spec.containers[0].resources.requests = ResourceList::new(),
         Obstacle::HostPort { .. } => spec.containers[0].ports.clear(),

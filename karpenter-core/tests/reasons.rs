@@ -225,3 +225,30 @@ fn of_several_alternatives_the_one_that_most_types_meet_counts() {
          1 of 3 types: label topology.kubernetes.io/zone must be In [a], but nodes have b"
     );
 }
+
+#[test]
+fn it_is_said_for_whom_a_label_is_asked() {
+    let volume: PersistentVolume = read(
+        r#"{"metadata":{"name":"v"},"spec":{"csi":{"driver":"d","volumeHandle":"h"},"claimRef":{"namespace":"default","name":"data"},"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["b"]}]}]}}}}"#,
+    );
+    let claim: PersistentVolumeClaim = read(
+        r#"{"metadata":{"name":"data","annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"v"},"status":{"phase":"Bound"}}"#,
+    );
+    let reason = |selector: &str| {
+        let pod: Pod = read(&format!(
+            r#"{{"metadata":{{"name":"p"}},"spec":{{"nodeSelector":{{{selector}}},"volumes":[{{"name":"v","persistentVolumeClaim":{{"claimName":"data"}}}}],"containers":[{{"resources":{{"requests":{{"cpu":"1"}}}}}}]}},"status":{{"conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#
+        ));
+        let builder = Snapshot::builder().pool(NodePool::named("general")).pods(pod).node(node("n", "64", ""));
+        why(&solve(builder.volume_claims([claim.clone()]).volumes([volume.clone()]), vec![machine("only", "a", 4, 16)]))
+    };
+    assert_eq!(
+        reason(""),
+        "pool general: label topology.kubernetes.io/zone must be In [b] for its volumes, but nodes have a; \
+         the one node there is cannot take it: without label topology.kubernetes.io/zone In [b] for its volumes"
+    );
+    assert_eq!(
+        reason(r#""topology.kubernetes.io/zone": "b""#),
+        "pool general: label topology.kubernetes.io/zone must be In [b], but nodes have a; \
+         the one node there is cannot take it: without label topology.kubernetes.io/zone In [b]"
+    );
+}

@@ -6,7 +6,7 @@ use karpenter_core::{
     PlannedClaim, Price, Reason, Requirement, Requirements,
     api::{NodeSelectorRequirement, ObjectKey},
     labels,
-    reason::{NodeObstacle, NodesShutOut, Obstacle, PoolObstacle, Shortage, TopologyObstacle, TypesShutOut},
+    reason::{Asker, NodeObstacle, NodesShutOut, Obstacle, PoolObstacle, Shortage, TopologyObstacle, TypesShutOut},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -153,7 +153,9 @@ fn pool(obstacle: &PoolObstacle) -> InPool<'_> {
 fn on_nodes(shut_out: &NodesShutOut) -> OnNodes {
     let (kind, operands) = match &shut_out.obstacle {
         NodeObstacle::Taint(taint) => ("taint", json!({ "taint": taint })),
-        NodeObstacle::Label { key, wanted } => ("label", json!({ "key": key, "wanted": expressions(key, wanted) })),
+        NodeObstacle::Label { key, wanted, asker } => {
+            ("label", json!({ "key": key, "wanted": expressions(key, wanted), "asker": of_asker(*asker) }))
+        }
         NodeObstacle::Resource { resource, missing } => {
             ("resource", json!({ "resource": resource.as_str(), "missing": missing }))
         }
@@ -173,10 +175,13 @@ pub(super) fn of_types(obstacle: &Obstacle) -> Described {
         Obstacle::NotReady { .. } => ("notReady", json!({})),
         Obstacle::Taint(taint) => ("taint", json!({ "taint": taint })),
         Obstacle::NoInstanceTypes => ("noInstanceTypes", json!({})),
-        Obstacle::Label { key, wanted, offered, similar_key, .. } => {
+        Obstacle::Label { key, wanted, asker, offered, similar_key, .. } => {
             let offered: Vec<_> = offered.iter().flat_map(|offered| expressions(key, offered)).collect();
-            let wanted = expressions(key, wanted);
-            ("label", json!({ "key": key, "wanted": wanted, "offered": offered, "similarKey": similar_key }))
+            let (wanted, asker) = (expressions(key, wanted), of_asker(*asker));
+            let operands = json!({
+                "key": key, "wanted": wanted, "asker": asker, "offered": offered, "similarKey": similar_key,
+            });
+            ("label", operands)
         }
         Obstacle::Combination => ("combination", json!({})),
         Obstacle::Daemons => ("daemons", json!({})),
@@ -198,6 +203,15 @@ pub(super) fn of_types(obstacle: &Obstacle) -> Described {
         _ => ("other", json!({})),
     };
     Described { kind, operands }
+}
+
+const fn of_asker(asker: Asker) -> &'static str {
+    match asker {
+        Asker::Pod => "pod",
+        Asker::Volumes => "volumes",
+        Asker::Neighbours => "neighbours",
+        _ => "other",
+    }
 }
 
 fn shortage(shortage: &Shortage) -> Value {

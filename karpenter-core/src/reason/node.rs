@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{amount::at_least, write_list};
+use super::{amount::at_least, pool::Asker, write_list};
 use crate::{Quantity, Requirement, ResourceName, api::Taint};
 
 /// How many nodes one obstacle shuts out.
@@ -26,6 +26,8 @@ pub enum NodeObstacle {
         key: String,
         /// What the pod accepts.
         wanted: Requirement,
+        /// On whose account.
+        asker: Asker,
     },
     /// What the pod asks for contradicts itself.
     Combination,
@@ -68,7 +70,7 @@ impl fmt::Display for NodeObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taint(taint) => write!(f, "with taint {taint}"),
-            Self::Label { key, wanted } => write!(f, "without label {key} {wanted}"),
+            Self::Label { key, wanted, asker } => write!(f, "without label {key} {wanted}{asker}"),
             Self::Combination => f.write_str("without labels that meet all requirements at once"),
             Self::Resource { resource, missing } => {
                 write!(f, "short of {resource} (by at least {})", at_least(resource, *missing))

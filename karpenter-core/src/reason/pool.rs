@@ -52,6 +52,8 @@ pub enum Obstacle {
         key: String,
         /// What the pod accepts.
         wanted: Requirement,
+        /// On whose account.
+        asker: Asker,
         /// What nodes of these types can have.
         offered: Vec<Requirement>,
         /// A label that the pool's nodes do have and that may be the one that was meant.
@@ -110,6 +112,18 @@ pub enum Obstacle {
     },
 }
 
+/// On whose account a pod asks for a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Asker {
+    /// The pod asks for it itself.
+    Pod,
+    /// Its volumes can be nowhere else.
+    Volumes,
+    /// Rules about its neighbours, such as a topology spread, leave it no other domain.
+    Neighbours,
+}
+
 /// A resource of which instance types have too little.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
@@ -151,14 +165,24 @@ impl fmt::Display for PoolObstacle {
     }
 }
 
+impl fmt::Display for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pod => "",
+            Self::Volumes => " for its volumes",
+            Self::Neighbours => " by rules about its neighbours",
+        })
+    }
+}
+
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotReady { message } => write!(f, "not ready: {message}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
-            Self::Label { key, wanted, offered, similar_key, is_resource } => {
-                write!(f, "label {key} must be {wanted}, but nodes ")?;
+            Self::Label { key, wanted, asker, offered, similar_key, is_resource } => {
+                write!(f, "label {key} must be {wanted}{asker}, but nodes ")?;
                 write_offered(f, offered)?;
                 if *is_resource {
                     return write!(f, " ({key} is a resource, not a label: ask for it under resources.limits)");

@@ -150,6 +150,9 @@ impl Attached {
 
     /// How many units with such volumes the node can take.
     pub(super) fn most(&self, volumes: &Volumes) -> i64 {
+        if volumes.is_empty() {
+            return i64::MAX;
+        }
         let mut most = i64::MAX;
         for (driver, &left) in &self.left {
             let own = volumes.own.get(driver).copied().unwrap_or(0);
@@ -167,6 +170,9 @@ impl Attached {
 
     /// Adds units with such volumes.
     pub(super) fn add(&mut self, volumes: &Volumes, count: i64) {
+        if volumes.is_empty() {
+            return;
+        }
         let new: Vec<Attachment> = self.new_volumes(volumes).cloned().collect();
         for (driver, left) in &mut self.left {
             let shared = new.iter().filter(|a| a.driver == *driver).count();

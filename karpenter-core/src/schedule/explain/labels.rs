@@ -6,7 +6,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::{
     NodeAlternatives, Requirement, Requirements,
-    reason::Obstacle,
+    reason::{Asker, Obstacle},
     schedule::{lot::Lot, pool::Pool, problem::Problem},
 };
 
@@ -36,8 +36,8 @@ impl<'p> Asked<'p> {
         self.rows.contains(row)
     }
 
-    /// What is wrong with the label on nodes bought by these rows.
-    pub(super) fn obstacle(&self, problem: &Problem<'_>, pool: &Pool<'_>, rows: &[usize]) -> Obstacle {
+    /// What is wrong with the label on nodes bought for a lot by these rows.
+    pub(super) fn obstacle(&self, problem: &Problem<'_>, lot: &Lot, pool: &Pool<'_>, rows: &[usize]) -> Obstacle {
         let key = self.key;
         let offered = if pool.table().is_well_known(key) && !pool.is_fixed(key) {
             pool.table().states(&rows.iter().copied().collect(), key).into_iter().cloned().collect()
@@ -47,7 +47,26 @@ impl<'p> Asked<'p> {
         let is_unknown = pool.offered(key).iter().all(|state| *state == Requirement::ABSENT);
         let is_resource = is_unknown && problem.base.pools.iter().any(|p| has_resource(p, key));
         let similar_key = if is_unknown && !is_resource { similar_key(key, pool.known_keys()) } else { None };
-        Obstacle::Label { key: key.to_owned(), wanted: self.wanted.clone(), offered, similar_key, is_resource }
+        let (wanted, asker) = (self.wanted.clone(), asker(problem, lot, key, self.wanted));
+        Obstacle::Label { key: key.to_owned(), wanted, asker, offered, similar_key, is_resource }
+    }
+}
+
+/// On whose account the pods of a lot ask for a label.
+pub(super) fn asker(problem: &Problem<'_>, lot: &Lot, key: &str, wanted: &Requirement) -> Asker {
+    let classes = &problem.base.classes;
+    let asks = |all: &NodeAlternatives| all.alternatives().iter().any(|one| one.get(key) == Some(wanted));
+    let is_of_rule = |class: &usize| {
+        let rules = classes.neighbourhood(*class).hard();
+        let terms = rules.spreads.iter().map(|spread| &spread.term).chain(&rules.near);
+        terms.into_iter().any(|term| *term.key == *key)
+    };
+    let of_lot = || lot.classes.iter();
+    match () {
+        () if of_lot().any(|&class| asks(classes.own_wanted(class))) => Asker::Pod,
+        () if of_lot().any(|&class| asks(&classes.node_wanted(class))) => Asker::Volumes,
+        () if of_lot().any(is_of_rule) => Asker::Neighbours,
+        () => Asker::Pod,
     }
 }
 

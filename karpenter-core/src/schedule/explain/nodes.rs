@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::Explainer;
+use super::{Explainer, labels::asker};
 use crate::{
     api::{Taint, tolerates_all},
     cluster::Place,
@@ -59,7 +59,10 @@ impl<'s> Explainer<'s, '_> {
             Kind::Label(key) => {
                 let first = problem.lots.constraints[lot.constraint].wanted.alternatives().first();
                 let wanted = first.and_then(|wanted| wanted.get(key)).cloned();
-                wanted.map_or(NodeObstacle::Combination, |wanted| NodeObstacle::Label { key: key.to_owned(), wanted })
+                wanted.map_or(NodeObstacle::Combination, |wanted| {
+                    let asker = asker(problem, lot, key, &wanted);
+                    NodeObstacle::Label { key: key.to_owned(), wanted, asker }
+                })
             }
             Kind::Combination => NodeObstacle::Combination,
             Kind::Resource(scarce) => {

@@ -157,7 +157,7 @@ impl<'l, 's, 'a> Survey<'l, 's, 'a> {
     /// What the rows that fail at a step fail for.
     fn at_step(&self, step: Step, rows: &[usize]) -> Obstacle {
         match step {
-            Step::Label(index) => self.asked[index].obstacle(self.search.problem, self.pool, rows),
+            Step::Label(index) => self.asked[index].obstacle(self.search.problem, self.lot, self.pool, rows),
             Step::Daemons => Obstacle::Daemons,
             Step::Size => self.too_small(rows),
             Step::HostPort => self.taken_port(rows),
