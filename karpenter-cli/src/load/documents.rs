@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_saphyr::{Budget, UserMessageFormatter, budget, options};
 
-use super::{message_of, named};
+use super::{message_of, named, overflow};
 use crate::Error;
 
 /// How deep lists may lie in lists. `kubectl` prints one level; each level costs another pass over the text.
@@ -84,7 +84,8 @@ fn yaml_documents(
         format: "YAML",
         message,
     };
-    let options = options! { budget: yaml_budget(text), with_snippet: false, strict_booleans: true };
+    let text = overflow::quoted(text);
+    let options = options! { budget: yaml_budget(&text), with_snippet: false, strict_booleans: true };
     let mut bytes = text.as_bytes();
     let mut count = 0;
     for document in serde_saphyr::read_with_options::<_, serde_json::Value>(&mut bytes, options) {

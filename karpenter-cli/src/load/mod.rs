@@ -18,6 +18,7 @@ mod documents;
 mod manifests;
 mod objects;
 mod older;
+mod overflow;
 mod unread;
 mod warnings;
 mod workload;
