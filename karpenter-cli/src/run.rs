@@ -1,7 +1,8 @@
 //! `karpenter run`: the controller of a real cluster.
 
 use std::{
-    net::{Ipv6Addr, SocketAddr},
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -313,8 +314,12 @@ async fn listen(port: u16) -> Result<Option<TcpListener>, Error> {
     if port == 0 {
         return Ok(None);
     }
-    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-    let listener = TcpListener::bind(address).await;
+    let any = |address: IpAddr| TcpListener::bind(SocketAddr::new(address, port));
+    let mut listener = any(Ipv6Addr::UNSPECIFIED.into()).await;
+    // Some kernels have no IPv6.
+    if listener.as_ref().is_err_and(|error| error.kind() != ErrorKind::AddrInUse) {
+        listener = any(Ipv4Addr::UNSPECIFIED.into()).await;
+    }
     listener.map(Some).map_err(|source| Error::Run { what: "a port", message: format!("{port}: {source}") })
 }
 

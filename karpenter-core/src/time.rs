@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use jiff::fmt::temporal::Pieces;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A point in time, in milliseconds since 1970-01-01T00:00:00Z; RFC 3339 on the wire.
@@ -62,9 +63,15 @@ impl FromStr for Timestamp {
     type Err = TimestampError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed: Result<jiff::Timestamp, _> = text.parse();
-        parsed.map(|t| Self(t.as_millisecond())).map_err(|_| TimestampError { text: text.to_owned() })
+        let time = text.parse().ok().or_else(|| last_instant(text));
+        time.map(|time| Self(time.as_millisecond())).ok_or_else(|| TimestampError { text: text.to_owned() })
     }
+}
+
+/// The latest time that there is, for those of the year 9999 that are later: they stand for times without end.
+fn last_instant(text: &str) -> Option<jiff::Timestamp> {
+    let pieces = Pieces::parse(text).ok().filter(|pieces| pieces.time().is_some() && pieces.offset().is_some());
+    pieces.filter(|pieces| pieces.date().year() == 9999).map(|_| jiff::Timestamp::MAX)
 }
 
 impl fmt::Display for Timestamp {
@@ -96,5 +103,21 @@ impl<'de> Deserialize<'de> for Timestamp {
             }
         }
         deserializer.deserialize_str(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_all_time_is_a_time() {
+        let last = Timestamp::from_millis(jiff::Timestamp::MAX.as_millisecond());
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-31T23:59:59.999999-08:00"] {
+            assert_eq!(text.parse(), Ok(last), "{text}");
+        }
+        for text in ["9999-12-31", "9999-13-31T00:00:00Z", "9999-12-31T00:00:00", "2026-02-30T00:00:00Z"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
     }
 }

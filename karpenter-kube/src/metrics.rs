@@ -23,9 +23,6 @@ use prometheus_client::{
 
 use crate::{census::census, clock, mirror::Mirror};
 
-/// Before all names.
-const PREFIX: &str = "karpenter";
-
 /// The bounds of histograms of durations, in seconds; all are bounds of Karpenter's too.
 const DURATIONS: [f64; 20] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0,
@@ -54,7 +51,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let durations: fn() -> Histogram = || Histogram::new(DURATIONS);
         let mut metrics = Self {
-            registry: Registry::with_prefix(PREFIX),
+            registry: Registry::default(),
             engine: OfEngine::default(),
             provider_durations: Family::new_with_constructor(durations),
             provider_errors: Family::default(),
@@ -82,14 +79,22 @@ impl Metrics {
         let all = &mut self.registry;
         all.register_collector(Box::new(self.engine.clone()));
         let build = vec![("version", env!("CARGO_PKG_VERSION")), ("goarch", std::env::consts::ARCH)];
-        all.register("build", "What was built", Info::new(build));
+        all.register("karpenter_build", "What was built", Info::new(build));
         let help = "How long calls of the provider take, in seconds";
-        all.register("cloudprovider_duration_seconds", help, self.provider_durations.clone());
-        all.register("cloudprovider_errors", "Calls of the provider that failed", self.provider_errors.clone());
+        all.register("karpenter_cloudprovider_duration_seconds", help, self.provider_durations.clone());
+        all.register(
+            "karpenter_cloudprovider_errors",
+            "Calls of the provider that failed",
+            self.provider_errors.clone(),
+        );
         let help = "How long the engine takes to decide what to do next, in seconds";
-        all.register("engine_decision_duration_seconds", help, self.decisions.clone());
-        all.register("events_dropped", "Events that were not written: too many waited", self.notes_dropped.clone());
-        all.register("watches_lost", "Watches that were lost and began anew", self.watches_lost.clone());
+        all.register("karpenter_engine_decision_duration_seconds", help, self.decisions.clone());
+        all.register(
+            "karpenter_events_dropped",
+            "Events that were not written: too many waited",
+            self.notes_dropped.clone(),
+        );
+        all.register("karpenter_watches_lost", "Watches that were lost and began anew", self.watches_lost.clone());
     }
 
     /// All of it, as text in the OpenMetrics format.
@@ -157,7 +162,7 @@ impl Collector for OfEngine {
         let durations: Vec<_> = reading.counters.durations().collect();
         for series in durations.chunk_by(|a, b| a.0 == b.0) {
             let help = "Measured by the engine, in seconds";
-            let mut all = encoder.encode_descriptor(name(series[0].0), help, None, MetricType::Histogram)?;
+            let mut all = encoder.encode_descriptor(series[0].0.name(), help, None, MetricType::Histogram)?;
             for (_, labels, durations) in series {
                 let sum = durations.sum.as_secs_f64();
                 let buckets = buckets(durations);
@@ -165,7 +170,7 @@ impl Collector for OfEngine {
             }
         }
         let levels: Vec<_> =
-            reading.levels.iter().map(|(metric, labels, level)| (name(*metric), labels, *level)).collect();
+            reading.levels.iter().map(|(metric, labels, level)| (metric.name(), labels, *level)).collect();
         let census = census(reading.objects.iter(), clock::now());
         let census: Vec<_> = census.iter().map(|(name, labels, level)| (*name, labels, *level)).collect();
         encode_gauges(&levels, &mut encoder)?;
@@ -188,8 +193,8 @@ impl Collector for OfProvider {
         for series in all.chunk_by(|a, b| a.name == b.name) {
             let (kind, name) = match series[0].value {
                 Measured::Count(_) => (MetricType::Counter, stem(series[0].name)),
-                Measured::Histogram(_) => (MetricType::Histogram, own_name(series[0].name)),
-                _ => (MetricType::Gauge, own_name(series[0].name)),
+                Measured::Histogram(_) => (MetricType::Histogram, series[0].name),
+                _ => (MetricType::Gauge, series[0].name),
             };
             let mut family = encoder.encode_descriptor(name, "Measured by the provider", None, kind)?;
             for one in series {
@@ -241,19 +246,9 @@ fn encode_gauges(gauges: &[(&str, &MetricLabels, f64)], encoder: &mut Descriptor
     Ok(())
 }
 
-/// The name without the prefix, which the registry adds.
-fn name(metric: Metric) -> &'static str {
-    own_name(metric.name())
-}
-
 /// The name of a count without its end, which the registry adds.
 fn stem(name: &'static str) -> &'static str {
-    let name = own_name(name);
     name.strip_suffix("_total").unwrap_or(name)
-}
-
-fn own_name(name: &'static str) -> &'static str {
-    name.strip_prefix(PREFIX).and_then(|name| name.strip_prefix('_')).unwrap_or(name)
 }
 
 /// The bounds of an engine's durations in seconds, each with how many are above the one before and not above it.
@@ -415,6 +410,7 @@ mod tests {
                 meter.count("karpenter_interruption_received_messages_total", vec![("message_type", "no_op".into())]);
                 meter.count("karpenter_interruption_deleted_messages_total", Vec::new());
                 meter.set("karpenter_ec2nodeclasses_userdata_bytes", vec![("nodeclass", "a".into())], 7.0);
+                meter.set("operator_ec2nodeclass_status_condition_count", vec![("name", "a".into())], 1.0);
                 for size in [1.0, 6.0] {
                     meter.observe("karpenter_batch_size", vec![("batcher", "b".into())], &[1.0, 5.0], size);
                 }
@@ -426,11 +422,12 @@ mod tests {
             "karpenter_interruption_received_messages_total{message_type=\"no_op\"} 1",
             "karpenter_interruption_deleted_messages_total 1",
             "karpenter_ec2nodeclasses_userdata_bytes{nodeclass=\"a\"} 7.0",
+            "operator_ec2nodeclass_status_condition_count{name=\"a\"} 1.0",
             "karpenter_batch_size_bucket{le=\"5.0\",batcher=\"b\"} 1",
             "karpenter_batch_size_bucket{le=\"+Inf\",batcher=\"b\"} 2",
             "karpenter_batch_size_sum{batcher=\"b\"} 7.0",
         ] {
-            assert!(text.contains(line), "{line} in {text}");
+            assert!(text.lines().any(|own| own == line), "{line} in {text}");
         }
     }
 
