@@ -175,6 +175,37 @@ fn pods_that_fit_nowhere_keep_no_others_waiting() {
     assert_eq!(plan.claims().len(), 1);
 }
 
+/// A pod of the application that can go to no other pool than one of which nothing is left.
+fn stranded() -> Pod {
+    let mut pod = pods("stranded", 1, "1", &json!({})).remove(0);
+    pod.metadata.labels.insert("app".to_owned(), "x".to_owned());
+    pod.spec.node_selector = read(json!({labels::NODE_POOL: "used-up"}));
+    pod
+}
+
+#[test]
+fn pods_for_which_limits_leave_no_node_keep_no_others_waiting() {
+    let used_up = NodePool::named("used-up").limit("cpu", Quantity::from_units(2));
+    let small = pods("x", 2, "1", &json!({"affinity": near("x", &[labels::HOSTNAME])}));
+    let cluster = || general().pool(used_up.clone()).pods(vec![stranded()]).pods(small.clone());
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.1)])];
+    let alone = plan(cluster(), types());
+    assert_eq!((alone.unplaced().len(), alone.claims().len()), (1, 1), "{:?}", alone.unplaced());
+    assert!(
+        alone.why("default/stranded-0").to_string().contains("limit of cpu: 0 of 2 used"),
+        "{:?}",
+        alone.unplaced()
+    );
+    // Nor do those wait that are near to others which have a place.
+    let ok = pods("ok", 1, "1", &json!({})).into_iter().map(|mut pod| {
+        pod.metadata.labels.insert("app".to_owned(), "x".to_owned());
+        pod
+    });
+    let client = pods("client", 1, "1", &json!({"affinity": near("x", &[labels::HOSTNAME])}));
+    let beside = plan(cluster().pods(ok.collect::<Vec<_>>()).pods(client), types());
+    assert_eq!(beside.unplaced().len(), 1, "{:?}", beside.unplaced());
+}
+
 #[test]
 fn pods_are_near_to_those_that_have_room() {
     let near_them = pods("near", 1, "10m", &json!({"affinity": near("x", &[labels::ZONE])}));

@@ -40,6 +40,7 @@ mod screen;
 mod search;
 mod shelf;
 mod solve;
+mod spoilers;
 mod stop;
 mod topology;
 mod trim;

@@ -79,6 +79,8 @@ pub(super) struct Course {
     pub(super) order: Order,
     /// Classes that come before all others.
     pub(super) first: BTreeSet<usize>,
+    /// Classes that get no place, as others wait for their company in vain.
+    pub(super) aside: BTreeSet<usize>,
     pub(super) trials: Trials,
     /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
     pub(super) weighs_room: bool,
@@ -278,7 +280,7 @@ impl<'a> Base<'a> {
 
 impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
-        let lots = Lots::new(&base, allot(&base, lessons, &course.ladders));
+        let lots = Lots::new(&base, allot(&base, lessons, &course.ladders, &course.aside));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let spot_rows = flexibility::spot_rows(&base, &course);
         let mut problem = Self {

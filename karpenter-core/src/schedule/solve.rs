@@ -143,7 +143,11 @@ impl<'a> Problem<'a> {
         let by_worth = self.course.weighs_room && self.has_two_orders(&best.plan);
         let by_worth = by_worth.then(|| self.with(Course { order: Order::Worth, ..course() }));
         let others = for_pods.into_iter().chain(for_left).chain(by_size).chain(by_worth);
-        others.fold(best, Found::better)
+        let best = others.fold(best, Found::better);
+        match self.without_spoilers(&best.plan) {
+            Some(without) => best.better(without.find_keeping_choice()),
+            None => best,
+        }
     }
 
     /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order. It makes none
@@ -215,7 +219,7 @@ impl<'a> Problem<'a> {
     }
 
     /// How many pods of each class a plan leaves.
-    fn left_by_class(&self, plan: &Plan) -> Vec<usize> {
+    pub(super) fn left_by_class(&self, plan: &Plan) -> Vec<usize> {
         let pods = self.base.snapshot.pods();
         let is_left = |pod: &&usize| plan.unplaced.contains_key(&pods[**pod].key());
         self.base.classes.list.iter().map(|class| class.pods.iter().filter(is_left).count()).collect()

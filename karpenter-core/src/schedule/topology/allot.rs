@@ -19,9 +19,17 @@ use crate::{
     schedule::{class::Constraint, problem::Base},
 };
 
-/// Divides all classes.
-pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons, ladders: &Ladders) -> Allotment {
+/// Divides all classes but those that are set aside.
+pub(in crate::schedule) fn allot(
+    base: &Base<'_>,
+    lessons: &Lessons,
+    ladders: &Ladders,
+    aside: &BTreeSet<usize>,
+) -> Allotment {
     let mut allotter = Allotter::new(base, lessons, ladders);
+    for &class in aside {
+        allotter.block(class, None);
+    }
     let (mut waiting, mut first): (Vec<usize>, Vec<usize>) =
         allotter.order().into_iter().partition(|&class| !base.classes.neighbourhood(class).hard().near.is_empty());
     allotter.set_aside(&mut first, &waiting);
