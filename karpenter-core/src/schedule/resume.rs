@@ -63,8 +63,9 @@ impl<'p> Search<'p, '_> {
     /// Makes the node of a claim for its pods, as the cheapest that the claim allows and that takes them all. If there is none they
     /// are left.
     fn make_again(&mut self, claim: &PlannedClaim, crowd: &Crowd, register: &Register<'_>) {
-        let mut candidates: Vec<&'p Candidate> =
-            self.problem.candidates.iter().filter(|candidate| is_allowed(self.problem, claim, candidate)).collect();
+        let is_open =
+            |candidate: &&Candidate| self.is_to_be_had(candidate) && is_allowed(self.problem, claim, candidate);
+        let mut candidates: Vec<&'p Candidate> = self.problem.candidates.iter().filter(is_open).collect();
         candidates.sort_by(|a, b| a.price.total_cmp(&b.price));
         let filled = |candidate: &&'p Candidate| {
             let guests = self.guests(candidate, crowd.clone(), register)?;

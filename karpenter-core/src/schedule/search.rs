@@ -469,6 +469,10 @@ impl<'p, 'a> Search<'p, 'a> {
         let by_limits = sizes.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
         let by_reservation = candidate.reservation.map_or(i64::MAX, |reservation| self.reservations_left[reservation]);
         let count = by_limits.min().unwrap_or(i64::MAX).min(by_pods).min(by_reservation);
+        // Nodes that exist may have more than limits allow.
+        if count <= 0 {
+            return 0;
+        }
         if let Some(reservation) = candidate.reservation {
             self.reservations_left[reservation] -= count;
         }

@@ -254,6 +254,18 @@ fn a_node_that_may_stay_counts_for_the_limit_until_it_goes() {
 }
 
 #[test]
+fn a_command_is_dropped_if_limits_leave_no_replacement_when_it_is_looked_at_again() {
+    let mut world = half_empty();
+    // It was found, and is looked at again in fifteen seconds.
+    world.run(12);
+    let mut pool = world.pools["general"].clone();
+    pool.spec.limits.insert("cpu".into(), Quantity::ZERO);
+    world.put_pool(pool);
+    world.run(60);
+    assert_eq!((world.claims.len(), is_marked(&world)), (1, false), "{:#?}", world.log);
+}
+
+#[test]
 fn a_taint_that_an_engine_left_behind_is_taken_away() {
     let mut world = half_empty();
     let mut pool = world.pools["general"].clone();
