@@ -276,8 +276,9 @@ impl SnapshotBuilder {
             let is_known = |name: &&String| by_name.contains_key(name.as_str()) || launching.contains(name.as_str());
             let goes = |name: &str| by_name.get(name).is_some_and(|&site| sites[site].is_deleting());
             let bound = Some(&pod.spec.node_name).filter(|name| !name.is_empty());
+            // What was promised to a pod that ends is for whoever comes in its stead.
             let planned = match bound {
-                Some(node) if !goes(node) => bound,
+                Some(node) if !goes(node) || !pod.is_reschedulable() => bound,
                 _ => self.promised(pod).filter(is_known).or(bound),
             };
             let there = planned.or_else(|| nominated_node(pod));

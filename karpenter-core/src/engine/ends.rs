@@ -60,6 +60,8 @@ struct End {
     attempts: u32,
     failed_attempts: u32,
     next: Option<Timestamp>,
+    /// When to look again whether it is there.
+    next_look: Option<Timestamp>,
 }
 
 /// How far a machine is on its way out.
@@ -235,7 +237,7 @@ impl Engine {
             return;
         }
         // It may be on its way out, and whatever keeps pods on the node does so for ever once it is gone.
-        if let Some(next) = end.next.filter(|next| now < *next) {
+        if let Some(next) = end.next_look.filter(|next| now < *next) {
             self.agenda.at(Work::Node(node.metadata.name.clone()), next);
             return;
         }
@@ -368,7 +370,7 @@ impl Engine {
         }
         eviction.is_flying = true;
         self.ends.flying_evictions += 1;
-        let purpose = Purpose::Evict { pod: pod.clone(), uid: uid.clone() };
+        let purpose = Purpose::Evict { pod: pod.clone(), uid: uid.clone(), is_forced };
         let action = match grace_period {
             None => Action::Evict { pod, uid },
             Some(grace_period) => Action::DeletePod { pod, uid, grace_period },
@@ -377,26 +379,29 @@ impl Engine {
         None
     }
 
-    /// Takes in what came of telling a pod to leave.
-    pub(super) fn finish_eviction(&mut self, key: &ObjectKey, uid: &str, refusal: Option<&Refusal>, now: Timestamp) {
+    /// Takes in what came of telling a pod to leave. That it is gone may have been told before.
+    pub(super) fn finish_eviction(
+        &mut self,
+        (key, uid): (&ObjectKey, &str),
+        is_forced: bool,
+        refusal: Option<&Refusal>,
+        now: Timestamp,
+    ) {
+        if !is_forced {
+            self.counters.evicted(refusal);
+            if refusal.is_none() {
+                let message = "Evicted because its node is going".to_owned();
+                self.note(ObjectRef::Pod(key.clone()), false, "Evicted", message, now);
+            }
+        }
         let Some(eviction) = self.ends.evictions.get_mut(key).filter(|eviction| eviction.uid == uid) else { return };
         if eviction.is_flying {
             eviction.is_flying = false;
             self.ends.flying_evictions -= 1;
         }
-        if !eviction.is_forced {
-            self.counters.evicted(refusal);
-        }
         match refusal {
             // Its deletion, or that it is gone, will be told.
-            Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + MAX_EVICT_BACKOFF,
-            None => {
-                eviction.next = now + MAX_EVICT_BACKOFF;
-                if !eviction.is_forced {
-                    let message = "Evicted because its node is going".to_owned();
-                    self.note(ObjectRef::Pod(key.clone()), false, "Evicted", message, now);
-                }
-            }
+            None | Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + MAX_EVICT_BACKOFF,
             Some(refusal) => {
                 let wait = MIN_EVICT_BACKOFF * 2_u32.pow(eviction.failed_attempts.min(MAX_EVICT_DOUBLINGS));
                 let is_first = eviction.failed_attempts == 0;
@@ -462,7 +467,7 @@ impl Engine {
     ) {
         let end = self.ends.machines.entry(id.clone()).or_default();
         end.is_flying = false;
-        end.next = Some(now + TERMINATE_PERIOD);
+        end.next_look = Some(now + TERMINATE_PERIOD);
         if *result == Ok(None) {
             end.fate = Fate::Gone;
         }

@@ -28,7 +28,7 @@ pub(super) enum Target {
 pub(super) enum Purpose {
     Create { claim: String },
     Write(Target),
-    Evict { pod: ObjectKey, uid: String },
+    Evict { pod: ObjectKey, uid: String, is_forced: bool },
     Launch { claim: String, uid: String },
     Terminate(ProviderId),
     Get(ProviderId),

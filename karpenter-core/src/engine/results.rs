@@ -29,10 +29,12 @@ impl Engine {
                     self.look_again(target, again);
                 }
             }
-            (Purpose::Evict { pod, uid }, ActionResult::Refused(refusal)) => {
-                self.finish_eviction(&pod, &uid, Some(&refusal), now);
+            (Purpose::Evict { pod, uid, is_forced }, ActionResult::Refused(refusal)) => {
+                self.finish_eviction((&pod, &uid), is_forced, Some(&refusal), now);
             }
-            (Purpose::Evict { pod, uid }, _) => self.finish_eviction(&pod, &uid, None, now),
+            (Purpose::Evict { pod, uid, is_forced }, _) => {
+                self.finish_eviction((&pod, &uid), is_forced, None, now);
+            }
             (Purpose::Launch { claim, uid }, ActionResult::Launched(result)) => {
                 self.finish_launch(&claim, &uid, result, now);
             }
@@ -74,9 +76,9 @@ impl Engine {
         match purpose {
             Purpose::Create { claim } => self.drop_claim(&claim, now),
             Purpose::Write(target) => self.look_again(target, now),
-            Purpose::Evict { pod, uid } => {
+            Purpose::Evict { pod, uid, is_forced } => {
                 let refusal = Refusal::Unavailable("nothing was heard of the call".to_owned());
-                self.finish_eviction(&pod, &uid, Some(&refusal), now);
+                self.finish_eviction((&pod, &uid), is_forced, Some(&refusal), now);
             }
             Purpose::Launch { claim, uid } => {
                 self.finish_launch(&claim, &uid, Err(CreateError::Provider(error("create"))), now);

@@ -371,6 +371,24 @@ fn a_node_that_recovers_before_it_is_repaired_keeps_no_deadline() {
 }
 
 #[test]
+fn a_node_that_is_not_ready_gives_its_machine_back_once_it_is_drained() {
+    let mut world = running(still(), 8);
+    set_ready(&mut world, ConditionStatus::False);
+    let name = delete_first_claim(&mut world);
+    world.run_until(120, |world| !world.claims.contains_key(&name) && world.unbound() == 0);
+    assert_eq!((world.nodes.len(), world.machines.len()), (1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn evictions_count_though_the_pod_is_gone_before_they_are_answered() {
+    let mut world = running(still(), 8);
+    world.ends_pods_at_once = true;
+    delete_first_claim(&mut world);
+    world.run_until(120, |world| world.unbound() == 0);
+    assert_eq!((world.count(" Evict {"), world.count("note Evicted")), (8, 8), "{:#?}", world.log);
+}
+
+#[test]
 fn a_deadline_that_somebody_else_wrote_is_kept() {
     let deadline = "2030-01-01T00:00:00Z";
     let mut options = still();

@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) never_joins: bool,
     /// Pods that a disruption budget holds.
     pub(crate) held: BTreeSet<ObjectKey>,
+    /// Whether evicted pods are gone before the eviction is answered.
+    pub(crate) ends_pods_at_once: bool,
     /// So many writes of nodes come second: somebody else has written the node, and the engine hears of that first.
     pub(crate) contested_node_writes: usize,
     /// So many writes of claims that say why they go come second.
@@ -118,6 +120,7 @@ impl World {
             join_after: Duration::from_secs(30),
             never_joins: false,
             held: BTreeSet::new(),
+            ends_pods_at_once: false,
             contested_node_writes: 0,
             contested_reasons: 0,
             cannot_delete_claims: false,
@@ -268,6 +271,10 @@ impl World {
             Action::UpdateOverlay(overlay) => self.put_overlay(*overlay),
             Action::Evict { pod, .. } if self.held.contains(&pod) => {
                 return ActionResult::Refused(Refusal::TooManyRequests("held".to_owned()));
+            }
+            Action::Evict { pod, .. } if self.ends_pods_at_once => {
+                self.end_pod(&pod, Duration::ZERO);
+                self.collect_pods();
             }
             Action::Evict { pod, .. } => self.end_pod(&pod, Duration::from_secs(2)),
             Action::DeletePod { pod, grace_period, .. } => self.end_pod(&pod, grace_period),

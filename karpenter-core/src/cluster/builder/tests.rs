@@ -108,6 +108,22 @@ fn a_launched_claim_is_a_place_and_an_unlaunched_one_keeps_its_promises() {
 }
 
 #[test]
+fn room_that_was_promised_to_a_pod_is_free_again_when_it_ends() {
+    let claim: NodeClaim =
+        read(r#"{"metadata":{"name":"c"},"status":{"providerID":"other","allocatable":{"cpu":"4","pods":"10"}}}"#);
+    let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+    let successor = r#","ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"s","uid":"s"}]"#;
+    // The pod of a StatefulSet is its own successor.
+    for (more, free) in
+        [("", "cpu 3, pods 9"), (gone, "cpu 4, pods 10"), (&format!("{gone}{successor}"), "cpu 3, pods 9")]
+    {
+        let builder = Snapshot::builder().node(node(gone)).claim(claim.clone()).pods(vec![bound("a", more)]);
+        let snapshot = builder.nominate(ObjectKey::new("default", "a"), "c").build().expect("valid");
+        assert_eq!((snapshot.places()[0].free.to_string().as_str(), snapshot.pending().len()), (free, 0), "{more}");
+    }
+}
+
+#[test]
 fn what_the_scheduler_nominates_takes_room_and_is_not_planned() {
     let nominated = |name: &str, node: &str, more: &str| {
         read::<Pod>(&format!(
