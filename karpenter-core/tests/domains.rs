@@ -2,7 +2,7 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotBuilder,
-    api::{Node, NodePool, Pod, Taint, TaintEffect, Workload},
+    api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Workload},
     labels,
 };
 use serde_json::{Value, json};
@@ -163,6 +163,22 @@ fn pods_of_two_spreads_share_the_nodes_of_few_pairs_of_domains() {
     let plan = plan(cluster, vec![machine("m", 4, &offerings)]);
     assert!(plan.unplaced().is_empty());
     assert_eq!(plan.claims().len(), 4, "{:?}", plan.claims());
+}
+
+#[test]
+fn domains_that_lack_the_label_of_another_spread_do_not_count() {
+    let zones = |name: &str, zone: &str| {
+        NodePool::named(name).require(NodeSelectorRequirement::new(labels::ZONE, Operator::In, [zone]))
+    };
+    let mut racked = zones("racked", "a");
+    racked.spec.template.metadata.labels.insert(RACK.to_owned(), "r1".to_owned());
+    let hard = "DoNotSchedule";
+    let both = json!({"spreads": [spread("x", labels::ZONE, hard), spread("x", RACK, hard)]});
+    let cluster = Snapshot::builder().pools([racked, zones("plain", "b")]).pods(pods("x", 4, "1", &both));
+    let offerings = [("a", "on-demand", 0.2), ("b", "on-demand", 0.2)];
+    let plan = plan(cluster, vec![machine("m", 8, &offerings)]);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    assert!(plan.claims().iter().all(|claim| claim.node_pool == "racked"));
 }
 
 #[test]
@@ -348,4 +364,16 @@ fn the_reason_of_a_spread_names_domains_that_are_full_and_domains_that_are_missi
     let three = |count| general().pods(pods("x", count, "3", &json!({"spreads": [of_three]})));
     let missing = plan(three(3), types());
     assert!(reason(&missing).contains("maxSkew 1 with minDomains 3 lets no domain"), "{}", reason(&missing));
+}
+
+#[test]
+fn pods_that_keep_apart_stay_in_the_heaviest_pool_for_as_long_as_its_limits_allow() {
+    let mut preferred = NodePool::named("preferred").limit("cpu", Quantity::from_units(12));
+    preferred.spec.weight = Some(50);
+    let apart = pods("web", 3, "1", &json!({"affinity": away_from("web", labels::HOSTNAME)}));
+    let cluster = general().pool(preferred).pods(apart);
+    let types = vec![machine("large", 8, &[("a", "on-demand", 0.15)]), machine("small", 4, &[("a", "on-demand", 0.2)])];
+    let plan = plan(cluster, types);
+    let in_preferred = plan.claims().iter().filter(|claim| claim.node_pool == "preferred").count();
+    assert!(plan.unplaced().is_empty() && in_preferred >= 2, "{:?}", plan.claims());
 }

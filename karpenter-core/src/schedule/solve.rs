@@ -289,7 +289,7 @@ impl Found {
     /// The best of a search, of those that make larger nodes, of a mixture, and of the plain order, as far as the bill goes once the
     /// pods are bound.
     fn best<'p, 'a>(search: Search<'p, 'a>) -> Self {
-        let (problem, planned) = (search.problem, search.planned());
+        let (problem, planned, lightness) = (search.problem, search.planned(), search.lightness());
         if problem.course.trials == Trials::First || problem.is_stopped() {
             return Self::of(search);
         }
@@ -313,7 +313,8 @@ impl Found {
         let is_fit = |other: &Search<'_, '_>| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
         let brace = |other: &Search<'p, 'a>| other.clone().brace(ceiling);
         let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal);
-        let others: Vec<_> = others.filter(is_fit).collect();
+        // Weights come before the bill. Karpenter's order alone may go by them in another way.
+        let others: Vec<_> = others.filter(|other| other.lightness() <= lightness && is_fit(other)).collect();
         let refined = is_small.then(|| refined(&search, &others)).filter(is_fit);
         let others = distinct(others.into_iter().chain(refined), &search);
         let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));

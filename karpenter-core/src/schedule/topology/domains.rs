@@ -144,7 +144,7 @@ struct Offers {
     /// The offerings that can be bought now and meet each alternative.
     open: IndexMap<(usize, NodeAlternatives), Rc<Vec<FixedBitSet>>, FxBuild>,
     /// The domains of one label in which a node can be made that meets some alternative.
-    creatable: IndexMap<(usize, NodeAlternatives, Arc<str>), Values, FxBuild>,
+    creatable: IndexMap<(usize, NodeAlternatives, Vec<Arc<str>>), Values, FxBuild>,
     /// By what is asked for, the share of each variant that it takes, if it fits.
     shares: IndexMap<(usize, Amounts), Rc<Vec<Option<f64>>>, FxBuild>,
 }
@@ -301,7 +301,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         let mut counts = running(self.base, constraint, spread, keys);
         if !spread.term.is_by_host() {
             let wanted = self.wanted(&spread.term.key);
-            for domain in creatable(self.base, &mut self.offers, constraint, spread) {
+            for domain in creatable(self.base, &mut self.offers, constraint, spread, keys) {
                 if wanted.contains(&domain) {
                     counts.entry(domain).or_default();
                 }
@@ -374,18 +374,18 @@ impl Offers {
         self.open.entry((index, wanted.clone())).or_insert_with(open).clone()
     }
 
-    /// The domains of a label in which a pool can make a node that meets one of these, as far as its limits go.
-    fn creatable(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives, key: &Arc<str>) -> Values {
-        let question = (index, wanted.clone(), key.clone());
+    /// The domains of the last of some labels in which a pool can make a node that has all of these labels and meets one of these,
+    /// as far as its limits go.
+    fn creatable(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives, keys: &[Arc<str>]) -> Values {
+        let question = (index, wanted.clone(), keys.to_vec());
         if let Some(known) = self.creatable.get(&question) {
             return known.clone();
         }
-        let keys = std::slice::from_ref(key);
         let (likeness, open) = (self.likeness(index, pool, keys), self.open(index, pool, wanted));
         let is_open = |row: usize| pool.has_limits_left(row).then_some(Cost::NOTHING);
-        let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys().flatten();
-        let found: BTreeSet<Arc<str>> =
-            wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative).collect();
+        let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys();
+        let all = wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative);
+        let found: BTreeSet<Arc<str>> = all.filter_map(|mut cell| cell.pop()).collect();
         self.creatable.entry(question).or_insert(found.into_iter().collect()).clone()
     }
 
@@ -468,14 +468,24 @@ fn running(base: &Base<'_>, constraint: &Constraint, spread: &Spread, keys: &[Ar
     out
 }
 
-/// The domains in which some pool could make a node that counts.
-fn creatable(base: &Base<'_>, offers: &mut Offers, constraint: &Constraint, spread: &Spread) -> BTreeSet<Arc<str>> {
+/// The domains in which some pool could make a node that counts: one with the labels of all spreads of the pods.
+fn creatable(
+    base: &Base<'_>,
+    offers: &mut Offers,
+    constraint: &Constraint,
+    spread: &Spread,
+    keys: &[Arc<str>],
+) -> BTreeSet<Arc<str>> {
     let anything = NodeAlternatives::any();
     let wanted = if spread.honors_affinity { &constraint.wanted } else { &anything };
+    let key = &spread.term.key;
+    // Every node has a name of its own.
+    let others = keys.iter().filter(|other| *other != key && ***other != *labels::HOSTNAME);
+    let keys: Vec<Arc<str>> = others.chain([key]).cloned().collect();
     let mut out = BTreeSet::new();
     for (index, pool) in base.pools.iter().enumerate() {
         if !spread.honors_taints || tolerates_all(&constraint.tolerations, pool.taints(), false).is_ok() {
-            out.extend(offers.creatable(index, pool, wanted, &spread.term.key).iter().cloned());
+            out.extend(offers.creatable(index, pool, wanted, &keys).iter().cloned());
         }
     }
     out
