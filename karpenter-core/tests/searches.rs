@@ -123,3 +123,26 @@ fn an_empty_node_stays_while_another_one_takes_what_its_daemons_may() {
     assert_eq!(first.reasons[0].evictions, None, "what it takes is counted once");
     assert_eq!(search.next(), None);
 }
+
+/// In the other zone there are larger machines, cheaper by the CPU.
+#[test]
+fn a_pod_of_a_spread_moves_to_a_cheaper_machine_in_its_zone() {
+    let offered = |name: &str, cpu: i64, zone: &str, price: f64| {
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(10))];
+        InstanceType::named(name, capacity).offering("on-demand", zone, Price::per_hour(price).expect("a price"))
+    };
+    let mut spread = pod("spread", "3900m", "n");
+    spread.spec.topology_spread_constraints = read(json!([
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+         "labelSelector": {"matchLabels": {"app": "spread"}}},
+    ]));
+    spread.metadata.labels.insert("app".to_owned(), "spread".to_owned());
+    let (claim, own) = node("n");
+    let builder = Snapshot::builder().pools(vec![pool()]).claims([claim]).nodes([own]).pods(vec![spread]);
+    let snapshot = builder.build().expect("a cluster");
+    let types = vec![offered("large", 4, "a", 0.4), offered("cheap", 4, "a", 0.2), offered("huge", 32, "b", 1.4)];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
+    let commands = Disruptor::default().commands(&snapshot, &catalogs, now());
+    let [command] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(&*command.replacements[0].instance_types, ["cheap"]);
+}

@@ -29,6 +29,8 @@ const ROUNDING: f64 = 1e-9;
 /// less is tried.
 const MAX_WINDOWS: usize = 20;
 
+/// The most nodes that are looked at alone, planned for as well as can be, where no sketch finds a command.
+const MAX_ALONE: usize = 16;
 /// The most nodes of which nobody knows what they cost that are looked at for one command.
 const MAX_UNPRICED: usize = 100;
 
@@ -121,6 +123,18 @@ impl Consolidation<'_, '_> {
             order = later;
         }
         None
+    }
+
+    /// The command that takes a single node away, its pods planned for as well as can be: what sketches of it miss is not missed of
+    /// those that waste most.
+    pub(super) fn alone(&self) -> Option<Command> {
+        let (nodes, _) = self.window(self.by_waste());
+        let gaining = nodes.into_iter().filter(|node| self.most_gained(node) > 0.0);
+        gaining.take(self.share_of(MAX_ALONE)).find_map(|node| {
+            let trial = self.cheapest(&[node], &[Care::Best])?;
+            let is_worth_it = self.threshold.gain(&[node], &trial) > 0.0;
+            is_worth_it.then(|| Scene::command(Method::Consolidation, &[node], trial))
+        })
     }
 
     /// The command that takes away the first node of which nobody knows what it costs and whose pods have room elsewhere: a node

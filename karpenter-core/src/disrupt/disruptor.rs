@@ -232,7 +232,7 @@ impl Iterator for Commands<'_> {
             let best = consolidation.may_gain().then(|| {
                 let values = || scene.planner.prepare(start, scene.catalogs).values_of_pods();
                 consolidation.values = known.get_or_insert_with(values);
-                consolidation.best()
+                consolidation.best().or_else(|| consolidation.alone())
             });
             best.flatten().or_else(|| consolidation.unpriced())
         })?;
