@@ -397,13 +397,27 @@ impl InputArgs {
     /// # Errors
     /// A usage error that is ready to be printed.
     pub fn check(&self, changes: &ChangeArgs) -> Result<(), clap::Error> {
-        let files = self.cluster.iter().chain(&self.catalog).chain(&changes.set_pool).chain(&changes.with);
-        if files.filter(|file| is_standard_input(file)).count() > 1 {
-            let message = "`-` is given twice, but standard input can be read only once";
-            return Err(Args::command().error(ErrorKind::ArgumentConflict, message));
-        }
-        Ok(())
+        read_once(self.cluster.iter().chain(&self.catalog).chain(&changes.set_pool).chain(&changes.with))
     }
+}
+
+impl ConvertArgs {
+    /// Checks what the parser of the command line cannot: standard input can be read only once.
+    ///
+    /// # Errors
+    /// A usage error that is ready to be printed.
+    pub fn check(&self) -> Result<(), clap::Error> {
+        read_once(&self.files)
+    }
+}
+
+/// Whether standard input is among the files no more than once.
+fn read_once<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<(), clap::Error> {
+    if files.into_iter().filter(|file| is_standard_input(file)).count() > 1 {
+        let message = "`-` is given twice, but standard input can be read only once";
+        return Err(Args::command().error(ErrorKind::ArgumentConflict, message));
+    }
+    Ok(())
 }
 
 impl PolicyArgs {

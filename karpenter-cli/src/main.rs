@@ -63,6 +63,7 @@ fn check(command: &Command) -> Result<(), clap::Error> {
         Command::Plan(PlanArgs { input, policies, changes, .. })
         | Command::Consolidate(ConsolidateArgs { input, policies, changes, .. }) => (input, policies, changes),
         Command::Explain(ExplainArgs { input, policies, .. }) => (input, policies, &no_changes),
+        Command::Convert(args) => return args.check(),
         _ => return Ok(()),
     };
     input.check(changes).and_then(|()| policies.check())

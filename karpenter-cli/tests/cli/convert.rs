@@ -81,3 +81,11 @@ fn what_cannot_be_converted_is_one_line_with_the_file_the_object_and_the_field()
         assert!(ran.err.starts_with(expected), "{}", ran.err);
     }
 }
+
+#[test]
+fn standard_input_is_read_only_once() {
+    let files = Files::new("convert-input");
+    let ran = files.run_with("convert - -", OLD);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
+    assert!(ran.err.contains("standard input can be read only once"), "{}", ran.err);
+}
