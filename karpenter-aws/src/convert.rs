@@ -2,11 +2,16 @@
 //!
 //! Reads `Provisioner` (`karpenter.sh/v1alpha5`), `AWSNodeTemplate` (`karpenter.k8s.aws/v1alpha1`), and `NodePool` and
 //! `EC2NodeClass` of `v1beta1` and `v1`. What they did stays as it was where today's kinds can say it; what cannot be
-//! told from the manifests, and what somebody should look at, is a note.
+//! told from the manifests, what is no field, and what somebody should look at, is a note. What comes out is held to the
+//! rules of its kinds; what breaks one is a note too.
 //!
 //! The settings of the kubelet belong to the node class now, so all manifests of a cluster are converted together.
 
+mod check;
+mod kubelet;
+mod names;
 mod provisioner;
+mod read;
 mod selector;
 mod template;
 
@@ -15,6 +20,7 @@ use std::collections::BTreeSet;
 use karpenter_core::api::{Change, Converted, Difference, FieldError, NodePool, NodePoolStatus, ObjectMeta};
 use serde_json::Value;
 
+use self::read::read_noting;
 use crate::nodeclass::{Ec2NodeClass, Ec2NodeClassStatus, GROUP, KIND, KubeletConfiguration};
 
 /// What stands for the role of nodes, where older manifests did not have to name one.
@@ -56,6 +62,12 @@ pub enum ConvertError {
         /// The object, such as `AWSNodeTemplate default`.
         object: String,
     },
+    /// An object is given twice.
+    #[error("{object}: metadata.name: the same object was given already")]
+    Duplicate {
+        /// The object, such as `AWSNodeTemplate default`.
+        object: String,
+    },
     /// There is nothing to convert.
     #[error("no Provisioner, AWSNodeTemplate, NodePool or EC2NodeClass among the manifests")]
     Nothing,
@@ -66,9 +78,32 @@ pub enum ConvertError {
 pub struct Converter {
     /// Whether provisioners stay without what Karpenter's webhook added to them.
     skips_defaults: bool,
-    /// With the settings of the kubelet that a pool of an older version has.
-    pools: Vec<(NodePool, Option<KubeletConfiguration>)>,
-    out: Conversion,
+    /// The objects that were read, such as `NodePool default`.
+    seen: BTreeSet<String>,
+    pools: Vec<Pool>,
+    classes: Vec<Class>,
+    notes: Vec<Note>,
+}
+
+/// A pool on its way.
+#[derive(Clone, Debug)]
+struct Pool {
+    /// What it is made of, such as `Provisioner default`.
+    object: String,
+    now: NodePool,
+    /// The settings of the kubelet, if it has some itself.
+    kubelet: Option<KubeletConfiguration>,
+    is_of_today: bool,
+    /// The class of what a provisioner says of AWS itself.
+    inline: Option<Ec2NodeClass>,
+}
+
+/// A class on its way.
+#[derive(Clone, Debug)]
+struct Class {
+    /// What it is made of, such as `AWSNodeTemplate default`.
+    object: String,
+    now: Ec2NodeClass,
 }
 
 impl Converter {
@@ -80,16 +115,22 @@ impl Converter {
     /// Reads a manifest; one of another kind is skipped.
     ///
     /// # Errors
-    /// It is not of the form of its kind, or cannot be said today.
+    /// It is not of the form of its kind, was given already, or cannot be said today.
     pub fn add(&mut self, manifest: &Value) -> Result<(), ConvertError> {
         let group = manifest["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
-        match (group, manifest["kind"].as_str()) {
-            (Some("karpenter.sh"), Some("Provisioner")) => self.provisioner(named(manifest)?),
-            (Some("karpenter.sh"), Some("NodePool")) => self.node_pool(named(manifest)?),
-            (Some(GROUP), Some("AWSNodeTemplate")) => self.node_template(named(manifest)?),
-            (Some(GROUP), Some(KIND)) => self.node_class(named(manifest)?),
-            _ => Ok(()),
+        let convert = match (group, manifest["kind"].as_str()) {
+            (Some("karpenter.sh"), Some("Provisioner")) => Self::provisioner,
+            (Some("karpenter.sh"), Some("NodePool")) => Self::node_pool,
+            (Some(GROUP), Some("AWSNodeTemplate")) => Self::node_template,
+            (Some(GROUP), Some(KIND)) => Self::node_class,
+            _ => return Ok(()),
+        };
+        let object = name_of(named(manifest)?);
+        if !self.seen.insert(object.clone()) {
+            return Err(ConvertError::Duplicate { object });
         }
+        self.note_top(&object, manifest);
+        convert(self, manifest)
     }
 
     /// All that was read, as it is written today.
@@ -97,33 +138,37 @@ impl Converter {
     /// # Errors
     /// There was nothing to convert.
     pub fn finish(mut self) -> Result<Conversion, ConvertError> {
-        if self.pools.is_empty() && self.out.classes.is_empty() {
+        if self.seen.is_empty() {
             return Err(ConvertError::Nothing);
         }
+        self.leave_out_older();
+        self.place_inline_classes();
         self.hand_over_kubelets();
-        self.out.pools = self.pools.into_iter().map(|(pool, _)| pool).collect();
-        for pool in &mut self.out.pools {
+        self.check();
+        let pools = self.pools.into_iter().map(|Pool { now: mut pool, .. }| {
             pool.metadata = written(&pool.metadata);
             pool.status = NodePoolStatus::default();
-        }
-        for class in &mut self.out.classes {
+            pool
+        });
+        let classes = self.classes.into_iter().map(|Class { now: mut class, .. }| {
             class.metadata = written(&class.metadata);
             class.status = Ec2NodeClassStatus::default();
-        }
-        Ok(self.out)
+            class
+        });
+        Ok(Conversion { pools: pools.collect(), classes: classes.collect(), notes: self.notes })
     }
 
     fn note(&mut self, object: &str, message: impl Into<String>) {
-        self.out.notes.push(Note { object: object.to_owned(), message: message.into() });
+        self.notes.push(Note { object: object.to_owned(), message: message.into() });
     }
 
     fn node_pool(&mut self, manifest: &Value) -> Result<(), ConvertError> {
         let object = name_of(manifest);
-        let is_old = manifest["apiVersion"].as_str() != Some("karpenter.sh/v1");
-        let kubelet = &manifest["spec"]["template"]["spec"]["kubelet"];
-        let path = "spec.template.spec.kubelet";
-        let kubelet = if is_old || !kubelet.is_null() { Some(read(&object, path, or_empty(kubelet))?) } else { None };
-        let converted: Converted<NodePool> = read(&object, "", manifest.clone())?;
+        let is_of_today = manifest["apiVersion"].as_str() == Some("karpenter.sh/v1");
+        let (converted, unknown): (Converted<NodePool>, _) = read_noting(&object, "", manifest)?;
+        for field in unknown.iter().filter(|field| is_unknown(field)) {
+            self.note_unknown(&object, field);
+        }
         for change in converted.changes.iter().filter(|change| is_lost(change)) {
             self.note(&object, change.to_string());
         }
@@ -135,42 +180,22 @@ impl Converter {
         if class.kind.is_empty() {
             KIND.clone_into(&mut class.kind);
         }
-        self.pools.push((pool, kubelet));
+        let annotated = self.annotated_kubelet(&object, &mut pool)?;
+        let kubelet = self.kubelet(&object, KUBELET, &manifest["spec"]["template"]["spec"]["kubelet"])?;
+        let kubelet = if is_of_today { annotated.or(kubelet) } else { kubelet.or(annotated) };
+        self.pools.push(Pool { object, now: pool, kubelet, is_of_today, inline: None });
         Ok(())
     }
+}
 
-    /// Settings of the kubelet go to the class of their pool. A class whose pools do not agree is copied for those that
-    /// differ from the first.
-    fn hand_over_kubelets(&mut self) {
-        let classes = &mut self.out.classes;
-        let with_kubelet = classes.iter().filter(|class| !class.spec.kubelet.is_empty());
-        let mut settled: BTreeSet<_> = with_kubelet.map(|class| class.name().to_owned()).collect();
-        for (pool, kubelet) in &mut self.pools {
-            let Some(kubelet) = kubelet.take() else { continue };
-            let object = format!("NodePool {}", pool.name());
-            let class_name = &mut pool.spec.template.spec.node_class_ref.name;
-            let Some(class) = classes.iter_mut().find(|class| class.name() == class_name) else {
-                if !kubelet.is_empty() {
-                    let message =
-                        format!("settings of the kubelet belong to {KIND} {class_name} now, which is not here");
-                    self.out.notes.push(Note { object, message });
-                }
-                continue;
-            };
-            if settled.insert(class_name.clone()) {
-                class.spec.kubelet = kubelet;
-            } else if class.spec.kubelet != kubelet {
-                let message =
-                    format!("its kubelet differs from that of {KIND} {class_name}, so it has a class of its own");
-                self.out.notes.push(Note { object, message });
-                let mut copy = class.clone();
-                copy.metadata.name = format!("{class_name}-{}", pool.metadata.name);
-                copy.spec.kubelet = kubelet;
-                class_name.clone_from(&copy.metadata.name);
-                classes.push(copy);
-            }
-        }
-    }
+/// Where pools of `v1beta1` have the settings of the kubelet.
+const KUBELET: &str = "spec.template.spec.kubelet";
+
+/// Whether a field of a pool that nothing was read from is none. The settings of the kubelet are read by themselves, that
+/// there are no resources any more is a change, and of metadata a server writes more than is read.
+fn is_unknown(field: &str) -> bool {
+    let is_other = |path: &str| field.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+    field.starts_with("spec.") && !is_other(KUBELET) && !is_other("spec.template.spec.resources")
 }
 
 /// What users write of what an object carries: a server adds more.
@@ -204,26 +229,8 @@ fn named(manifest: &Value) -> Result<&Value, ConvertError> {
     Err(ConvertError::Invalid(FieldError::new("metadata.name", message).of(kind)))
 }
 
-/// Reads what is at a path of an object; the path is empty for all of it.
-fn read<T: serde::de::DeserializeOwned>(object: &str, path: &str, value: Value) -> Result<T, ConvertError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let inner = error.path().to_string();
-        let field = match (path, inner.as_str()) {
-            (path, ".") => path.to_owned(),
-            ("", inner) => inner.to_owned(),
-            (path, inner) => format!("{path}.{inner}"),
-        };
-        invalid(object, field, error.inner().to_string())
-    })
-}
-
 fn invalid(object: &str, field: impl Into<String>, message: impl Into<String>) -> ConvertError {
     ConvertError::Invalid(FieldError::new(field, message).of(object))
-}
-
-/// A value, or an empty object if there is none.
-fn or_empty(value: &Value) -> Value {
-    if value.is_null() { Value::Object(serde_json::Map::new()) } else { value.clone() }
 }
 
 #[cfg(test)]

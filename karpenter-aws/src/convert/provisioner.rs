@@ -4,7 +4,10 @@ use karpenter_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{ConvertError, Converter, invalid, name_of, or_empty, read};
+use super::{
+    ConvertError, Converter, Pool, invalid, name_of,
+    read::{list_or_empty, or_empty, read, read_noting},
+};
 use crate::{
     instance_type::labels,
     nodeclass::{GROUP, KIND},
@@ -16,16 +19,37 @@ const RENAMED: [(&str, &str); 3] = [
     ("karpenter.sh/do-not-consolidate", core_labels::DO_NOT_DISRUPT),
     ("karpenter.sh/do-not-evict", core_labels::DO_NOT_DISRUPT),
 ];
+/// The fields of what is wanted.
+const FIELDS: [&str; 13] = [
+    "annotations",
+    "consolidation",
+    "kubeletConfiguration",
+    "labels",
+    "limits",
+    "provider",
+    "providerRef",
+    "requirements",
+    "startupTaints",
+    "taints",
+    "ttlSecondsAfterEmpty",
+    "ttlSecondsUntilExpired",
+    "weight",
+];
 /// A label that there is no more.
 const INSTANCE_PODS: &str = "karpenter.k8s.aws/instance-pods";
 
 impl Converter {
     pub(super) fn provisioner(&mut self, manifest: &Value) -> Result<(), ConvertError> {
         let object = name_of(manifest);
-        let (meta, spec) = (&manifest["metadata"], &manifest["spec"]);
+        let meta = &manifest["metadata"];
+        let spec = &self.known_spec(&object, &manifest["spec"]);
         let name = meta["name"].as_str().unwrap_or("");
-        let mut pool: NodePool = read(&object, "", pool_of(&object, meta, spec)?).map_err(as_written)?;
-        pool.metadata.finalizers = read(&object, "metadata.finalizers", list_or_empty(&meta["finalizers"]))?;
+        let (mut pool, unknown): (NodePool, _) =
+            read_noting(&object, "", &pool_of(&object, meta, spec)?).map_err(as_written)?;
+        for field in &unknown {
+            self.note_unknown(&object, &field_then(field));
+        }
+        pool.metadata.finalizers = read(&object, "metadata.finalizers", &list_or_empty(&meta["finalizers"]))?;
         let requirements = &mut pool.spec.template.spec.requirements;
         let count = requirements.len();
         requirements.retain(|requirement| requirement.key != INSTANCE_PODS);
@@ -37,30 +61,48 @@ impl Converter {
         }
         let class = &mut pool.spec.template.spec.node_class_ref;
         spec["providerRef"]["name"].as_str().unwrap_or("").clone_into(&mut class.name);
-        if !spec["provider"].is_null() {
-            name.clone_into(&mut class.name);
-            self.inline_provider(name, &spec["provider"])?;
-        }
-        let kubelet = read(&object, "spec.kubeletConfiguration", or_empty(&spec["kubeletConfiguration"]))?;
-        self.pools.push((pool, Some(kubelet)));
+        let inline = match &spec["provider"] {
+            Value::Null => None,
+            provider => Some(self.inline_provider(name, provider)?),
+        };
+        let kubelet = self.kubelet(&object, "spec.kubeletConfiguration", &spec["kubeletConfiguration"])?;
+        self.pools.push(Pool { object, now: pool, kubelet, is_of_today: false, inline });
         Ok(())
+    }
+
+    /// What is wanted, without fields that a provisioner does not have.
+    fn known_spec(&mut self, object: &str, spec: &Value) -> Value {
+        let known = self.known(object, "spec", spec, &FIELDS);
+        for (key, fields) in [
+            ("consolidation", &["enabled"][..]),
+            ("limits", &["resources"]),
+            ("providerRef", &["apiVersion", "kind", "name"]),
+        ] {
+            self.known(object, &format!("spec.{key}"), &known[key], fields);
+        }
+        known
     }
 }
 
 /// The error with the field as it is called in a provisioner.
 fn as_written(error: ConvertError) -> ConvertError {
     let ConvertError::Invalid(mut error) = error else { return error };
+    error.field = field_then(&error.field);
+    ConvertError::Invalid(error)
+}
+
+/// How a field of a pool is called in a provisioner.
+fn field_then(field: &str) -> String {
     for (now, then) in [
         ("spec.template.metadata.", "spec."),
         ("spec.template.spec.", "spec."),
         ("spec.limits", "spec.limits.resources"),
     ] {
-        if let Some(rest) = error.field.strip_prefix(now) {
-            error.field = format!("{then}{rest}");
-            break;
+        if let Some(rest) = field.strip_prefix(now) {
+            return format!("{then}{rest}");
         }
     }
-    ConvertError::Invalid(error)
+    field.to_owned()
 }
 
 /// How long after something happened, of a number of seconds.
@@ -130,10 +172,6 @@ fn pool_of(object: &str, meta: &Value, spec: &Value) -> Result<Value, ConvertErr
 
 fn renamed(key: &str) -> &str {
     RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| new)
-}
-
-fn list_or_empty(value: &Value) -> Value {
-    if value.is_null() { Value::Array(Vec::new()) } else { value.clone() }
 }
 
 /// What Karpenter's webhook added where a provisioner did not say it.

@@ -4,29 +4,48 @@ use std::collections::BTreeMap;
 
 use crate::nodeclass::{AmiSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm, Tags};
 
+/// The keys that stand for ids.
+const IDS: [&str; 2] = ["aws-ids", "aws::ids"];
+
 /// A selector, read.
 pub(super) struct Selector {
     ids: Vec<String>,
     names: Vec<String>,
     owners: Vec<String>,
+    left_out: Vec<String>,
     /// Tags that are alternatives of each other: a value with commas stood for any of its parts.
     tags: Vec<Tags>,
 }
 
 impl Selector {
     pub(super) fn read(selector: &BTreeMap<String, String>) -> Self {
-        let mut out = Self { ids: Vec::new(), names: Vec::new(), owners: Vec::new(), tags: vec![Tags::new()] };
+        let mut out = Self {
+            ids: Vec::new(),
+            names: Vec::new(),
+            owners: Vec::new(),
+            left_out: Vec::new(),
+            tags: vec![Tags::new()],
+        };
         for (key, text) in selector {
-            let values = text.split(',').map(|value| value.trim().to_owned());
+            let values = text.split(',').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned);
             match key.as_str() {
-                "aws-ids" | "aws::ids" => out.ids.extend(values),
+                key if IDS.contains(&key) => out.ids.extend(values),
                 "aws::name" => out.names.extend(values),
                 "aws::owners" => out.owners.extend(values),
                 _ => out.tags = with(&out.tags, key, &values.collect::<Vec<_>>()),
             }
         }
         out.tags.retain(|tags| !tags.is_empty());
+        if !out.ids.is_empty() {
+            out.left_out = selector.keys().filter(|key| !IDS.contains(&key.as_str())).cloned().collect();
+            out.tags.clear();
+        }
         out
+    }
+
+    /// The keys that were conditions on ids, which stand alone in the terms of today.
+    pub(super) fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     pub(super) fn subnets(self) -> Vec<SubnetSelectorTerm> {

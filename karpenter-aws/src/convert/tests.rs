@@ -3,6 +3,10 @@ use karpenter_core::{Quantity, api::ConsolidationPolicy};
 use super::*;
 use crate::nodeclass::{AmiFamily, MetadataOptions};
 
+mod kubelets;
+mod losses;
+mod names;
+
 fn converted(yaml: &str) -> Conversion {
     try_convert(yaml, true).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -170,6 +174,16 @@ fn a_role_is_asked_for_where_no_profile_is_written() {
     assert_eq!((&*class.spec.role, class.spec.instance_profile.as_deref()), ("", Some("profile")));
 }
 
+/// What a class of today needs beside images and a role.
+const NETWORK: &str = "  subnetSelectorTerms: [{id: subnet-1}]
+  securityGroupSelectorTerms: [{id: sg-1}]
+";
+
+fn notes(found: &Conversion) -> Vec<String> {
+    let notes = found.notes.iter().filter(|note| !note.message.contains("nodes drift whenever"));
+    notes.map(|note| format!("{}: {}", note.object, note.message)).collect()
+}
+
 const BETA: &str = "kind: NodePool
 apiVersion: karpenter.sh/v1beta1
 metadata: {name: POOL}
@@ -219,14 +233,17 @@ fn manifests_of_today_stay_as_they_are() {
     let class = "kind: EC2NodeClass
 apiVersion: karpenter.k8s.aws/v1
 metadata: {name: default}
-spec: {amiSelectorTerms: [{alias: al2023@latest}], role: node, kubelet: {maxPods: 5}}
+spec:
+  amiSelectorTerms: [{alias: al2023@latest}]
+  role: node
+  kubelet: {maxPods: 5}
 ";
     let pool = "kind: NodePool
 apiVersion: karpenter.sh/v1
 metadata: {name: a}
 spec: {template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}}}
 ";
-    let found = converted(&format!("{class}---\n{pool}---\n{pool}"));
+    let found = converted(&format!("{class}{NETWORK}---\n{pool}"));
     assert_eq!(found.notes, []);
     assert_eq!((found.classes.len(), found.classes[0].spec.metadata_options.is_none()), (1, true));
     assert_eq!(found.classes[0].spec.kubelet.0["maxPods"], 5);

@@ -55,7 +55,8 @@ fn old_manifests_become_those_of_today() {
 #[test]
 fn a_list_of_a_cluster_becomes_a_list() {
     let files = Files::new("convert-list");
-    let list = r#"{"apiVersion": "karpenter.sh/v1alpha5", "kind": "ProvisionerList", "items": [{"metadata": {"name": "a"}, "spec": {}}]}"#;
+    let list = r#"{"apiVersion": "karpenter.sh/v1alpha5", "kind": "ProvisionerList", "items": [
+        {"metadata": {"name": "a"}, "spec": {"providerRef": {"name": "a"}}}]}"#;
     let ran = files.run_with("convert - --ignore-defaults -o json", list);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -80,6 +81,16 @@ fn what_cannot_be_converted_is_one_line_with_the_file_the_object_and_the_field()
         assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (Some(1), "", 1), "{}", ran.err);
         assert!(ran.err.starts_with(expected), "{}", ran.err);
     }
+}
+
+#[test]
+fn the_same_object_in_two_files_is_one_line_with_both() {
+    let files = Files::new("convert-twice");
+    files.write("a.yaml", OLD);
+    files.write("b.yaml", OLD);
+    let ran = files.run("convert a.yaml b.yaml");
+    let expected = "karpenter: b.yaml: Provisioner general: metadata.name: the same object is in a.yaml already\n";
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(1), "", expected));
 }
 
 #[test]
