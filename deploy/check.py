@@ -1,8 +1,11 @@
 """Checks that `manifests/karpenter.yaml` is what the chart renders to with its defaults, in kube-system; `--write` writes it.
+Checks too which values the chart takes, and what becomes of them.
 
 The labels that only objects of Helm have are left out. Needs helm.
 """
+import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -15,13 +18,57 @@ HEAD = """# The controller, without Helm and without the custom resource definit
 OF_HELM = ("app.kubernetes.io/managed-by:", "helm.sh/chart:", "# Source:")
 
 
+# Values as files and `--set` have them, with the variables of the controller. Karpenter's chart has reservedENIs as a text, `--set` makes
+# one of a number with a point, and Helm reads all numbers of files as floats.
+ACCEPTED = [
+    ({"reservedENIs": "1"}, {"RESERVED_ENIS": "1"}),
+    ({"reservedENIs": 1000000}, {"RESERVED_ENIS": "1000000"}),
+    ({"vmMemoryOverheadPercent": "0.1"}, {"VM_MEMORY_OVERHEAD_PERCENT": "0.1"}),
+    ({"vmMemoryOverheadPercent": 0.1}, {"VM_MEMORY_OVERHEAD_PERCENT": "0.1"}),
+    ({"vmMemoryOverheadPercent": 0}, {"VM_MEMORY_OVERHEAD_PERCENT": "0"}),
+    ({"kubeClientQPS": 1000000, "kubeClientBurst": 2000000}, {"KUBE_CLIENT_QPS": "1000000", "KUBE_CLIENT_BURST": "2000000"}),
+]
+REFUSED = [
+    {"reservedENIs": "one"},
+    {"reservedENIs": "-1"},
+    {"reservedENIs": -1},
+    {"reservedENIs": "01"},
+    {"vmMemoryOverheadPercent": "7.5"},
+    {"vmMemoryOverheadPercent": ""},
+    {"kubeClientQPS": 0},
+]
+
+
+def render(values):
+    """What Helm makes of the chart with these values."""
+    command = ["helm", "template", "karpenter", str(HERE / "chart"), "--namespace", "kube-system", "--kube-version", "1.35", "--values", "-"]
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
+
+
 def rendered():
-    command = ["helm", "template", "karpenter", str(HERE / "chart"), "--namespace", "kube-system", "--kube-version", "1.35"]
-    run = subprocess.run(command, capture_output=True, text=True)
+    run = render({})
     if run.returncode != 0:
         sys.exit(run.stderr)
     lines = [line for line in run.stdout.splitlines(keepends=True) if not line.strip().startswith(OF_HELM)]
     return HEAD + "".join(lines)
+
+
+def of_aws(settings):
+    return {"provider": "aws", "settings": {"clusterName": "test", **settings}}
+
+
+def check_values():
+    for settings, expected in ACCEPTED:
+        run = render(of_aws(settings))
+        if run.returncode != 0:
+            sys.exit(f"{settings} is refused: {run.stderr}")
+        found = dict(re.findall(r'- name: ([A-Z_]+)\n +value: "(.*)"', run.stdout))
+        wrong = {name: found.get(name) for name in expected if found.get(name) != expected[name]}
+        if wrong:
+            sys.exit(f"{settings} becomes {wrong}, not {expected}")
+    for settings in REFUSED:
+        if render(of_aws(settings)).returncode == 0:
+            sys.exit(f"{settings} is not refused")
 
 
 def main():
@@ -30,6 +77,7 @@ def main():
         PLAIN.write_text(text)
     elif PLAIN.read_text() != text:
         sys.exit(f"{PLAIN} is not what the chart renders to: run {sys.argv[0]} --write")
+    check_values()
     print(f"{PLAIN}: {text.count(chr(10) + 'kind: ')} objects, as the chart has them")
 
 
