@@ -11,8 +11,8 @@ use super::{Alias, AmiFamily, BlockDevice, Ec2NodeClass, InterfaceType};
 
 const MAX_DISKS: usize = 50;
 const MAX_INTERFACES: usize = 150;
-const GIB: i64 = 1 << 30;
-const MAX_VOLUME_BYTES: i64 = 64_000_000_000_000;
+/// The units of sizes of volumes, and how many of them there may be.
+const MOST_OF_UNIT: [(&str, u32); 4] = [("G", 64_000), ("Gi", 59_000), ("T", 64), ("Ti", 58)];
 /// Tags that the provider sets itself.
 const OWN_TAGS: [&str; 4] =
     ["eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass"];
@@ -80,6 +80,12 @@ fn is_own_tag(key: &str) -> bool {
     OWN_TAGS.contains(&key) || key.starts_with("kubernetes.io/cluster")
 }
 
+fn is_volume_size(size: Quantity) -> bool {
+    let text = size.to_string();
+    let count = |unit: &str| text.strip_suffix(unit)?.parse::<u32>().ok();
+    MOST_OF_UNIT.iter().any(|(unit, most)| count(unit).is_some_and(|count| (1..=*most).contains(&count)))
+}
+
 struct Broken(Vec<FieldError>);
 
 impl Broken {
@@ -137,9 +143,10 @@ impl Broken {
             self.check(has_snapshot, field, "volumeInitializationRate needs a snapshotID");
             self.check((100..=300).contains(&rate), field, "volumeInitializationRate is not from 100 to 300");
         }
-        let range = Quantity::from_units(1_000_000_000)..=Quantity::from_bytes(MAX_VOLUME_BYTES.max(59_000 * GIB));
-        let fits = ebs.volume_size.is_none_or(|size| range.contains(&size));
-        self.check(fits, field, "volumeSize is not from 1G to 64T");
+        if let Some(size) = ebs.volume_size {
+            let rule = "up to 64000G, 59000Gi, 64T or 58Ti";
+            self.check(is_volume_size(size), field, format!("volumeSize {size} is not a whole number {rule}"));
+        }
     }
 
     fn interfaces(&mut self, class: &Ec2NodeClass) {

@@ -38,7 +38,7 @@ fn interfaces(class: &mut Ec2NodeClass, all: &[(u32, u32, InterfaceType)]) {
 
 #[test]
 fn classes_in_order_are_accepted() {
-    let changes: [Change; 11] = [
+    let changes: [Change; 13] = [
         |_| {},
         |c| c.spec.subnet_selector_terms.push(id("subnet-1")),
         |c| c.spec.subnet_selector_terms.push(SubnetSelectorTerm { tags: tag("a", "b"), ..id("subnet-1") }),
@@ -50,6 +50,8 @@ fn classes_in_order_are_accepted() {
         },
         |c| c.spec.tags = tag("Name", "mine"),
         |c| ebs(c, r#"{"volumeSize":"59000Gi"}"#),
+        |c| ebs(c, r#"{"volumeSize":"58Ti"}"#),
+        |c| ebs(c, r#"{"volumeSize":"64000G"}"#),
         |c| ebs(c, r#"{"snapshotID":"snap-1","volumeInitializationRate":300}"#),
         |c| {
             interfaces(
@@ -135,6 +137,9 @@ fn settings_out_of_range_are_rejected() {
         |c| ebs(c, "{}"),
         |c| ebs(c, r#"{"volumeSize":"65T"}"#),
         |c| ebs(c, r#"{"volumeSize":"1M"}"#),
+        |c| ebs(c, r#"{"volumeSize":"59001Gi"}"#),
+        |c| ebs(c, r#"{"volumeSize":"30000Mi"}"#),
+        |c| ebs(c, r#"{"volumeSize":"107374182400"}"#),
         |c| ebs(c, r#"{"volumeSize":"1Gi","volumeInitializationRate":100}"#),
         |c| ebs(c, r#"{"snapshotID":"snap-1","volumeInitializationRate":99}"#),
         |c| interfaces(c, &[(0, 1, InterfaceType::Interface)]),
