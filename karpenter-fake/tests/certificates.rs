@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Snapshot, SnapshotBuilder,
     api::{
-        DaemonSet, Node, NodePool, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, Pod, PodBuilder,
-        Workload,
+        DaemonSet, Node, NodePool, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodBuilder, Workload,
     },
     labels,
     schedule::{Certificate, Worth},
@@ -143,6 +143,31 @@ fn room_that_exists_costs_nothing() {
     .expect("a node");
     assert_near(proven(general().node(node.clone()).pods(small(12)), vec![four_cpus()]), 0.6);
     assert_near(proven(general().node(node).pods(small(5)), vec![four_cpus()]), 0.0);
+}
+
+#[test]
+fn room_in_another_zone_than_a_volume_is_none() {
+    let node: Node = serde_json::from_str(
+        r#"{"metadata":{"name":"n","labels":{"topology.kubernetes.io/zone":"b"}},"spec":{"providerID":"id"},
+            "status":{"allocatable":{"cpu":"6","memory":"64Gi","pods":"99"}}}"#,
+    )
+    .expect("a node");
+    let claim: PersistentVolumeClaim = serde_json::from_str(
+        r#"{"metadata":{"name":"c","annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"v"}}"#,
+    )
+    .expect("a claim");
+    let volume: PersistentVolume = serde_json::from_str(
+        r#"{"metadata":{"name":"v","labels":{"topology.kubernetes.io/zone":"a"}},"spec":{"csi":{"driver":"d"}}}"#,
+    )
+    .expect("a volume");
+    let pod: Pod = serde_json::from_str(
+        r#"{"metadata":{"name":"p"},"spec":{"containers":[{"resources":{"requests":{"cpu":"4"}}}],
+            "volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]},
+            "status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#,
+    )
+    .expect("a pod");
+    let builder = general().node(node).volume_claims([claim]).volumes([volume]).pods(vec![pod]);
+    assert_near(proven(builder, vec![four_cpus()]), 0.4);
 }
 
 #[test]

@@ -104,6 +104,11 @@ impl Storage {
         self.classes.get(name)
     }
 
+    /// All classes, in the order of their names.
+    pub fn classes(&self) -> impl Iterator<Item = &StorageClass> {
+        self.classes.values()
+    }
+
     /// The node for which a volume of this claim is being made. One that is gone or on its way out does not count: whoever makes
     /// the volume will find that out, and another will be selected.
     pub fn selected_node(&self, claim: &ObjectKey) -> Option<&str> {
@@ -298,11 +303,15 @@ fn affinity_of(volume: &PersistentVolume, is_any_host: bool) -> Option<Vec<Requi
 }
 
 /// The zones of a volume by its labels, as the filter `VolumeZone` of the kube-scheduler reads them: two underscores stand
-/// between several. Its region, which the zones imply, is not looked at: not every catalog tells regions.
+/// between several, and a label with an empty one says nothing. Its region, which the zones imply, is not looked at: not every
+/// catalog tells regions.
 fn zone_of(volume: &PersistentVolume) -> Requirements {
     let mut out = Requirements::new();
     for zones in ZONE_LABELS.iter().filter_map(|key| volume.metadata.labels.get(*key)) {
-        out.add(labels::ZONE, Requirement::one_of(zones.split("__").map(str::trim)));
+        let zones = zones.split("__").map(str::trim);
+        if zones.clone().all(|zone| !zone.is_empty()) {
+            out.add(labels::ZONE, Requirement::one_of(zones));
+        }
     }
     out
 }

@@ -299,6 +299,8 @@ pub enum VolumeObstacle {
     NotBoundYet,
     /// No term of the volume's node affinity is met.
     NodeAffinity,
+    /// The volume is in another zone, as its labels tell.
+    OtherZone,
     /// The class makes no volumes there.
     Topology,
     /// Its volume is being made for another node.
@@ -315,6 +317,7 @@ impl fmt::Display for VolumeObstacle {
             Self::NoClass => "it has neither a volume nor a class",
             Self::NotBoundYet => "it is not bound, and its class does not wait for pods",
             Self::NodeAffinity => "no term of its volume's node affinity is met",
+            Self::OtherZone => "its volume is in another zone",
             Self::Topology => "its class makes no volumes there",
             Self::OtherNode => "its volume is being made for another node",
         })

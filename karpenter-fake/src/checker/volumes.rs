@@ -6,7 +6,7 @@ use karpenter_core::{
     ResourceList,
     api::{
         EphemeralVolume, NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, PersistentVolume,
-        PersistentVolumeClaim, Pod, Volume, VolumeBindingMode,
+        PersistentVolumeClaim, Pod, StorageClass, Volume, VolumeBindingMode,
     },
     cluster::Storage,
     labels,
@@ -24,6 +24,12 @@ const MIGRATED_DRIVERS: [(&str, &str); 7] = [
     ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
     ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
 ];
+
+/// The labels that tell in which zones a volume is, or in which a node.
+const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+/// On a class that is marked as the one of claims that name none.
+const DEFAULT_MARKS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 type Labels = BTreeMap<String, String>;
 
@@ -47,6 +53,8 @@ pub(super) enum MountRule<'a> {
     InTopology(Vec<Vec<(&'a str, &'a [String])>>),
     /// The one for which a volume is being made, if it meets another rule too.
     OnNode(&'a str, Box<Self>),
+    /// Those in one of the zones that the labels of the volume tell, if they meet another rule too.
+    InZones(BTreeSet<&'a str>, Box<Self>),
 }
 
 /// A term of the node affinity of a volume.
@@ -105,11 +113,15 @@ impl<'a> MountRule<'a> {
         let is_on_node = volume.spec.local.is_some() || volume.spec.host_path.is_some();
         let required = volume.spec.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
         let terms: Vec<_> = required.map(|term| VolumeTerm::new(term, is_on_node)).collect();
-        if terms.is_empty() { Self::Everywhere } else { Self::NearVolume(terms) }
+        let near = if terms.is_empty() { Self::Everywhere } else { Self::NearVolume(terms) };
+        match zones(&volume.metadata.labels) {
+            Some(zones) => Self::InZones(zones, Box::new(near)),
+            None => near,
+        }
     }
 
     fn of_unbound(claim: &PersistentVolumeClaim, storage: &'a Storage) -> Self {
-        let Some(class) = claim.class_name().and_then(|name| storage.class(name)) else {
+        let Some(class) = class_of(claim, storage) else {
             return Self::Nowhere(VolumeObstacle::NoClass);
         };
         if class.volume_binding_mode == VolumeBindingMode::Immediate {
@@ -161,6 +173,14 @@ impl<'a> MountRule<'a> {
                     Some(Vec::new())
                 }
             }
+            Self::InZones(zones, rule) => {
+                let mut all = rule.alternatives(name).unwrap_or_else(|| vec![Vec::new()]);
+                let is_in = NodeSelectorRequirement::new(ZONE_LABELS[0], Operator::In, zones.iter().copied());
+                for alternative in &mut all {
+                    alternative.push(is_in.clone());
+                }
+                Some(all)
+            }
         }
     }
 
@@ -181,8 +201,35 @@ impl<'a> MountRule<'a> {
             }
             Self::OnNode(node, _) if *node != name => Some(VolumeObstacle::OtherNode),
             Self::OnNode(_, rule) => rule.obstacle(name, labels),
+            Self::InZones(zones, rule) => {
+                let zone = ZONE_LABELS.iter().find_map(|key| labels.get(*key));
+                let is_there = zone.is_some_and(|zone| zones.contains(zone.as_str()));
+                if is_there { rule.obstacle(name, labels) } else { Some(VolumeObstacle::OtherZone) }
+            }
         }
     }
+}
+
+/// The zones that the labels of a volume tell, two underscores between several; a label with an empty one says nothing. Where
+/// both labels tell some, those of both. A region has its zones, and not all catalogs tell it.
+fn zones(labels: &Labels) -> Option<BTreeSet<&str>> {
+    let told = ZONE_LABELS.iter().filter_map(|key| labels.get(*key));
+    let sets = told.map(|zones| zones.split("__").map(str::trim).collect::<BTreeSet<&str>>());
+    sets.filter(|zones| !zones.contains("")).reduce(|a, b| &a & &b)
+}
+
+/// The class of a claim. One that names none gets the newest of those that are marked as the default, of equals the first by
+/// name, as the API server gives it; an empty name asks for no class.
+fn class_of<'a>(claim: &PersistentVolumeClaim, storage: &'a Storage) -> Option<&'a StorageClass> {
+    if let Some(name) = claim.class_name() {
+        return storage.class(name);
+    }
+    let is_marked = |class: &StorageClass| {
+        DEFAULT_MARKS.iter().any(|mark| class.metadata.annotations.get(*mark).is_some_and(|value| value == "true"))
+    };
+    let mut defaults: Vec<_> = storage.classes().filter(|class| is_marked(class)).collect();
+    defaults.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    defaults.into_iter().rev().max_by_key(|class| class.metadata.creation_timestamp)
 }
 
 /// Whether a volume can be bound to a claim of this class, as far as the node does not matter.
@@ -274,7 +321,7 @@ fn attached(pod: &Pod, storage: &Storage) -> Vec<Attached> {
     let of_claim = |key: ObjectKey| {
         let claim = storage.claim(&key)?;
         if claim.spec.volume_name.is_empty() {
-            let class = storage.class(claim.class_name()?)?;
+            let class = class_of(claim, storage)?;
             return Some((migrated(&class.provisioner).to_owned(), key.to_string()));
         }
         let spec = &storage.volume(&claim.spec.volume_name)?.spec;

@@ -166,12 +166,13 @@ fn the_zone_of_a_volume_may_be_a_label() {
     let beta = "failure-domain.beta.kubernetes.io/zone";
     let racks = format!("[{},{}]", term("rack", r#""1""#), term("rack", r#""2""#));
     let elsewhere = format!("[{}]", term(beta, r#""b""#));
-    let names = ["one", "several", "racks", "nowhere", "ebs"];
+    let names = ["one", "several", "racks", "nowhere", "ebs", "void"];
     let storage = storage(Snapshot::builder().volume_claims(names.map(bound)).volumes([
         zone("one", labels::ZONE, "a", "[]"),
         zone("several", beta, "a__b", "[]"),
         zone("racks", labels::ZONE, "a", &racks),
         zone("nowhere", labels::ZONE, "a", &elsewhere),
+        zone("void", labels::ZONE, "a__", "[]"),
         zone("ebs", "topology.ebs.csi.aws.com/zone", "a", "[]"),
     ]));
     let of = |claim: &str| alternatives(&storage, &pod(&[claim])).map(|texts| texts.join("; "));
@@ -181,6 +182,7 @@ fn the_zone_of_a_volume_may_be_a_label() {
     assert_eq!(of("racks").as_deref(), Ok(in_racks));
     assert_eq!(of("nowhere"), Err("no node can mount the volumes of volume claim default/nowhere".to_owned()));
     assert_eq!(of("ebs").as_deref(), Ok(""));
+    assert_eq!(of("void").as_deref(), Ok(""));
 }
 
 #[test]

@@ -122,6 +122,63 @@ fn pods_go_where_their_volumes_are() {
 }
 
 #[test]
+fn the_labels_of_volumes_tell_their_zones() {
+    let beta = "failure-domain.beta.kubernetes.io/zone";
+    let with = |zone_labels: &[(&str, &str)], spec: &str| {
+        let mut labelled = volume("p", spec);
+        labelled.metadata.labels.extend(zone_labels.iter().map(|(key, zones)| ((*key).into(), (*zones).into())));
+        let claim = volume_claim("v", BOUND, r#""volumeName":"p""#);
+        with_pool(cluster().volume_claims([claim]).volumes([labelled]).pods(mounting("a", &["v"])))
+    };
+    let csi = r#""csi":{"driver":"d"}"#;
+    let (on_n1, elsewhere) = (|| onto([("n1", &["a"])]), "claim default/v: its volume is in another zone");
+    for zone_labels in [&[(labels::ZONE, "b")][..], &[(beta, "b__c")], &[(labels::ZONE, "a__b"), (beta, "b")]] {
+        breaks(with(zone_labels, csi), &on_n1(), &format!("default/a on n1: {elsewhere}"));
+        passes(with(zone_labels, csi), &onto([("n2", &["a"])]));
+        passes(with(zone_labels, csi), &of_claims([claim(&["a"], "b")]));
+        breaks(
+            with(zone_labels, csi),
+            &of_claims([claim(&["a"], "")]),
+            &format!("default/a on claim 0 as spot m in a: {elsewhere}"),
+        );
+    }
+    passes(with(&[(labels::ZONE, "b__ a")], csi), &on_n1());
+    passes(with(&[(labels::ZONE, "b__")], csi), &on_n1());
+    // The node affinity must be met too.
+    let tied = format!("{csi},{}", tied_to(labels::HOSTNAME, "n2"));
+    let far = "default/a on n1: claim default/v: no term of its volume's node affinity is met";
+    breaks(with(&[(labels::ZONE, "a")], &tied), &on_n1(), far);
+}
+
+#[test]
+fn claims_that_name_no_class_are_of_the_default_one() {
+    let default = |name: &str, created: &str, mode: &str| -> StorageClass {
+        let meta = format!(
+            r#""name":"{name}","creationTimestamp":"{created}","annotations":{{"storageclass.kubernetes.io/is-default-class":"true"}}"#
+        );
+        read(&format!(r#"{{"metadata":{{{meta}}},"provisioner":"d","volumeBindingMode":"{mode}"}}"#))
+    };
+    let (waits, at_once) = ("WaitForFirstConsumer", "Immediate");
+    let with = |classes: Vec<StorageClass>, spec: &str| {
+        let builder = cluster().storage_classes(classes).csi_nodes([csi_node(1)]);
+        builder.volume_claims([volume_claim("v", "", spec)]).pods(mounting("a", &["v"]))
+    };
+    let on_n1 = || onto([("n1", &["a"])]);
+    passes(with(vec![default("x", "2028-01-01T00:00:00Z", waits)], ""), &on_n1());
+    // The newest is taken, of equals the first by name.
+    let (old, new) = ("2028-01-01T00:00:00Z", "2028-01-02T00:00:00Z");
+    passes(with(vec![default("x", old, at_once), default("y", new, waits)], ""), &on_n1());
+    let not_yet = "default/a on n1: claim default/v: it is not bound, and its class does not wait for pods";
+    breaks(with(vec![default("x", new, at_once), default("y", new, waits)], ""), &on_n1(), not_yet);
+    let none = "default/a on n1: claim default/v: it has neither a volume nor a class";
+    breaks(with(vec![default("x", old, waits)], r#""storageClassName":"""#), &on_n1(), none);
+    // Its driver attaches the volume.
+    let second = with(vec![default("x", old, waits)], "").volume_claims([volume_claim("w", "", "")]);
+    let both = onto([("n1", &["a", "b"])]);
+    breaks(second.pods(mounting("b", &["w"])), &both, "n1: d: 0 volumes and 2 more, limit 1");
+}
+
+#[test]
 fn volumes_of_a_host_let_their_pods_go() {
     for kind in ["local", "hostPath"] {
         let on_n2 = bound(&format!(r#""{kind}":{{"path":"/x"}},{}"#, tied_to(labels::HOSTNAME, "n2")));
