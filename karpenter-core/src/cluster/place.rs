@@ -220,6 +220,13 @@ impl Place {
         taints
     }
 
+    /// The pods that it will have. One that terminates is soon gone from where it runs; anywhere else it stands for its successor
+    /// of the same name.
+    pub(crate) fn staying(&self) -> impl Iterator<Item = &Pod> {
+        let succeeds = |pod: &Pod| pod.is_reschedulable() && pod.spec.node_name != self.name;
+        self.residents.iter().map(AsRef::as_ref).filter(move |pod| !pod.is_terminating() || succeeds(pod))
+    }
+
     pub(super) fn add_pod(&mut self, pod: &Arc<Pod>, storage: &Storage) {
         self.free.subtract(&pod_requests(pod));
         self.host_ports.extend(HostPort::of_pod(&pod.spec));

@@ -80,8 +80,8 @@ fn taken_claims(snapshot: &Snapshot, pods: &[&Pod]) -> BTreeMap<ObjectKey, Volum
         return problems;
     }
     let mut holders: BTreeMap<ObjectKey, ObjectKey> = BTreeMap::new();
-    let staying = snapshot.places().iter().filter(|place| !place.is_deleting).flat_map(|place| place.residents.iter());
-    for pod in staying.filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+    let staying = snapshot.places().iter().filter(|place| !place.is_deleting).flat_map(|place| place.staying());
+    for pod in staying {
         holders.extend(storage.exclusive_claims_of(pod).map(|claim| (claim, pod.key())));
     }
     let mut waiting: Vec<(ObjectKey, &Pod)> = pods.iter().map(|pod| (pod.key(), *pod)).collect();

@@ -41,8 +41,7 @@ impl<'s> Workloads<'s> {
         }
         for place in snapshot.places() {
             let mut here = BTreeMap::new();
-            let staying = place.residents.iter().filter(|pod| !pod.is_terminating());
-            for pod in staying {
+            for pod in place.staying() {
                 if let Some(workload) = out.of_pod(pod) {
                     out.sizes[workload] += 1;
                     *here.entry(workload).or_insert(0) += 1;

@@ -44,7 +44,7 @@ impl Standing {
         let mut places = Vec::with_capacity(snapshot.places().len());
         for place in snapshot.places() {
             let mut standers = Standers::default();
-            let repelling = place.residents.are_repelling().then(|| staying(place)).into_iter().flatten();
+            let repelling = place.residents.are_repelling().then(|| place.staying()).into_iter().flatten();
             for pod in repelling.chain(coming(snapshot, place).map(|(pod, _)| pod)) {
                 for term in &pod.spec.affinity.pod_anti_affinity.required {
                     let selector = selectors.of_term(pod, term, namespaces);
@@ -65,7 +65,7 @@ impl Standing {
             return;
         }
         for (standers, place) in self.places.iter_mut().zip(snapshot.places()) {
-            for pod in staying(place) {
+            for pod in place.staying() {
                 *standers.selected.entry(selectors.selecting(pod)).or_default() += 1;
             }
             for (pod, count) in coming(snapshot, place) {
@@ -123,9 +123,4 @@ impl Standing {
 fn coming<'s>(snapshot: &'s Snapshot, place: &'s Place) -> impl Iterator<Item = (&'s Pod, i64)> {
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     place.coming.iter().filter_map(move |(key, alike)| Some((snapshot.pod(key)?, count(*alike))))
-}
-
-/// The pods of a place that nobody has asked to go.
-fn staying(place: &Place) -> impl Iterator<Item = &Pod> {
-    place.residents.iter().map(AsRef::as_ref).filter(|pod| !pod.is_terminating())
 }
