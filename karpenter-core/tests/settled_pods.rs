@@ -162,3 +162,50 @@ fn pods_move_to_no_node_to_which_the_successor_of_an_unfriendly_pod_comes() {
     assert_eq!(of(running.clone()), []);
     assert_eq!(of(terminating(running)), []);
 }
+
+#[test]
+fn pods_that_wait_are_no_part_of_what_a_balanced_pool_disturbs() {
+    let builder = |more: Vec<Pod>| {
+        let builder = with_node(cluster(ConsolidationPolicy::Balanced), "small", "small", "a", false);
+        let builder = with_node(builder, "big", "big", "a", false);
+        let mut held = pod("held", "ReplicaSet", "big", json!({}));
+        held.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        let moving = ["a", "b"].map(|name| pod(name, "ReplicaSet", "small", json!({})));
+        builder.pods(vec![held]).pods(moving.to_vec()).pods(more)
+    };
+    // A fifth of the bill is saved for three fifths of the disruption.
+    assert_eq!(commands(builder(Vec::new())), []);
+    let waiting = ["w", "x", "y", "z"].map(|name| pod(name, "ReplicaSet", "", json!({})));
+    assert_eq!(commands(builder(waiting.to_vec())), []);
+    // Pods that run are what it takes: a fifth of the bill for a third of the disruption.
+    let running = ["w", "x", "y", "z"].map(|name| pod(name, "ReplicaSet", "big", json!({})));
+    assert_eq!(commands(builder(running.to_vec())).len(), 1);
+    // Neither are nodes that are not bought yet.
+    let large = ["k", "l", "m", "n"].map(|name| {
+        let mut pod = pod(name, "ReplicaSet", "", json!({}));
+        pod.spec.containers[0].resources = read(json!({"requests": {"cpu": "8"}}));
+        pod
+    });
+    assert_eq!(commands(builder([running.to_vec(), large.to_vec()].concat())).len(), 1);
+}
+
+#[test]
+fn pods_of_a_node_that_leaves_are_disturbed_where_they_are() {
+    // A node of another pool leaves, and its pods come to the large node of this one.
+    let builder = |moved: &str| {
+        let mut other = NodePool::named("other");
+        other.spec.disruption.consolidation_policy = ConsolidationPolicy::WhenEmpty;
+        let builder = with_node(cluster(ConsolidationPolicy::Balanced).pool(other), "small", "small", "a", false);
+        let builder = with_node(builder, "big", "big", "a", false);
+        let node: Node = read(json!({
+            "metadata": {"name": "leaves", "labels": {"karpenter.sh/nodepool": "other"}, "deletionTimestamp": NOW},
+        }));
+        let mut held = pod("held", "ReplicaSet", "big", json!({}));
+        held.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        let moving = ["a", "b"].map(|name| pod(name, "ReplicaSet", "small", json!({})));
+        let coming = ["w", "x", "y", "z"].map(|name| pod(name, "ReplicaSet", moved, json!({})));
+        builder.node(node).pods(vec![held]).pods(moving.to_vec()).pods(coming.to_vec())
+    };
+    assert_eq!(commands(builder("leaves")), []);
+    assert_eq!(commands(builder("big")).len(), 1);
+}

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Candidate, price_of, rescheduling_cost, scene::Scene};
+use super::{Candidate, NODE_COST, price_of, rescheduling_cost, scene::Scene, survey::is_leaving};
 use crate::{
     Price,
-    api::{ConsolidationPolicy, NodePool},
+    api::{ConsolidationPolicy, NodePool, Pod},
+    cluster::Place,
 };
 
 /// What a consolidation must score for each pool with the policy `Balanced`, as in Karpenter: the share of the pool's bill that
@@ -30,13 +31,23 @@ impl Balance {
         if out.is_empty() {
             return Self(out);
         }
-        for place in scene.snapshot.places() {
-            let Some(name) = place.pool.as_deref() else { continue };
-            let Some(totals) = out.get_mut(name) else { continue };
-            let price = scene.catalogs.get(name).and_then(|catalog| price_of(place, catalog));
-            let pods = place.residents.iter().map(AsRef::as_ref).filter(|pod| pod.is_reschedulable());
+        let places = scene.snapshot.places();
+        let leaving = places.iter().filter(|place| is_leaving(place)).map(|place| (place.name.as_str(), &**place));
+        let leaving: BTreeMap<&str, &Place> = leaving.collect();
+        for place in places.iter().filter(|place| !is_wanted(place)) {
+            let Some(totals) = totals_of(&mut out, place) else { continue };
+            let catalog = place.pool.as_deref().and_then(|pool| scene.catalogs.get(pool));
+            let price = catalog.and_then(|catalog| price_of(place, catalog));
+            let is_here = |pod: &&Pod| is_bound(pod) && !leaving.contains_key(pod.spec.node_name.as_str());
             totals.dollars_per_hour += price.map_or(0.0, Price::dollars_per_hour);
-            totals.disruption += rescheduling_cost(pods);
+            totals.disruption += rescheduling_cost(place.residents.iter().map(AsRef::as_ref).filter(is_here));
+        }
+        // The pods of a node that leaves are its pods for as long as it is there, wherever they have room already.
+        for pod in scene.snapshot.pods().iter().filter(|pod| !leaving.is_empty() && is_bound(pod)) {
+            let place = leaving.get(pod.spec.node_name.as_str());
+            if let Some(totals) = place.and_then(|place| totals_of(&mut out, place)) {
+                totals.disruption += rescheduling_cost([&**pod]) - NODE_COST;
+            }
         }
         Self(out)
     }
@@ -64,6 +75,21 @@ impl Balance {
     pub(super) fn approves(&self, candidates: &[&Candidate], savings_per_hour: f64) -> bool {
         self.0.is_empty() || self.least(candidates, savings_per_hour).is_none_or(|(_, score)| score >= MIN_BALANCE)
     }
+}
+
+/// The totals of the pool of a place, if it has the policy.
+fn totals_of<'t>(all: &'t mut BTreeMap<String, Totals>, place: &Place) -> Option<&'t mut Totals> {
+    all.get_mut(place.pool.as_deref()?)
+}
+
+/// Whether a node is still to be bought, for pods that wait.
+const fn is_wanted(place: &Place) -> bool {
+    place.is_promised() && !place.is_initialized
+}
+
+/// Whether a pod has a node, and would need another one if that went.
+fn is_bound(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty() && pod.is_reschedulable()
 }
 
 fn score(saved: f64, moved: &Totals, all: &Totals) -> f64 {
