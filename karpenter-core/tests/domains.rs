@@ -377,3 +377,50 @@ fn pods_that_keep_apart_stay_in_the_heaviest_pool_for_as_long_as_its_limits_allo
     let in_preferred = plan.claims().iter().filter(|claim| claim.node_pool == "preferred").count();
     assert!(plan.unplaced().is_empty() && in_preferred >= 2, "{:?}", plan.claims());
 }
+
+#[test]
+fn of_several_spreads_the_one_that_is_in_the_way_is_named() {
+    let capacity_type = "karpenter.sh/capacity-type";
+    let spreads = [spread("x", labels::ZONE, "DoNotSchedule"), spread("x", capacity_type, "DoNotSchedule")];
+    let reason = |offerings: &[(&str, &str, f64)], zone: &str, of_type: &str| {
+        // A domain in which no pod has a place.
+        let mut full = node("full", zone);
+        full.metadata.labels.insert(capacity_type.to_owned(), of_type.to_owned());
+        full.status.allocatable = read(json!({"cpu": "0"}));
+        let waiting = pods("x", 2, "1", &json!({"spreads": spreads}));
+        let plan = plan(general().node(full).pods(waiting), vec![machine("m", 4, offerings)]);
+        plan.unplaced().values().next().expect("one is left").to_string()
+    };
+    let by_zone = reason(&[("a", "spot", 0.1), ("a", "on-demand", 0.2)], "b", "spot");
+    assert_eq!(
+        by_zone,
+        "topology spread over topology.kubernetes.io/zone: maxSkew 1 lets another pod go where no node takes it, to b (a: 1, b: 0)"
+    );
+    let by_type = reason(&[("a", "spot", 0.1), ("b", "spot", 0.2)], "a", "on-demand");
+    assert_eq!(
+        by_type,
+        "topology spread over karpenter.sh/capacity-type: maxSkew 1 lets another pod go where no node takes it, to on-demand (on-demand: 0, spot: 1)"
+    );
+}
+
+#[test]
+fn a_domain_that_several_rules_close_is_named_once() {
+    let term = |selector: Value| {
+        let term = json!({"topologyKey": labels::ZONE, "labelSelector": selector});
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+    };
+    let running = |app: &str, selector: Value| {
+        let mut pod = pods(app, 1, "1", &term(selector)).remove(0);
+        pod.spec.node_name = "n".to_owned();
+        pod
+    };
+    let there = vec![
+        running("r", json!({"matchLabels": {"app": "x"}})),
+        running("s", json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "y"]}]})),
+    ];
+    let waiting = pods("x", 1, "1", &json!({}));
+    let plan =
+        plan(general().node(node("n", "a")).pods(there).pods(waiting), vec![machine("m", 4, &[("a", "spot", 0.1)])]);
+    let reason = plan.unplaced().values().next().expect("it is left").to_string();
+    assert!(reason.ends_with("there are such pods in a"), "{reason}");
+}

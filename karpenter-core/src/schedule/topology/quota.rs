@@ -63,6 +63,11 @@ impl Counted {
         self.most() - self.count(domain)
     }
 
+    /// Whether a domain may have another pod now.
+    pub(super) fn is_open(&self, domain: &Arc<str>) -> bool {
+        self.room(domain) > 0
+    }
+
     /// The pods in each domain.
     pub(super) fn totals(&self) -> Counts {
         self.counts.keys().chain(self.planned.keys()).map(|domain| (domain.clone(), self.count(domain))).collect()

@@ -177,6 +177,8 @@ impl Allotter<'_, '_> {
                     _ => None,
                 });
                 match known {
+                    // Several pods may keep these out of a domain, each by a rule of its own.
+                    Some(domains) if domains.iter().any(|known| **known == **domain) => {}
                     Some(domains) => domains.push(domain.to_string()),
                     None => draft
                         .causes

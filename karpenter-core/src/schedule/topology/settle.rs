@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 use super::{
     Latitude, Portion, Rules, Spread, Term,
     allot::{Allotter, NodesOf},
-    domains::{Cell, Charge, Cost, Counts},
+    domains::{Cell, Charge, Cost, Counts, Reach},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek},
 };
@@ -273,23 +273,32 @@ impl Allotter<'_, '_> {
         if matches!(seek.place, Place::NodeOf { .. }) {
             return Some(TopologyObstacle::OneNode);
         }
-        let is_allowed = |cell: &&Cell| rules.iter().all(|rule| rule.room(&cell[rule.key_index]) > 0);
-        let allowed: Vec<&Cell> = reach.keys().filter(is_allowed).collect();
-        let obstacle = |((term, rule), counted): (&(Term, CountedRule), &Counted)| {
-            let totals = counted.totals();
-            let full = || allowed.iter().map(|cell| cell[counted.key_index].to_string()).collect::<BTreeSet<_>>();
-            match rule {
-                CountedRule::Spread(spread) => TopologyObstacle::Spread {
-                    key: term.key.to_string(),
-                    max_skew: spread.max_skew,
-                    counts: totals.into_iter().map(|(domain, count)| (domain.to_string(), count)).collect(),
-                    full: full().into_iter().collect(),
-                    min_domains: Some(spread.min_domains).filter(|&asked| counted.counts.len() < asked),
-                },
-                CountedRule::Alone => TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains: Vec::new() },
-            }
-        };
-        seek.counted.iter().zip(&rules).map(obstacle).next().or_else(|| seek.causes.first().cloned())
+        // Of several rules that one is named which closes most of the domains where nodes would take the pods.
+        let taking: Vec<&Cell> = reach.keys().filter(|cell| !is_full(cell)).collect();
+        let closed =
+            |counted: &Counted| taking.iter().filter(|cell| !counted.is_open(&cell[counted.key_index])).count();
+        let blamed = seek.counted.iter().zip(&rules).min_by_key(|(_, counted)| Reverse(closed(counted)));
+        blamed.map(|(rule, counted)| obstacle(rule, counted, &reach)).or_else(|| seek.causes.first().cloned())
+    }
+}
+
+/// A rule that closes domains to pods that can reach these.
+fn obstacle((term, rule): &(Term, CountedRule), counted: &Counted, reach: &Reach) -> TopologyObstacle {
+    let totals = counted.totals();
+    let all: BTreeSet<&Arc<str>> = totals.keys().chain(reach.keys().map(|cell| &cell[counted.key_index])).collect();
+    let (open, closed): (Vec<_>, Vec<_>) = all.into_iter().partition(|domain| counted.is_open(domain));
+    let names = |domains: Vec<&Arc<str>>| domains.into_iter().map(ToString::to_string).collect();
+    let key = term.key.to_string();
+    match rule {
+        CountedRule::Spread(spread) => TopologyObstacle::Spread {
+            key,
+            max_skew: spread.max_skew,
+            counts: totals.iter().map(|(domain, count)| (domain.to_string(), *count)).collect(),
+            full: names(open),
+            min_domains: Some(spread.min_domains).filter(|&asked| counted.counts.len() < asked),
+        },
+        CountedRule::Alone if open.is_empty() => TopologyObstacle::AntiAffinity { key, domains: Vec::new() },
+        CountedRule::Alone => TopologyObstacle::AntiAffinity { key, domains: names(closed) },
     }
 }
 
