@@ -5,7 +5,7 @@ use std::{
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{Exchange, Objects, Place, Snapshot, Storage, daemons::take_after_newest, place::is_going};
+use super::{Exchange, Objects, Place, Snapshot, Storage, daemons::foresee_daemons, place::is_going};
 use crate::{
     FxBuild,
     api::{
@@ -231,7 +231,7 @@ impl SnapshotBuilder {
         if !self.has_ordered_pods {
             sort_unique("Pod", &mut self.pods, |pod| pod.sort_key())?;
         }
-        take_after_newest(&mut self.daemonsets, &self.pods);
+        foresee_daemons(&mut self.daemonsets, &self.pods);
         sort_unique("PodDisruptionBudget", &mut self.budgets, |b| b.metadata.sort_key())?;
         let namespaces = by_name("Namespace", std::mem::take(&mut self.namespaces), |n| &n.metadata)?;
         let storage = self.take_storage()?;

@@ -2,14 +2,45 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::api::{DaemonSet, Pod, PodSpec};
+use crate::api::{DaemonSet, Pod, PodSpec, TaintEffect, Toleration};
+
+/// The taints past which the controller of daemonsets lets all their pods, and one past which it lets those on the network of
+/// their host (<https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations>).
+const TOLERATED: [(&str, TaintEffect); 6] = [
+    ("node.kubernetes.io/not-ready", TaintEffect::NoExecute),
+    ("node.kubernetes.io/unreachable", TaintEffect::NoExecute),
+    ("node.kubernetes.io/disk-pressure", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/memory-pressure", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/pid-pressure", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/unschedulable", TaintEffect::NoSchedule),
+];
+const TOLERATED_ON_HOST_NETWORK: (&str, TaintEffect) =
+    ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
+
+/// Gives each daemonset the specification of the next pod that its controller makes. Both lists are in the order of namespaces.
+pub(super) fn foresee_daemons(daemonsets: &mut [DaemonSet], pods: &[Arc<Pod>]) {
+    take_after_newest(daemonsets, pods);
+    for daemonset in daemonsets {
+        add_tolerations(&mut daemonset.spec.template.spec);
+    }
+}
+
+/// Adds what the controller adds, unless it is there.
+fn add_tolerations(spec: &mut PodSpec) {
+    let on_host_network = spec.host_network.then_some(TOLERATED_ON_HOST_NETWORK);
+    for (key, effect) in TOLERATED.into_iter().chain(on_host_network) {
+        let added = Toleration { effect: Some(effect), ..Toleration::of_key(key) };
+        if !spec.tolerations.contains(&added) {
+            spec.tolerations.push(added);
+        }
+    }
+}
 
 /// Gives each daemonset the specification of its newest pod. Admission changes pods and not templates, so that the next pod is
 /// more like the last one than like its template.
 ///
-/// What its controller adds for one node, which is in the affinity, and the names of volumes stay those of the template. Both
-/// lists are in the order of namespaces.
-pub(super) fn take_after_newest(daemonsets: &mut [DaemonSet], pods: &[Arc<Pod>]) {
+/// What its controller adds for one node, which is in the affinity, and the names of volumes stay those of the template.
+fn take_after_newest(daemonsets: &mut [DaemonSet], pods: &[Arc<Pod>]) {
     for of_namespace in daemonsets.chunk_by_mut(|a, b| a.metadata.namespace() == b.metadata.namespace()) {
         let name = of_namespace.first().map(|daemonset| daemonset.metadata.namespace().to_owned()).unwrap_or_default();
         let from = pods.partition_point(|pod| pod.namespace() < name.as_str());
@@ -93,9 +124,36 @@ mod tests {
             let snapshot = builder.pods(pods).build().expect("valid");
             for found in snapshot.daemonsets() {
                 let cpu = if found.metadata.namespace == "sys" { expected } else { "1" };
-                let like: PodSpec = read(spec(cpu, "", &Value::Null));
+                let mut like: PodSpec = read(spec(cpu, "", &Value::Null));
+                like.tolerations.clone_from(&found.spec.template.spec.tolerations);
                 assert_eq!(found.spec.template.spec, like);
             }
         }
+    }
+    #[test]
+    fn room_is_kept_for_daemons_where_their_controller_lets_them_past() {
+        let free = |taint: Value, host_network: bool, is_cordoned: bool| {
+            let mut daemon = spec("1", "", &Value::Null);
+            daemon["hostNetwork"] = host_network.into();
+            let daemonset = json!({"metadata": {"name": "d", "uid": "1"}, "spec": {"template": {"spec": daemon}}});
+            let node = json!({
+                "metadata": {"name": "n"}, "spec": {"unschedulable": is_cordoned, "taints": taint},
+                "status": {"allocatable": {"cpu": "4", "pods": "9"}},
+            });
+            let snapshot = Snapshot::builder().daemonset(read(daemonset)).node(read(node)).build().expect("valid");
+            snapshot.places()[0].free.get("cpu").expect("what is left").to_string()
+        };
+        let of = |key: &str, effect: &str| json!([{"key": format!("node.kubernetes.io/{key}"), "effect": effect}]);
+        assert_eq!(free(json!([]), false, true), "3");
+        for key in ["disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"] {
+            assert_eq!(free(of(key, "NoSchedule"), false, false), "3", "{key}");
+            assert_eq!(free(of(key, "NoExecute"), false, false), "4", "{key}");
+        }
+        for key in ["not-ready", "unreachable"] {
+            assert_eq!(free(of(key, "NoExecute"), false, false), "3", "{key}");
+        }
+        assert_eq!(free(of("network-unavailable", "NoSchedule"), false, false), "4");
+        assert_eq!(free(of("network-unavailable", "NoSchedule"), true, false), "3");
+        assert_eq!(free(of("other", "NoSchedule"), true, false), "4");
     }
 }

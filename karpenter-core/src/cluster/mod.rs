@@ -74,7 +74,7 @@ impl Snapshot {
     }
 
     /// The daemonsets in the order of namespace and name, each with the specification of its newest pod if it has one, but with
-    /// the affinity of its template.
+    /// the affinity of its template, and with the tolerations that the controller of daemonsets adds.
     pub fn daemonsets(&self) -> &[DaemonSet] {
         &self.objects.daemonsets
     }
