@@ -424,3 +424,41 @@ fn a_domain_that_several_rules_close_is_named_once() {
     let reason = plan.unplaced().values().next().expect("it is left").to_string();
     assert!(reason.ends_with("there are such pods in a"), "{reason}");
 }
+
+#[test]
+fn of_several_rules_about_pods_that_are_there_the_one_that_is_in_the_way_is_named() {
+    let on = |zone: &str, app: &str, spec: Value| {
+        let mut pod = pods(app, 1, "1", &spec).remove(0);
+        pod.spec.node_name = zone.to_owned();
+        pod.metadata.name = format!("{app}-{zone}");
+        pod
+    };
+    let reason = |there: Vec<Pod>, spec: Value| {
+        let nodes = ["a", "b", "c"].map(|zone| {
+            let mut node = node(zone, zone);
+            node.status.allocatable = read(json!({"cpu": "0"}));
+            node
+        });
+        let offerings = [("a", "spot", 0.1), ("b", "spot", 0.1)];
+        let plan =
+            plan(general().nodes(nodes).pods(there).pods(pods("x", 1, "1", &spec)), vec![machine("m", 4, &offerings)]);
+        plan.unplaced().values().next().expect("it is left").to_string()
+    };
+    // Nothing can be bought in the zone from which a pod keeps it away.
+    let shy = on("c", "shy", json!({"affinity": away_from("x", labels::ZONE)}));
+    let (in_a, in_b) = (on("a", "y", json!({})), on("b", "y", json!({})));
+    let apart =
+        reason(vec![shy.clone(), in_a.clone(), in_b.clone()], json!({"affinity": away_from("y", labels::ZONE)}));
+    assert_eq!(apart, "anti-affinity over topology.kubernetes.io/zone: there are such pods in a, b");
+    let spread = spread("y", labels::ZONE, "DoNotSchedule");
+    let two = |pod: &Pod| {
+        let mut other = pod.clone();
+        other.metadata.name.push_str("-2");
+        vec![pod.clone(), other]
+    };
+    let crowded = reason([vec![shy], two(&in_a), two(&in_b)].concat(), json!({"spreads": [spread]}));
+    assert_eq!(
+        crowded,
+        "topology spread over topology.kubernetes.io/zone: maxSkew 1 lets another pod go where no node takes it, to c (a: 2, b: 2, c: 0)"
+    );
+}

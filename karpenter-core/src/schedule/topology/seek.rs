@@ -277,15 +277,15 @@ impl Allotter<'_, '_> {
             let counts = self.domains.counts(self.constraint(class), spread, spread_keys);
             let has_enough = counts.len() >= spread.min_domains;
             let floor = if has_enough { counts.values().min().copied().unwrap_or(0) } else { 0 };
-            let crowded = counts.iter().filter(|(_, count)| **count > floor + spread.max_skew);
-            let crowded: Vec<Arc<str>> = crowded.map(|(domain, _)| domain.clone()).collect();
+            let is_crowded = |domain: &Arc<str>| counts[domain] > floor + spread.max_skew;
+            let (crowded, open): (Vec<_>, Vec<_>) = counts.keys().cloned().partition(is_crowded);
             if !crowded.is_empty() {
                 draft.extra.add(key, Requirement::none_of(crowded));
                 draft.causes.push(TopologyObstacle::Spread {
                     key: key.to_string(),
                     max_skew: spread.max_skew,
                     counts: counts.iter().map(|(domain, count)| (domain.to_string(), *count)).collect(),
-                    full: Vec::new(),
+                    full: open.iter().map(ToString::to_string).collect(),
                     min_domains: Some(spread.min_domains).filter(|_| !has_enough),
                 });
             }
@@ -443,6 +443,26 @@ impl Allotter<'_, '_> {
             self.note(class, pins, count, &Rules::default());
         }
     }
+}
+
+/// The nodes that a rule which took domains away leaves.
+pub(super) fn left_by(cause: &TopologyObstacle) -> Requirements {
+    let mut out = Requirements::new();
+    match cause {
+        TopologyObstacle::Spread { key, counts, full, .. } => {
+            let domains = counts.iter().map(|(domain, _)| domain.as_str());
+            out.add(key, Requirement::none_of(domains.filter(|domain| full.iter().all(|open| open != domain))));
+        }
+        TopologyObstacle::AntiAffinity { key, domains } if domains.is_empty() => out.add(key, Requirement::ABSENT),
+        TopologyObstacle::AntiAffinity { key, domains } | TopologyObstacle::Repelled { key, domains } => {
+            out.add(key, Requirement::none_of(domains.iter().map(String::as_str)));
+        }
+        TopologyObstacle::Affinity { key, domains } => {
+            out.add(key, Requirement::one_of(domains.iter().map(String::as_str)));
+        }
+        TopologyObstacle::OneNode | TopologyObstacle::NoLabel { .. } => {}
+    }
+    out
 }
 
 /// Nodes of a domain.

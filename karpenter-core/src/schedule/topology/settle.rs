@@ -7,7 +7,7 @@ use super::{
     allot::{Allotter, NodesOf},
     domains::{Cell, Charge, Cost, Counts, Reach},
     quota::{Counted, Open, divide},
-    seek::{CountedRule, Place, Seek},
+    seek::{CountedRule, Place, Seek, left_by},
 };
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Constraint};
 
@@ -259,6 +259,20 @@ impl Allotter<'_, '_> {
         keys.find(|key| !self.reaches(class, key)).map(|key| TopologyObstacle::NoLabel { key: key.to_string() })
     }
 
+    /// The rule that leaves a class no node with these labels, if one does: of several the first that does so by itself.
+    fn why_out_of_reach(&mut self, step: &Step<'_>, keys: &[Arc<str>]) -> Option<TopologyObstacle> {
+        let &Step { class, seek, .. } = step;
+        if let Some(missing) = self.missing_label(step) {
+            return Some(missing);
+        }
+        let wanted = self.base.classes.node_wanted(class);
+        let mut closes_all = |cause: &&TopologyObstacle| {
+            let constraint = self.seeker(class, wanted.narrowed(&left_by(cause)));
+            self.domains.reach(&constraint, &self.base.classes.list[class].requests, keys).is_empty()
+        };
+        seek.causes.iter().find(&mut closes_all).or_else(|| seek.causes.first()).cloned()
+    }
+
     /// The rule that leaves pods of a class without a domain, if one does.
     pub(super) fn why_left(&mut self, step: &Step<'_>) -> Option<TopologyObstacle> {
         let &Step { class, level, seek, .. } = step;
@@ -267,8 +281,7 @@ impl Allotter<'_, '_> {
         let reach = self.domains.reach(&constraint, &self.base.classes.list[class].requests, &keys);
         let is_full = |cell: &Cell| self.most(class, level, &pins(&keys, cell)) == 0;
         if reach.is_empty() || reach.keys().all(is_full) {
-            let missing = if reach.is_empty() { self.missing_label(step) } else { None };
-            return missing.or_else(|| seek.causes.first().filter(|_| reach.is_empty()).cloned());
+            return if reach.is_empty() { self.why_out_of_reach(step, &keys) } else { None };
         }
         if matches!(seek.place, Place::NodeOf { .. }) {
             return Some(TopologyObstacle::OneNode);
