@@ -29,6 +29,7 @@ mod plan;
 mod pool;
 mod pool_types;
 mod problem;
+mod rearrange;
 mod reconsider;
 mod refine;
 mod replan;

@@ -22,8 +22,7 @@ impl Search<'_, '_> {
     /// away, before others take it that can go elsewhere.
     pub(super) fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
-        let mut order: Vec<usize> = (0..self.problem.lots.list.len()).collect();
-        order.sort_by_cached_key(|&lot| (problem.rank_for_places(lot), lot));
+        let order = problem.order_for_places();
         if tolerance == Tolerance::Full && problem.base.has_taints_to_avoid() {
             let needy: Vec<usize> =
                 order.iter().copied().filter(|&lot| problem.has_no_other(problem.lot(lot))).collect();
@@ -103,7 +102,7 @@ impl Search<'_, '_> {
     }
 
     /// How many units of a lot a place has room for.
-    fn most_at(&self, place: usize, index: usize) -> i64 {
+    pub(super) fn most_at(&self, place: usize, index: usize) -> i64 {
         let (left, lot, room) = (self.remaining(index), self.problem.lot(index), &self.place_room[place]);
         let by_room = if left > 0 { fit_count(&lot.requests, room) } else { 0 };
         if by_room == 0 {
@@ -127,7 +126,7 @@ impl Search<'_, '_> {
         found.is_some_and(|found| found <= tolerance && problem.shape(lot).bears(found))
     }
 
-    fn seat_at(&mut self, place: usize, index: usize, count: i64) {
+    pub(super) fn seat_at(&mut self, place: usize, index: usize, count: i64) {
         let lot = self.problem.lot(index);
         take(&mut self.place_room[place], &lot.requests, count);
         self.occupancies[place].add(lot, count);
@@ -141,6 +140,13 @@ impl Search<'_, '_> {
 }
 
 impl Problem<'_> {
+    /// All lots in the order in which they get the room that there is.
+    pub(super) fn order_for_places(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.lots.list.len()).collect();
+        order.sort_by_cached_key(|&lot| (self.rank_for_places(lot), lot));
+        order
+    }
+
     /// The order in which lots get the room that there is.
     ///
     /// First come units that no new node takes: of these, those that can give up a wish come last, and those on which

@@ -238,6 +238,9 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn begin(&mut self, stage: &Stage<'p>) {
         if stage.uses_places {
             self.use_places(if self.problem.course.spills { Tolerance::Reluctant } else { stage.tolerance });
+            if stage.tolerance == Tolerance::Full {
+                self.rearrange_places();
+            }
         }
     }
 
