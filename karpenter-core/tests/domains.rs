@@ -93,6 +93,67 @@ fn pods_that_keep_apart_do_not_share_a_claim_that_leaves_the_value_of_the_label_
     }
 }
 
+/// The pools of claims, and what they cost together.
+fn outline(plan: &Plan) -> (Vec<&str>, f64) {
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    let pools = plan.claims().iter().map(|claim| claim.node_pool.as_str()).collect();
+    (pools, (dollars(plan) * 1e6).round() / 1e6)
+}
+
+/// A pool, and a lighter one of which the nodes have a label.
+fn heavy_and_labelled() -> SnapshotBuilder {
+    let (mut heavy, mut labelled) = (NodePool::named("heavy"), NodePool::named("labelled"));
+    heavy.spec.weight = Some(50);
+    labelled.spec.template.metadata.labels.insert(RACK.to_owned(), "r1".to_owned());
+    Snapshot::builder().pool(heavy).pool(labelled)
+}
+
+#[test]
+fn rules_that_keep_pods_apart_draw_none_to_lighter_pools_that_have_their_label() {
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.2)])];
+    let alone = away_from("x", RACK);
+    let mut together = near("x", &[labels::HOSTNAME]);
+    together["podAntiAffinity"] = alone["podAntiAffinity"].clone();
+    for (count, affinity) in [(1, alone.clone()), (3, alone), (1, together)] {
+        let plan = plan(heavy_and_labelled().pods(pods("x", count, "1", &json!({"affinity": affinity}))), types());
+        assert_eq!(outline(&plan), (vec!["heavy"], 0.2), "{count} of {affinity}");
+    }
+}
+
+#[test]
+fn domains_that_cost_less_than_nodes_without_their_label_come_first() {
+    let (mut bare, mut labelled) = (NodePool::named("bare"), NodePool::named("labelled"));
+    labelled.spec.template.metadata.labels.insert(RACK.to_owned(), "r1".to_owned());
+    bare.spec.template.spec.requirements = read(json!([{"key": labels::ZONE, "operator": "In", "values": ["dear"]}]));
+    let cluster = |count| {
+        let apart = pods("x", count, "1", &json!({"affinity": away_from("x", RACK)}));
+        Snapshot::builder().pool(bare.clone()).pool(labelled.clone()).pods(apart)
+    };
+    let types = || vec![machine("m", 4, &[("cheap", "on-demand", 0.1), ("dear", "on-demand", 0.2)])];
+    for (count, pools, bill) in [(1, vec!["labelled"], 0.1), (3, vec!["bare"], 0.2), (5, vec!["bare", "labelled"], 0.3)]
+    {
+        let plan = plan(cluster(count), types());
+        let (mut found, dollars) = outline(&plan);
+        found.sort_unstable();
+        assert_eq!((found, dollars), (pools, bill), "{count}");
+    }
+}
+
+#[test]
+fn room_on_nodes_without_the_label_of_a_domain_is_used_by_those_who_keep_apart() {
+    let apart = |count| pods("x", count, "1", &json!({"affinity": away_from("x", "karpenter.sh/capacity-type")}));
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.8)])];
+    for (count, bill) in [(1, 0.0), (4, 0.0), (5, 0.8)] {
+        let plan = plan(general().nodes([node("n", "a")]).pods(apart(count)), types());
+        assert_eq!(outline(&plan).1.to_bits(), f64::to_bits(bill), "{count}: {:?}", plan.claims());
+    }
+    let mut from_all = away_from("all", "karpenter.sh/capacity-type");
+    from_all["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"] = json!({});
+    let both = general().pods(apart(1)).pods(pods("y", 1, "1", &json!({"affinity": from_all})));
+    let plan = plan(both.nodes([node("n", "a")]), types());
+    assert!(outline(&plan).0.is_empty(), "{:?}", plan.claims());
+}
+
 #[test]
 fn one_pod_with_many_wishes_goes_where_a_taint_asks_to_be_avoided() {
     let mut avoided = NodePool::named("avoided");

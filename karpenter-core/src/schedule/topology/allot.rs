@@ -240,8 +240,9 @@ impl<'b, 'a> Allotter<'b, 'a> {
             let (seek, mut left) = self.settle_near((class, level), &rules, count);
             if left > 0 && self.may_share_nodes_to_come(&rules) {
                 let beside = self.seek((class, level), &rules, Company::Planned);
-                left =
-                    beside.map_or(left, |seek| self.settle(&Step { class, level, rules: &rules, seek: &seek }, left));
+                left = beside.map_or(left, |seek| {
+                    self.settle(&Step { class, level, rules: &rules, seek: &seek, below: None }, left)
+                });
             }
             self.left[class] -= count - left;
             if left < count && is_partial {
@@ -249,7 +250,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             }
             if left > 0 {
                 obstacle = match &seek {
-                    Ok(seek) => self.why_left(&Step { class, level, rules: &rules, seek }),
+                    Ok(seek) => self.why_left(&Step { class, level, rules: &rules, seek, below: None }),
                     Err(missing) => Some(missing.clone()),
                 };
             }
@@ -272,7 +273,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             let seek = self.seek((class, level), rules, Company::Standing);
             let Ok(found) = &seek else { return (seek, left) };
             let before = left;
-            left = self.settle(&Step { class, level, rules, seek: found }, left);
+            left = self.settle(&Step { class, level, rules, seek: found, below: None }, left);
             if left == 0 || left == before || found.pins.is_empty() {
                 return (seek, left);
             }

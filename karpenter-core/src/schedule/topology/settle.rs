@@ -18,19 +18,61 @@ pub(super) struct Step<'s> {
     pub(super) level: usize,
     pub(super) rules: &'s Rules,
     pub(super) seek: &'s Seek,
+    /// What a pod costs less than in each domain, if it matters.
+    pub(super) below: Option<Cost>,
+}
+
+/// A turn to give pods domains.
+struct Turn<'s> {
+    seek: &'s Seek,
+    below: Option<Cost>,
+    /// How many pods at most.
+    most: usize,
+}
+
+impl Step<'_> {
+    /// Whether pods go where they cost so much.
+    fn pays(&self, cost: Cost) -> bool {
+        self.below.is_none_or(|below| cost < below)
+    }
 }
 
 impl Allotter<'_, '_> {
     /// Gives domains to as many pods as the rules allow, and gives back how many are left.
     pub(super) fn settle(&mut self, step: &Step<'_>, count: usize) -> usize {
-        let mut left = self.settle_where(step, count);
-        for seek in step.seek.without_labels() {
+        let unlabelled: Vec<Seek> = step.seek.without_labels().collect();
+        let mut left = count;
+        for Turn { seek, below, most } in self.turns(step, &unlabelled, count) {
             if left == 0 || left < count && seek.needs_one_domain {
                 break;
             }
-            left = self.settle_where(&Step { seek: &seek, ..*step }, left);
+            let now = left.min(most);
+            left -= now - self.settle_where(&Step { seek, below, ..*step }, now);
         }
         left
+    }
+
+    /// In which turns pods get domains, or nodes that lack a label of domains. On these nobody is near by the label, so that
+    /// they are as good as any domain: first comes the room that they have, then only cheaper domains come before new ones.
+    fn turns<'s>(&mut self, step: &Step<'s>, unlabelled: &'s [Seek], count: usize) -> Vec<Turn<'s>> {
+        let turn = |seek, below, most| Turn { seek, below, most };
+        let mut turns = Vec::new();
+        let mut open: Vec<(Cost, usize, &Seek)> = Vec::new();
+        for seek in unlabelled {
+            let constraint = self.seeker(step.class, seek.wanted.clone());
+            let reach = self.domains.reach_alone((step.class, step.level), &constraint, &[]);
+            let Some(charge) = reach.values().next() else { continue };
+            let is_divided = !seek.needs_one_domain && matches!(seek.place, Place::Shared);
+            let (cost, free) = if is_divided { (charge.new, charge.free) } else { (charge.mean(count), 0) };
+            open.push((cost, free, seek));
+        }
+        turns.extend(open.iter().filter(|(_, free, _)| *free > 0).map(|&(_, free, seek)| turn(seek, None, free)));
+        open.sort_by_key(|(cost, ..)| *cost);
+        for (cost, _, seek) in open {
+            turns.extend([turn(step.seek, Some(cost), usize::MAX), turn(seek, None, usize::MAX)]);
+        }
+        turns.extend([step.seek].into_iter().chain(unlabelled).map(|seek| turn(seek, None, usize::MAX)));
+        turns
     }
 
     fn settle_where(&mut self, step: &Step<'_>, count: usize) -> usize {
@@ -41,7 +83,7 @@ impl Allotter<'_, '_> {
     }
 
     fn settle_shared(&mut self, step: &Step<'_>, mut left: usize) -> usize {
-        let &Step { class, level, rules, seek } = step;
+        let &Step { class, level, rules, seek, .. } = step;
         let is_last = level + 1 == self.neighbourhood(class).levels();
         let has_choice = !seek.one_of.is_empty() || !seek.counted.is_empty();
         let is_tentative = !is_last || !seek.causes.is_empty() || has_choice || !seek.pins.is_empty();
@@ -73,7 +115,7 @@ impl Allotter<'_, '_> {
 
     /// Puts pods on the nodes of others, in the domains where the rules leave most room for them first.
     fn settle_together(&mut self, step: &Step<'_>, terms: &[Term], starts_alone: bool, mut left: usize) -> usize {
-        let &Step { class, level, rules, seek } = step;
+        let &Step { class, level, rules, seek, .. } = step;
         let mut tried: BTreeSet<Cell> = BTreeSet::new();
         while left > 0 {
             let (counted_keys, counted) = self.counted(step);
@@ -93,7 +135,7 @@ impl Allotter<'_, '_> {
                 let fitting = if is_for_all { fitting(cell) } else { 0 };
                 (room(cell), fitting, Reverse(charge.mean(left)))
             };
-            let untried = reach.iter().filter(|(cell, _)| !tried.contains(*cell));
+            let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
             let Some((cell, _)) = untried.max_by_key(rank) else { break };
             let most = most(cell);
             let mut pins = pins(&keys, cell);
@@ -120,6 +162,7 @@ impl Allotter<'_, '_> {
         let constraint = self.seeker(class, seek.wanted.clone());
         let reach = self.domains.reach_alone((class, level), &constraint, &seek.one_of);
         let mut cells: Vec<(&Cell, Cost)> = reach.iter().map(|(cell, charge)| (cell, charge.mean(left))).collect();
+        cells.retain(|(_, cost)| step.pays(*cost));
         cells.sort_by_key(|(_, cost)| *cost);
         let chosen = |(cell, _): (&Cell, Cost)| {
             let mut chosen = pins(&seek.one_of, cell);
@@ -150,7 +193,7 @@ impl Allotter<'_, '_> {
         };
         let open = reach.iter().flat_map(|(cell, charge)| {
             let most = self.most(class, level, &with_chosen(cell));
-            Open::all(cell, *charge, most)
+            Open::all(cell, *charge, most).filter(|open| step.pays(open.cost))
         });
         let shares = divide(left, open.collect(), rules);
         shares.into_iter().map(|(cell, count)| (with_chosen(&cell), count)).collect()
