@@ -65,6 +65,8 @@ pub(super) struct Active {
     /// The names of the claims that come instead.
     pub(super) replacements: Vec<String>,
     pub(super) since: Timestamp,
+    /// Whether it was said in which order the pods leave.
+    pub(super) has_turns: bool,
 }
 
 /// A node that a command takes away.
@@ -236,7 +238,13 @@ impl Engine {
                 self.provisioner.promise(pod, place, None);
             }
         }
-        self.disruption.active.push_back(Active { method: command.method, candidates, replacements, since: now });
+        self.disruption.active.push_back(Active {
+            method: command.method,
+            candidates,
+            replacements,
+            since: now,
+            has_turns: false,
+        });
         self.disruption.turns += 1;
         self.go_on(now);
         true
@@ -277,7 +285,7 @@ impl Engine {
         let timeout = self.disruption.timeout();
         self.disruption.is_stirred = false;
         for _ in 0..self.disruption.active.len() {
-            let Some(active) = self.disruption.active.pop_front() else { return };
+            let Some(mut active) = self.disruption.active.pop_front() else { return };
             if let Some(why) = self.fault(&active, timeout, now) {
                 self.disruption.turns += 1;
                 self.roll_back(&active, why, now);
@@ -288,7 +296,7 @@ impl Engine {
                     self.give_reason(outgoing, active.method, now);
                 }
                 self.disruption.active.push_back(active);
-            } else if !self.take_away(&active, now) {
+            } else if !self.take_away(&mut active, now) {
                 self.disruption.active.push_back(active);
                 self.disruption.is_stirred = true;
             } else {
@@ -316,7 +324,10 @@ impl Engine {
     }
 
     /// Deletes the claims of the nodes that go, and says whether all of them are on their way out.
-    fn take_away(&mut self, active: &Active, now: Timestamp) -> bool {
+    fn take_away(&mut self, active: &mut Active, now: Timestamp) -> bool {
+        if !std::mem::replace(&mut active.has_turns, true) {
+            self.give_turns(active);
+        }
         let mut is_over = true;
         for outgoing in &active.candidates {
             let claim = self.store.claims.get(&outgoing.claim).filter(|claim| claim.metadata.uid == outgoing.uid);

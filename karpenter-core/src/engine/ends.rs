@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Action, Engine, ObjectRef, Refusal, Target, Work, outbox::Purpose, recall::Replaces};
+use super::{
+    Action, Engine, ObjectRef, Refusal, Target, Work,
+    outbox::Purpose,
+    turns::{TURN, Turns},
+};
 use crate::{
     Timestamp,
     api::{ConditionStatus, Node, NodeClaim, ObjectKey, Pod},
@@ -32,10 +36,7 @@ const MAX_EVICT_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_EVICT_DOUBLINGS: u32 = 7;
 /// The most evictions under way at a time: five nodes of a hundred pods.
 const MAX_EVICTIONS: usize = 500;
-/// Once the pods that need the room of a replacement have left, the others follow after this long: time for a controller and
-/// the kube-scheduler to put the next ones of the first there.
-const SECOND_WAVE: Duration = Duration::from_secs(1);
-/// They wait for no pod whose eviction was refused so often, within some twelve seconds.
+/// No pod waits for another one whose eviction was refused so often, within some twelve seconds.
 const PATIENCE: u32 = 7;
 /// How soon it is tried again when there are too many evictions under way.
 const EVICT_RETRY: Duration = Duration::from_millis(200);
@@ -46,8 +47,7 @@ pub(super) struct Ends {
     machines: BTreeMap<ProviderId, End>,
     evictions: BTreeMap<ObjectKey, Eviction>,
     flying_evictions: usize,
-    /// When pods that need the room of a replacement were last seen on nodes that are drained.
-    first_wave: Option<Timestamp>,
+    pub(super) turns: Turns,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -280,14 +280,15 @@ impl Engine {
         let drain = lifecycle::drain(pods, deadline, now);
         let work = Work::Node(node.metadata.name.clone());
         let is_chosen = claim.is_some_and(|claim| claim.status.is_true(DISRUPTION_REASON));
-        let is_second_wave = is_chosen && self.first_wave_is_over(now);
-        for step in drain.steps {
-            if is_chosen
-                && !is_second_wave
-                && let DrainStep::Evict { pod, .. } = &step
-                && !self.needs_replacement(pod)
-            {
-                self.agenda.at(work.clone(), now + SECOND_WAVE);
+        let turn_of = |step: &DrainStep| match step {
+            DrainStep::Evict { pod, .. } if is_chosen => self.ends.turns.of(pod),
+            _ => 0,
+        };
+        let steps: Vec<(usize, DrainStep)> = drain.steps.into_iter().map(|step| (turn_of(&step), step)).collect();
+        let turn = if steps.iter().any(|(turn, _)| *turn > 0) { self.turn(now) } else { 0 };
+        for (own_turn, step) in steps {
+            if own_turn > turn {
+                self.agenda.at(work.clone(), now + TURN);
                 continue;
             }
             if let Some(retry) = self.send_away(step, now) {
@@ -300,50 +301,10 @@ impl Engine {
         drain.waiting == 0
     }
 
-    /// Whether all pods that were promised the room of a replacement have left the nodes that are drained, save those whose turn
-    /// is later and those that something holds. They leave first, so that others that would fit elsewhere too do not take it
-    /// from them.
-    fn first_wave_is_over(&mut self, now: Timestamp) -> bool {
-        let is_held = |key: &ObjectKey, pod: &Pod| {
-            let is_refused = self.ends.evictions.get(key).is_some_and(|tried| tried.failed_attempts >= PATIENCE);
-            is_refused || Shield::of_pod(pod, now).is_some() || !lifecycle::is_waited_for(pod, now)
-        };
-        let is_drained = |key: &ObjectKey| {
-            let pod = self.store.pods.get(key).filter(|pod| pod.is_active() && !is_held(key, pod));
-            let pod = pod.filter(|pod| self.store.leaving_nodes.contains(&pod.spec.node_name));
-            pod.is_some_and(|pod| {
-                let all = self.store.pods_on(&pod.spec.node_name);
-                lifecycle::is_next(pod, all.map(AsRef::as_ref), now)
-            })
-        };
-        // Of all pods few are promised a place, and few places are replacements.
-        let promised = self.provisioner.by_place.iter();
-        let mut promised = promised.filter_map(|(place, pods)| Some((self.replaced_by(place)?, pods)));
-        if promised.any(|(text, pods)| pods.iter().any(|pod| is_drained(pod) && self.is_named(pod, text))) {
-            self.ends.first_wave = Some(now);
-        }
-        self.ends.first_wave.is_none_or(|seen| seen + SECOND_WAVE <= now)
-    }
-
-    /// Whether a pod was promised the room of a node that comes instead of its own.
-    fn needs_replacement(&self, pod: &ObjectKey) -> bool {
-        let promise = self.provisioner.promises.get(pod);
-        let text = promise.and_then(|promise| self.replaced_by(&promise.place));
-        text.is_some_and(|text| self.is_named(pod, text))
-    }
-
-    /// What the claim of a place says of the nodes that it comes instead of, if it comes and stays.
-    fn replaced_by(&self, place: &str) -> Option<&str> {
-        let of_node = || self.store.claim_of(self.store.nodes.get(place)?);
-        let claim = self.store.claims.get(place).or_else(of_node)?;
-        let text = claim.metadata.annotations.get(labels::REPLACES)?;
-        claim.metadata.deletion_timestamp.is_none().then_some(text)
-    }
-
-    /// Whether the node of a pod is among those that such a text names.
-    fn is_named(&self, pod: &ObjectKey, text: &str) -> bool {
-        let node = self.store.pods.get(pod).and_then(|pod| self.store.nodes.get(&pod.spec.node_name));
-        node.and_then(|node| self.store.claim_of(node)).is_some_and(|claim| Replaces::names(text, claim.name()))
+    /// Whether something keeps a pod from leaving its node now.
+    pub(super) fn is_held(&self, key: &ObjectKey, pod: &Pod, now: Timestamp) -> bool {
+        let is_refused = self.ends.evictions.get(key).is_some_and(|tried| tried.failed_attempts >= PATIENCE);
+        is_refused || Shield::of_pod(pod, now).is_some() || !lifecycle::is_waited_for(pod, now)
     }
 
     /// Tells a pod to leave, or says when to try again.

@@ -30,6 +30,7 @@ mod results;
 mod siblings;
 mod statics;
 mod store;
+mod turns;
 mod upkeep;
 mod view;
 
@@ -347,6 +348,7 @@ impl Engine {
             self.lives.forget_node(&node);
         }
         let is_same = pod.as_ref().zip(before).is_some_and(|(pod, before)| pod.metadata.uid == before.metadata.uid);
+        self.ends.turns.observe(key, before, pod.as_deref(), now);
         if pod.is_none() {
             self.ends.forget_pod(key);
         }

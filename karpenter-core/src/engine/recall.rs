@@ -80,7 +80,7 @@ impl Engine {
             candidates.push(Outgoing { claim, uid, node: node.metadata.name.clone() });
         }
         let replacements = replacements.iter().map(|claim| claim.name().to_owned()).collect();
-        is_marked.then_some(Active { method: replaces.method, candidates, replacements, since })
+        is_marked.then_some(Active { method: replaces.method, candidates, replacements, since, has_turns: false })
     }
 }
 

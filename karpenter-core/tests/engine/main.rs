@@ -5,4 +5,5 @@ mod overlays;
 mod provisioning;
 mod swarm;
 mod taking_away;
+mod turns;
 mod world;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use karpenter_core::{
     Quantity, Timestamp,
-    api::{NillableDuration, NodePool, ObjectKey, Pod, Toleration},
+    api::{NillableDuration, NodeClaim, NodePool, ObjectKey, Pod, Toleration},
     engine::{Engine, EngineOptions, Event, Metric, MetricLabels, Object, ObjectRef},
     labels,
     lifecycle::{DISRUPTION_REASON, mark_disrupted, set_condition},
@@ -142,46 +142,6 @@ fn a_node_that_is_too_large_is_replaced_before_it_goes() {
     assert_eq!(reasons, [0, 0, 1]);
 }
 
-/// When a large and a small pod of a node were evicted for which a smaller one comes. The small pod goes beside another one. It
-/// would fit on the replacement too, where the large one has to go.
-fn evictions_of(large_priority: i32) -> [i64; 2] {
-    let mut world = World::with_pool(EngineOptions::default());
-    world.add_pods("large", 1, "1500m");
-    let mut large = world.pods.values().next().expect("a pod").clone();
-    large.spec.priority = Some(large_priority);
-    world.put_pod(large);
-    world.add_pods("a-small", 1, "600m");
-    world.add_pods("fill", 6, "900m");
-    world.run(45);
-    world.add_pods("other", 1, "1300m");
-    world.run(45);
-    assert_eq!((world.unbound(), world.nodes.len()), (0, 2), "{:#?}", world.log);
-    let gone: Vec<ObjectKey> = world.pods.keys().filter(|key| key.name.starts_with("fill")).cloned().collect();
-    for key in &gone {
-        world.remove_pod(key);
-    }
-    world.log.clear();
-    world.run(120);
-    assert_eq!(world.bought, 3, "{:#?}", world.log);
-    ["large-0", "a-small-0"].map(|name| {
-        let line = world.log.iter().find(|line| line.contains("Evict {") && line.contains(name));
-        let second = line.and_then(|line| line.split(' ').next()?.parse().ok());
-        second.unwrap_or_else(|| panic!("{name} was not evicted: {:#?}", world.log))
-    })
-}
-
-#[test]
-fn pods_that_need_the_replacement_leave_first() {
-    let [large, small] = evictions_of(0);
-    assert!(large < small, "{large} {small}");
-}
-
-#[test]
-fn pods_that_leave_before_critical_ones_do_not_wait_for_them() {
-    let ([first, _], [large, small]) = (evictions_of(0), evictions_of(2_000_000_000));
-    assert!(small < large && small <= first + 2, "{first}: {large} {small}");
-}
-
 #[test]
 fn people_are_not_told_why_nodes_may_not_go_that_are_going() {
     let mut world = half_empty();
@@ -235,7 +195,7 @@ fn a_limit_holds_when_a_replacement_is_deleted() {
     world.put_claim(replacement);
     world.run(5);
     let staying = world.claims.values().filter(|claim| claim.metadata.deletion_timestamp.is_none());
-    let staying: Vec<&str> = staying.map(karpenter_core::api::NodeClaim::name).collect();
+    let staying: Vec<&str> = staying.map(NodeClaim::name).collect();
     assert_eq!((staying, is_marked(&world)), (vec![first.as_str()], false), "{:#?}", world.log);
 }
 

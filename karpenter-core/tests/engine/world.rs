@@ -72,6 +72,8 @@ pub(crate) struct World {
     pub(crate) cannot_create_claims: bool,
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
+    /// Whether the kube-scheduler binds each pod to the node that has most CPU left, instead of the first one.
+    pub(crate) spreads: bool,
     pub(crate) provider_events: Vec<ProviderEvent>,
     /// The answers to so many lists of machines come late: when they are taken from `kept_lists`.
     pub(crate) late_lists: usize,
@@ -126,6 +128,7 @@ impl World {
             cannot_delete_claims: false,
             cannot_create_claims: false,
             unbindable: BTreeSet::new(),
+            spreads: false,
             provider_events: Vec::new(),
             late_lists: 0,
             kept_lists: Vec::new(),
@@ -276,7 +279,10 @@ impl World {
                 self.end_pod(&pod, Duration::ZERO);
                 self.collect_pods();
             }
-            Action::Evict { pod, .. } => self.end_pod(&pod, Duration::from_secs(2)),
+            Action::Evict { pod, .. } => {
+                let asked = self.pods.get(&pod).and_then(|pod| pod.spec.termination_grace_period_seconds);
+                self.end_pod(&pod, Duration::from_secs(asked.unwrap_or(2)));
+            }
             Action::DeletePod { pod, grace_period, .. } => self.end_pod(&pod, grace_period),
             Action::Launch(claim) => return ActionResult::Launched(self.launch(&claim)),
             Action::Terminate(id) => {
@@ -434,7 +440,7 @@ impl World {
         node
     }
 
-    /// Binds each pod to the first node on which it fits.
+    /// Binds each pod to a node on which it fits.
     fn schedule(&mut self) {
         let waiting: Vec<Pod> =
             self.pods.values().filter(|p| p.spec.node_name.is_empty() && !p.is_terminating()).cloned().collect();
@@ -442,17 +448,22 @@ impl World {
             if self.unbindable.contains(&pod.metadata.name) {
                 continue;
             }
-            let fits = |node: &&Node| {
+            let left = |node: &Node| {
                 let mut free = node.status.allocatable.clone();
                 for other in self.pods.values().filter(|p| p.spec.node_name == node.metadata.name) {
                     free.subtract(&pod_requests(other));
                 }
                 free.subtract(&pod_requests(&pod));
+                free
+            };
+            let fits = |node: &&Node| {
                 let is_tolerated = tolerates_all(&pod.spec.tolerations, &node.spec.taints, false).is_ok();
                 let selects = pod.spec.node_selector.iter().all(|(k, v)| node.metadata.labels.get(k) == Some(v));
-                is_tolerated && selects && free.iter().all(|(_, quantity)| !quantity.is_negative())
+                is_tolerated && selects && left(node).iter().all(|(_, quantity)| !quantity.is_negative())
             };
-            if let Some(node) = self.nodes.values().find(fits).map(|node| node.metadata.name.clone()) {
+            let mut fitting = self.nodes.values().filter(fits);
+            let chosen = if self.spreads { fitting.max_by_key(|node| left(node).get("cpu")) } else { fitting.next() };
+            if let Some(node) = chosen.map(|node| node.metadata.name.clone()) {
                 pod.spec.node_name = node;
                 pod.status = karpenter_core::api::PodStatus::default();
                 let mut bound = Condition::default();
