@@ -20,6 +20,8 @@ use crate::{
     provider::{CreateError, Launched},
 };
 
+/// Why a claim is not `Consolidatable` whose pods were moved in vain.
+const MOVED_IN_VAIN: &str = "MovedInVain";
 /// The time of the last pod event of a claim is written at most this often, so that a node on which a job runs pod after pod is
 /// not written with each of them. Karpenter waits as long.
 const POD_EVENT_PERIOD: Duration = Duration::from_secs(10);
@@ -402,6 +404,12 @@ impl Engine {
     fn write_quiet(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {
         let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
         let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
+        if let Some(until) = wait.and_then(|_| self.rests_until(node, now)) {
+            let message = format!("Pods that were moved to save money needed a further node; until {until} they stay");
+            set_condition(&mut out.conditions, CONSOLIDATABLE, ConditionStatus::False, MOVED_IN_VAIN, &message, now);
+            self.agenda.at(Work::Claim(claim.name().to_owned()), until);
+            return;
+        }
         let initialized = condition(&claim.status.conditions, INITIALIZED).and_then(|c| c.last_transition_time);
         let event = self.lives.last_pod_event(node).max(out.last_pod_event_time);
         let until = wait.map(|wait| event.or(initialized).map_or(now, |disturbed| disturbed + wait));

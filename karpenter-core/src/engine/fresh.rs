@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use super::lives::Lives;
-use crate::{Timestamp, api::NodeClaim, lifecycle::CONSOLIDATABLE};
+use crate::{
+    Timestamp,
+    api::{Condition, ConditionStatus, NodeClaim},
+    lifecycle::CONSOLIDATABLE,
+};
 
 /// A claim with a pod event that it does not say yet.
 #[derive(Clone, Debug)]
@@ -20,7 +24,9 @@ impl Fresh {
         let mut claim = NodeClaim::clone(of);
         claim.status.last_pod_event_time = Some(event);
         if waits {
-            claim.status.conditions.retain(|condition| condition.r#type != CONSOLIDATABLE);
+            // One that does not hold says more than that.
+            let holds = |condition: &Condition| condition.status == ConditionStatus::True;
+            claim.status.conditions.retain(|condition| condition.r#type != CONSOLIDATABLE || !holds(condition));
         }
         Self { of: of.clone(), event, waits, claim: Arc::new(claim) }
     }

@@ -20,6 +20,7 @@ mod fresh;
 mod lives;
 mod market;
 mod metrics;
+mod moves;
 mod options;
 mod outbox;
 mod overlays;
@@ -46,6 +47,7 @@ use disruption::Disruption;
 use ends::Ends;
 use lives::Lives;
 use market::Market;
+use moves::Moves;
 use outbox::{Outbox, Target};
 use provisioner::Provisioner;
 use siblings::Siblings;
@@ -89,6 +91,7 @@ pub struct Engine {
     provisioner: Provisioner,
     siblings: Siblings,
     disruption: Disruption,
+    moves: Moves,
     upkeep: Upkeep,
     counters: Counters,
     is_synced: bool,
@@ -119,6 +122,7 @@ impl Engine {
             provisioner,
             siblings: Siblings::default(),
             disruption: Disruption::default(),
+            moves: Moves::default(),
             upkeep: Upkeep::default(),
             counters: Counters::default(),
             is_synced: false,
@@ -349,6 +353,7 @@ impl Engine {
         }
         let is_same = pod.as_ref().zip(before).is_some_and(|(pod, before)| pod.metadata.uid == before.metadata.uid);
         self.ends.turns.observe(key, before, pod.as_deref(), now);
+        self.note_move(before, pod.as_deref(), now);
         if pod.is_none() {
             self.ends.forget_pod(key);
         }
@@ -357,6 +362,9 @@ impl Engine {
         if !is_same || is_bound && !was_bound || pod.as_ref().is_some_and(|pod| pod.is_finished()) {
             if let Some(pod) = pod.as_deref().filter(|_| is_bound) {
                 self.provisioner.settled(pod);
+                if !was_bound || !is_same {
+                    self.moves.settled(pod, now);
+                }
             }
             let was_promised = self.provisioner.promises.contains_key(key);
             self.provisioner.unpromise(key);

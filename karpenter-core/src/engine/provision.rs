@@ -94,6 +94,7 @@ impl Engine {
         for planned in plan.claims().iter().take(MAX_NEW_CLAIMS) {
             if let Some(pool) = snapshot.pool(&planned.node_pool) {
                 self.create_claim(planned, pool, None, now);
+                self.note_purchase(planned, now);
             }
         }
         if plan.claims().len() > MAX_NEW_CLAIMS || !plan.is_complete() {

@@ -294,7 +294,7 @@ pub(super) fn promise_until(options: &EngineOptions, now: Timestamp) -> Timestam
 }
 
 /// What made a pod and would make the next one like it: the uid of its controller, or its own.
-fn workload_of(pod: &Pod) -> String {
+pub(super) fn workload_of(pod: &Pod) -> String {
     let controller = pod.metadata.controller();
     let uid = controller.map_or(&pod.metadata.uid, |owner| &owner.uid);
     if uid.is_empty() { pod.key().to_string() } else { uid.clone() }

@@ -1,8 +1,8 @@
-//! In which order pods leave.
+//! In which order pods leave, and what comes of those that find no room.
 
 use karpenter_core::{
     InstanceType, Price, Quantity,
-    api::{NodePool, ObjectKey, Pod},
+    api::{NodeClaim, NodePool, ObjectKey, Pod},
     engine::EngineOptions,
 };
 use serde_json::json;
@@ -96,6 +96,25 @@ fn controlled(pod: &mut Pod, kind: &str, grace_seconds: u64) {
     let owner = json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true});
     pod.metadata.owner_references.push(serde_json::from_value(owner).expect("an owner"));
     pod.spec.termination_grace_period_seconds = Some(grace_seconds);
+}
+
+#[test]
+fn pods_that_move_in_vain_are_left_alone_for_longer_each_time() {
+    // The small pod takes the room of the other ones before they come again.
+    let mut world = large_pod_goes_beside_another(|pod| controlled(pod, "ReplicaSet", 10));
+    let mut other = world.pods.values().find(|pod| pod.metadata.name == "other-0").expect("it was added").clone();
+    controlled(&mut other, "ReplicaSet", 10);
+    world.put_pod(other);
+    world.spreads = true;
+    let says_so = |claim: &NodeClaim| claim.status.conditions.iter().any(|c| c.reason == "MovedInVain");
+    world.run_until(600, |world| world.claims.values().any(says_so));
+    world.run(1800);
+    let soon = world.count("is Underutilized");
+    assert!((2..=4).contains(&soon), "{soon}: {:#?}", world.log);
+    world.run(3600);
+    let later = world.count("is Underutilized") - soon;
+    assert!(later <= 2, "{later} after {soon}: {:#?}", world.log);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
 }
 
 #[test]
