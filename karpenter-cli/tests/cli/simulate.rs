@@ -68,6 +68,19 @@ fn an_expectation_that_is_not_met_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
+fn the_account_lists_the_types_of_the_nodes_that_it_counts() {
+    let files = Files::new("simulate-account");
+    // Another machine is bought, whose node is not there yet.
+    files.write(
+        "a.scenario",
+        &format!("{POOL}add-pods web 3 cpu=500m\ntick 3m\ninterrupt a node\ntick 20s\nexpect machines 2\n"),
+    );
+    let ran = files.run("simulate a.scenario");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
+    assert!(ran.out.contains("\n  nodes        1: 1 c-2x-arm64-linux\n"), "{}", ran.out);
+}
+
+#[test]
 fn mistakes_are_one_line_with_file_line_and_word() {
     let files = Files::new("simulate-mistakes");
     files.write("pod.yaml", "kind: Pod\nmetadata: {}\n");

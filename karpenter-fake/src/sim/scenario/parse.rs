@@ -3,6 +3,7 @@
 use karpenter_core::{
     Price, Quantity,
     api::{ConditionStatus, IntOrPercent},
+    labels,
     provider::RepairPolicy,
 };
 
@@ -221,11 +222,19 @@ fn price(words: &mut Words<'_>) -> Result<Fault, Wrong> {
             places.push(any(word));
             continue;
         };
+        // Either may be left out, and no zone has the name of a capacity type.
+        if places.len() == 1 && places[0].as_deref().is_some_and(is_capacity_type) {
+            places.insert(0, None);
+        }
         let mut places = places.into_iter();
         let mut next = || places.next().flatten();
         let offerings = OfferingPattern { instance_type, zone: next(), capacity_type: next() };
         return Ok(Fault::Price { offerings, change });
     }
+}
+
+fn is_capacity_type(word: &str) -> bool {
+    [labels::ON_DEMAND, labels::SPOT, labels::RESERVED].contains(&word)
 }
 
 fn not_negative(word: &str, expected: &'static str) -> Result<f64, Wrong> {

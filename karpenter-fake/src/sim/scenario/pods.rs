@@ -17,22 +17,23 @@ use crate::sim::{Workload, WorkloadKind};
 pub(super) const MAX_PODS: u32 = 200_000;
 
 const ATTRIBUTES: &str = "what a pod asks for, such as cpu=500m, memory=1Gi, nvidia.com/gpu=1, zone=, arch=, capacity-type=, \
-    instance-type=, pool= or do-not-disrupt";
+    instance-type=, pool=, do-not-disrupt, or of `add-pods` kind=";
 
-/// Reads `NAME COUNT [kind=KIND] ATTRIBUTES`.
+/// Reads `NAME COUNT ATTRIBUTES`, where `kind=KIND` is one of the attributes.
 pub(super) fn workload(words: &mut Words<'_>) -> Result<Workload, Wrong> {
     let key = words.key()?;
     let count = words.count(MAX_PODS)?;
     let mut kind = WorkloadKind::Deployment;
-    if let Some(name) = words.peek().and_then(|word| word.strip_prefix("kind=")) {
-        kind = match name {
-            "Deployment" => WorkloadKind::Deployment,
-            "StatefulSet" => WorkloadKind::StatefulSet,
-            other => return Err(Wrong::expected(other, "Deployment or StatefulSet")),
-        };
-        words.next();
+    let mut attributes = Vec::new();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("kind=") {
+            Some("Deployment") => kind = WorkloadKind::Deployment,
+            Some("StatefulSet") => kind = WorkloadKind::StatefulSet,
+            Some(other) => return Err(Wrong::expected(other, "Deployment or StatefulSet")),
+            None => attributes.push(word),
+        }
     }
-    read(words, &key, kind, count)
+    read(attributes, &key, kind, count)
 }
 
 /// Reads `NAME COUNT DURATION ATTRIBUTES`.
@@ -40,13 +41,13 @@ pub(super) fn job(words: &mut Words<'_>) -> Result<Workload, Wrong> {
     let key = words.key()?;
     let count = words.count(MAX_PODS)?;
     let duration: Duration = words.duration()?;
-    read(words, &key, WorkloadKind::Job(duration), count)
+    read(rest(words), &key, WorkloadKind::Job(duration), count)
 }
 
 /// Reads `NAME ATTRIBUTES`.
 pub(super) fn daemons(words: &mut Words<'_>) -> Result<DaemonSet, Wrong> {
     let key = words.key()?;
-    let workload = read(words, &key, WorkloadKind::Deployment, 1)?;
+    let workload = read(rest(words), &key, WorkloadKind::Deployment, 1)?;
     let mut daemons = DaemonSet::default();
     daemons.metadata.name = key.name;
     daemons.metadata.namespace = key.namespace;
@@ -54,10 +55,19 @@ pub(super) fn daemons(words: &mut Words<'_>) -> Result<DaemonSet, Wrong> {
     Ok(daemons)
 }
 
-fn read(words: &mut Words<'_>, key: &ObjectKey, kind: WorkloadKind, count: u32) -> Result<Workload, Wrong> {
+fn rest<'t>(words: &mut Words<'t>) -> impl Iterator<Item = &'t str> {
+    std::iter::from_fn(|| words.next())
+}
+
+fn read<'t>(
+    attributes: impl IntoIterator<Item = &'t str>,
+    key: &ObjectKey,
+    kind: WorkloadKind,
+    count: u32,
+) -> Result<Workload, Wrong> {
     let mut pod = Pod::named(&key.name).namespace(&key.namespace).label("app", &key.name);
     let mut is_fixed = false;
-    while let Some(word) = words.next() {
+    for word in attributes {
         if word == "do-not-disrupt" {
             is_fixed = true;
         } else {

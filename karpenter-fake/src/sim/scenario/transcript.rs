@@ -374,12 +374,12 @@ impl Transcript {
         } else {
             String::new()
         };
-        let machines = live.world().cloud().machine_counts();
-        let machines: Vec<String> = machines.iter().map(|(name, count)| format!("{count} {name}")).collect();
-        let machines = if machines.is_empty() { String::new() } else { format!(": {}", machines.join(", ")) };
+        let types = types_of_nodes(live.world());
+        let types: Vec<String> = types.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        let types = if types.is_empty() { String::new() } else { format!(": {}", types.join(", ")) };
         let _ = write!(
             self.text,
-            "\naccount after {}\n  pods         {} run, {} wait; {} evicted\n  nodes        {}{machines}\n  \
+            "\naccount after {}\n  pods         {} run, {} wait; {} evicted\n  nodes        {}{types}\n  \
              machines     {} launched, {} refused for lack of capacity, {:.1} machine hours\n  disrupted    {disrupted}\n  \
              bill         {} by the cloud's own meter\n  lower bound  {}{above}\n  rules broken {breaches}\n",
             span(account.at.since(self.start)),
@@ -394,6 +394,16 @@ impl Transcript {
             dollars(floor),
         );
     }
+}
+
+/// How many nodes there are of each instance type.
+fn types_of_nodes(world: &World) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for node in world.api().list::<Node>() {
+        let name = node.metadata.labels.get(labels::INSTANCE_TYPE).map_or("of no type", String::as_str);
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
 }
 
 /// The time of day, after the number of the day if it is not the first.

@@ -45,8 +45,10 @@ fn pods_in_a_few_words() {
     assert_eq!(requests.to_string(), "cpu 500m, nvidia.com/gpu 1");
     let Command::Run(job) = one("add-job batch 3 20m cpu=2") else { panic!() };
     assert_eq!((job.kind, job.replicas), (WorkloadKind::Job(Duration::from_mins(20)), 3));
-    let Command::Run(set) = one("add-pods db 3 kind=StatefulSet memory=1Gi") else { panic!() };
-    assert_eq!(set.kind, WorkloadKind::StatefulSet);
+    for line in ["add-pods db 3 kind=StatefulSet memory=1Gi", "add-pods db 3 memory=1Gi kind=StatefulSet"] {
+        let Command::Run(set) = one(line) else { panic!() };
+        assert_eq!(set.kind, WorkloadKind::StatefulSet, "{line}");
+    }
     let Command::RunDaemons(daemons) = one("add-daemons kube-system/logs cpu=50m") else { panic!() };
     assert_eq!((daemons.metadata.namespace.as_str(), daemons.metadata.name.as_str()), ("kube-system", "logs"));
 }
@@ -110,6 +112,20 @@ fn faults() {
             "price m5.large x2",
             Command::Fault(Fault::Price {
                 offerings: offerings(Some("m5.large"), None, None),
+                change: PriceChange::Times(2.0),
+            }),
+        ),
+        (
+            "price m5.large us-east-1a x2",
+            Command::Fault(Fault::Price {
+                offerings: offerings(Some("m5.large"), Some("us-east-1a"), None),
+                change: PriceChange::Times(2.0),
+            }),
+        ),
+        (
+            "price * spot x2",
+            Command::Fault(Fault::Price {
+                offerings: offerings(None, None, Some("spot")),
                 change: PriceChange::Times(2.0),
             }),
         ),
@@ -211,6 +227,8 @@ fn mistakes_are_named_with_their_line_and_word() {
         ("add-pods web 1 cpu=lots", "f: line 1: `web`: "),
         ("add-pods web 1 cpus=1", "f: line 1: `cpus=1`: expected what a pod asks for"),
         ("expect happiness 3", "f: line 1: `happiness`: expected what is counted"),
+        ("add-pods web 1 cpu=1 kind=Job", "f: line 1: `Job`: expected Deployment or StatefulSet"),
+        ("add-daemons web kind=StatefulSet", "f: line 1: `kind=StatefulSet`: expected what a pod asks for"),
         ("unhealthy a node Ready=Maybe", "f: line 1: `Ready=Maybe`: expected a condition"),
     ] {
         let error = Scenario::parse(text, "f").expect_err(text).to_string();
