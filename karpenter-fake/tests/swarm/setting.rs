@@ -33,6 +33,8 @@ pub(crate) struct Setting {
     pub(crate) workloads: Vec<Workload>,
     /// Types of which machines have less memory than is said.
     pub(crate) liars: BTreeSet<String>,
+    /// Nodes that are not ready though their machines run.
+    pub(crate) unready: BTreeSet<String>,
     made: usize,
 }
 
@@ -67,8 +69,15 @@ impl Setting {
         let mut engine = EngineOptions::default();
         engine.repair_policies.push(RepairPolicy::new(SICK, ConditionStatus::True, seconds(rng, 30, 300)));
         let live = Live::with(world, engine);
-        let mut setting =
-            Self { live, catalog, pools: Vec::new(), workloads: Vec::new(), liars: BTreeSet::new(), made: 0 };
+        let mut setting = Self {
+            live,
+            catalog,
+            pools: Vec::new(),
+            workloads: Vec::new(),
+            liars: BTreeSet::new(),
+            unready: BTreeSet::new(),
+            made: 0,
+        };
         for index in 0..=rng.index(3) {
             setting.add_pool(index, rng);
         }

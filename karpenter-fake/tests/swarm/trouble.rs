@@ -12,6 +12,9 @@ use karpenter_fake::{cloud::offerings_of, sim::Rng};
 
 use crate::setting::{SICK, Setting, one_of, percent};
 
+/// The condition of a node by which its kubelet says that it works.
+const READY: &str = "Ready";
+
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trouble {
@@ -31,6 +34,8 @@ pub(crate) enum Trouble {
     /// A node becomes sick, and maybe well again.
     Sicken,
     Heal,
+    /// The kubelet of a node has trouble, and no longer once nodes become well.
+    Unready,
     /// Machines of a type have less memory than is said.
     Lie,
     /// A pool asks for something else, so that its nodes drift.
@@ -46,7 +51,7 @@ pub(crate) enum Trouble {
 const CHANGES: [Trouble; 6] =
     [Trouble::Scale, Trouble::Scale, Trouble::Scale, Trouble::AddWorkload, Trouble::DeleteWorkload, Trouble::Reprice];
 /// Things that happen in unlucky ones.
-const FAULTS: [Trouble; 13] = [
+const FAULTS: [Trouble; 14] = [
     Trouble::Shortage,
     Trouble::Shortage,
     Trouble::Interrupt,
@@ -56,6 +61,7 @@ const FAULTS: [Trouble; 13] = [
     Trouble::LoseWatch,
     Trouble::Sicken,
     Trouble::Heal,
+    Trouble::Unready,
     Trouble::Lie,
     Trouble::ChangePool,
     Trouble::DeleteNode,
@@ -104,9 +110,13 @@ impl Trouble {
             Self::Shortage | Self::Reprice | Self::Throttle | Self::Lie => self.trouble_market(setting, rng),
             Self::Interrupt | Self::Kill | Self::KillInSilence => self.trouble_machine(setting, rng),
             Self::ChangePool => change_pool(setting, rng),
-            Self::Sicken | Self::Heal | Self::DeleteNode | Self::DeleteClaim | Self::DeletePod | Self::TaintByHand => {
-                self.trouble_object(setting, rng);
-            }
+            Self::Heal => heal(setting),
+            Self::Sicken
+            | Self::Unready
+            | Self::DeleteNode
+            | Self::DeleteClaim
+            | Self::DeletePod
+            | Self::TaintByHand => self.trouble_object(setting, rng),
         }
     }
 
@@ -169,7 +179,10 @@ impl Trouble {
         let node = ObjectKey::new("", &nodes[rng.index(nodes.len())]);
         match self {
             Self::Sicken => world.set_node_condition(&node.name, SICK, ConditionStatus::True),
-            Self::Heal => nodes.iter().for_each(|node| world.set_node_condition(node, SICK, ConditionStatus::False)),
+            Self::Unready => {
+                world.set_node_condition(&node.name, READY, ConditionStatus::False);
+                setting.unready.insert(node.name);
+            }
             Self::DeleteNode => drop(world.api_mut().delete::<Node>(&node, "")),
             Self::DeleteClaim => {
                 let claim = ObjectKey::new("", &claims[rng.index(claims.len())]);
@@ -187,7 +200,23 @@ impl Trouble {
 
 /// What was sold out is sold again; nothing more goes wrong.
 pub(crate) fn end(setting: &mut Setting) {
-    Trouble::Heal.happen(setting, &mut Rng::new(0));
+    heal(setting);
+}
+
+/// Nodes become well, those apart that lost their machine meanwhile.
+fn heal(setting: &mut Setting) {
+    let world = setting.live.world_mut();
+    let nodes: Vec<_> = world.api().list::<Node>().cloned().collect();
+    for node in nodes {
+        let name = &node.metadata.name;
+        world.set_node_condition(name, SICK, ConditionStatus::False);
+        let is =
+            |status: ConditionStatus| node.status.conditions.iter().any(|c| c.r#type == READY && c.status == status);
+        if setting.unready.contains(name) && is(ConditionStatus::False) {
+            world.set_node_condition(name, READY, ConditionStatus::True);
+        }
+    }
+    setting.unready.clear();
 }
 
 fn scale(setting: &mut Setting, rng: &mut Rng) {
