@@ -13,26 +13,20 @@ use super::{
 /// How often pods make way for others at most until all have room.
 const MAX_EXCHANGES: usize = 2;
 
-/// The most pairs of lots and places that are looked at each time that room is used: less than a millisecond. Fewer where very
-/// many plans are compared.
+/// The most pairs of lots and places that are looked at each time that room is used: less than a millisecond.
 const MAX_LOOKS: usize = 20_000;
-const FEW_LOOKS: usize = 2_000;
 
 impl Search<'_, '_> {
     /// Gives further units room, as far as others can make way for them. All that have room keep some.
     pub(super) fn rearrange_places(&mut self) {
         let course = &self.problem.course;
-        let looks_left = match course.trials {
-            Trials::All => MAX_LOOKS,
-            Trials::Few => FEW_LOOKS,
-            Trials::First => return,
-        };
-        // With the plain order others are compared.
-        if course.order != Order::Size {
-            let mut rearrangement =
-                Rearrangement { search: self, looks_left, steps: Vec::new(), exchanged: Vec::new() };
-            rearrangement.give_room();
+        // Others are compared with the plain order, and very many plans with each other.
+        if course.trials != Trials::All || course.weighs_room || course.order == Order::Size {
+            return;
         }
+        let mut rearrangement =
+            Rearrangement { search: self, looks_left: MAX_LOOKS, steps: Vec::new(), exchanged: Vec::new() };
+        rearrangement.give_room();
     }
 
     /// The room that is left in all places together.
