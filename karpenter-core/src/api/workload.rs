@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Condition, LabelSelector, ObjectMeta, PodSpec, Taint, is_default, nullable};
+use super::{Condition, LabelSelector, ObjectMeta, PodSpec, Taint, TaintEffect, Toleration, is_default, nullable};
 use crate::{ResourceList, labels};
 
 /// A node, as far as placement goes.
@@ -69,6 +69,32 @@ pub struct DaemonSet {
     /// What it runs.
     #[serde(deserialize_with = "nullable")]
     pub spec: DaemonSetSpec,
+}
+
+/// The taints past which the controller of daemonsets lets all their pods, and one past which it lets those on the network of
+/// their host (<https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations>).
+const TOLERATED: [(&str, TaintEffect); 6] = [
+    ("node.kubernetes.io/not-ready", TaintEffect::NoExecute),
+    ("node.kubernetes.io/unreachable", TaintEffect::NoExecute),
+    ("node.kubernetes.io/disk-pressure", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/memory-pressure", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/pid-pressure", TaintEffect::NoSchedule),
+    ("node.kubernetes.io/unschedulable", TaintEffect::NoSchedule),
+];
+const TOLERATED_ON_HOST_NETWORK: (&str, TaintEffect) =
+    ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
+
+impl PodSpec {
+    /// Adds the tolerations that the controller of daemonsets gives to its pods, as far as they are not there.
+    pub fn tolerate_as_daemon(&mut self) {
+        let on_host_network = self.host_network.then_some(TOLERATED_ON_HOST_NETWORK);
+        for (key, effect) in TOLERATED.into_iter().chain(on_host_network) {
+            let added = Toleration { effect: Some(effect), ..Toleration::of_key(key) };
+            if !self.tolerations.contains(&added) {
+                self.tolerations.push(added);
+            }
+        }
+    }
 }
 
 /// What a [`DaemonSet`] runs.

@@ -2,37 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::api::{DaemonSet, Pod, PodSpec, TaintEffect, Toleration};
-
-/// The taints past which the controller of daemonsets lets all their pods, and one past which it lets those on the network of
-/// their host (<https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations>).
-const TOLERATED: [(&str, TaintEffect); 6] = [
-    ("node.kubernetes.io/not-ready", TaintEffect::NoExecute),
-    ("node.kubernetes.io/unreachable", TaintEffect::NoExecute),
-    ("node.kubernetes.io/disk-pressure", TaintEffect::NoSchedule),
-    ("node.kubernetes.io/memory-pressure", TaintEffect::NoSchedule),
-    ("node.kubernetes.io/pid-pressure", TaintEffect::NoSchedule),
-    ("node.kubernetes.io/unschedulable", TaintEffect::NoSchedule),
-];
-const TOLERATED_ON_HOST_NETWORK: (&str, TaintEffect) =
-    ("node.kubernetes.io/network-unavailable", TaintEffect::NoSchedule);
+use crate::api::{DaemonSet, Pod, PodSpec};
 
 /// Gives each daemonset the specification of the next pod that its controller makes. Both lists are in the order of namespaces.
 pub(super) fn foresee_daemons(daemonsets: &mut [DaemonSet], pods: &[Arc<Pod>]) {
     take_after_newest(daemonsets, pods);
     for daemonset in daemonsets {
-        add_tolerations(&mut daemonset.spec.template.spec);
-    }
-}
-
-/// Adds what the controller adds, unless it is there.
-fn add_tolerations(spec: &mut PodSpec) {
-    let on_host_network = spec.host_network.then_some(TOLERATED_ON_HOST_NETWORK);
-    for (key, effect) in TOLERATED.into_iter().chain(on_host_network) {
-        let added = Toleration { effect: Some(effect), ..Toleration::of_key(key) };
-        if !spec.tolerations.contains(&added) {
-            spec.tolerations.push(added);
-        }
+        daemonset.spec.template.spec.tolerate_as_daemon();
     }
 }
 
@@ -130,6 +106,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn room_is_kept_for_daemons_where_their_controller_lets_them_past() {
         let free = |taint: Value, host_network: bool, is_cordoned: bool| {

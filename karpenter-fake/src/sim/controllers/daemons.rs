@@ -8,7 +8,7 @@ use std::{
 use karpenter_core::{
     api::{
         DaemonSet, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectKey, Operator, OwnerReference,
-        Pod, PodSpec, Taint, TaintEffect, Toleration,
+        Pod, PodSpec, Taint, TaintEffect,
     },
     engine::Object,
 };
@@ -17,17 +17,6 @@ use crate::{
     checker::filters::{misfit, untolerated},
     sim::{ApiServer, api_server::Change},
 };
-
-/// What every daemon tolerates
-/// (<https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations>).
-const TOLERATED: [(&str, TaintEffect); 6] = [
-    ("node.kubernetes.io/not-ready", TaintEffect::NoExecute),
-    ("node.kubernetes.io/unreachable", TaintEffect::NoExecute),
-    ("node.kubernetes.io/disk-pressure", TaintEffect::NoSchedule),
-    ("node.kubernetes.io/memory-pressure", TaintEffect::NoSchedule),
-    ("node.kubernetes.io/pid-pressure", TaintEffect::NoSchedule),
-    ("node.kubernetes.io/unschedulable", TaintEffect::NoSchedule),
-];
 
 /// Makes a pod of every daemonset on every node that will have it.
 #[derive(Clone, Debug, Default)]
@@ -110,11 +99,7 @@ fn comes(spec: &PodSpec, node: &Node, effects: &[TaintEffect]) -> bool {
 
 fn daemon_spec(set: &DaemonSet) -> PodSpec {
     let mut spec = set.spec.template.spec.clone();
-    for (key, effect) in TOLERATED {
-        let mut toleration = Toleration::of_key(key);
-        toleration.effect = Some(effect);
-        spec.tolerations.push(toleration);
-    }
+    spec.tolerate_as_daemon();
     spec
 }
 
