@@ -10,7 +10,6 @@ use karpenter_core::{
         Workload,
     },
     labels,
-    schedule::ReservationPolicy,
 };
 
 /// A machine of so many CPUs with 4 GiB each, at 10 cents a CPU on demand and 4 on the spot market, in two zones.
@@ -301,38 +300,6 @@ fn offerings_that_cannot_be_bought_are_not_planned() {
     );
 }
 
-/// Machines of which some can be had from a reservation of so many.
-fn reserved_machines(count: u32) -> Vec<InstanceType> {
-    let mut reserved = machine("small", 2);
-    let mut offering = Offering::new("reserved", "a", Price::ZERO);
-    offering.requirements.add("example.com/reservation-id", Requirement::one_of(["r-1"]));
-    offering.reservation_capacity = Some(count);
-    reserved.offerings.push(offering);
-    vec![reserved]
-}
-
-#[test]
-fn a_reservation_is_used_as_far_as_it_goes() {
-    let plan = solve(with_pool(pool()).pods(Pod::named("web").cpu("2").replicas(3)), reserved_machines(2));
-    let prices: Vec<_> = plan.claims().iter().map(|c| c.cheapest_price).collect();
-    assert_eq!(prices, [Price::ZERO, Price::ZERO, dollars(0.08)]);
-    let of = |i: usize| plan.claims()[i].requirements.to_string();
-    assert!(of(0).contains("example.com/reservation-id In [r-1]") && of(0).contains("capacity-type In [reserved]"));
-    assert!(of(2).contains("example.com/reservation-id DoesNotExist"), "{}", of(2));
-}
-
-#[test]
-fn pods_that_may_only_use_a_reservation_wait_for_it() {
-    let mut options = PlannerOptions::default();
-    options.reservations = ReservationPolicy::Strict;
-    let snapshot = with_pool(pool()).pods(Pod::named("web").cpu("2").replicas(3)).build().expect("valid");
-    let catalogs = Catalogs::shared(reserved_machines(2), snapshot.pools()).expect("valid");
-    let plan = Planner::new(options.clone()).plan(&snapshot, &catalogs);
-    assert_eq!((plan.claims().len(), plan.unplaced().len()), (2, 1));
-    let none_left = Catalogs::shared(reserved_machines(0), snapshot.pools()).expect("valid");
-    assert_eq!(Planner::new(options).plan(&snapshot, &none_left).claims().len(), 3);
-}
-
 #[test]
 fn a_claim_names_no_more_types_than_it_may() {
     let mut options = PlannerOptions::default();
@@ -342,6 +309,30 @@ fn a_claim_names_no_more_types_than_it_may() {
         options.max_instance_types = most;
         assert_eq!(*Planner::new(options.clone()).plan(&snapshot, &catalogs).claims()[0].instance_types, *expected);
     }
+}
+
+#[test]
+fn values_are_found_among_types_that_each_are_larger_in_another_way() {
+    let of_family = |name: &str, cpu, memory_gib: i64, dollars_per_hour| {
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(memory_gib << 30))];
+        let mut out = InstanceType::named(name, capacity).offering("on-demand", "a", dollars(dollars_per_hour));
+        out.requirements.add("family", Requirement::one_of([&name[..1]]));
+        out
+    };
+    let types = || vec![of_family("c-8", 8, 16, 0.3), of_family("r-4", 4, 32, 0.25)];
+    let mut families = expression("family", Operator::Exists, &[]);
+    families.min_values = Some(2);
+    let limited = |cpu, memory_gib: i64| {
+        let limited = pool().require(families.clone()).limit("cpu", Quantity::from_units(cpu));
+        limited.limit("memory", Quantity::from_bytes(memory_gib << 30))
+    };
+    let web = || Pod::named("web").cpu("3").memory("10Gi").host_port(80).replicas(3);
+    let plan = solve(with_pool(limited(1000, 1000)).pods(web()), types());
+    assert_eq!(plan.claims().len(), 3);
+    assert!(plan.claims().iter().all(|claim| *claim.instance_types == ["r-4", "c-8"]), "{:?}", outline(&plan));
+    // Each may become one with 8 CPUs, or one with 32 GiB.
+    assert_eq!(solve(with_pool(limited(23, 1000)).pods(web()), types()).claims().len(), 2);
+    assert_eq!(solve(with_pool(limited(1000, 95)).pods(web()), types()).claims().len(), 2);
 }
 
 /// A pool that wants claims to name at least so many instance types.

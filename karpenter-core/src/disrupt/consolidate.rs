@@ -17,6 +17,7 @@ use super::{
     Candidate, Candidates, Command, Method,
     allowance::Allowance,
     climb::{Climb, Field, Found, Outcome},
+    extend::Extended,
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
@@ -68,7 +69,7 @@ impl Threshold {
     }
 
     /// The lower of two that differ in what an eviction must be worth.
-    fn at_most(self, other: Self) -> Self {
+    pub(super) fn at_most(self, other: Self) -> Self {
         Self { per_eviction: self.per_eviction.min(other.per_eviction), ..self }
     }
 
@@ -175,10 +176,8 @@ impl Consolidation<'_, '_> {
         let ends = Climb::followed(&starts, climb);
         let Outcome { nodes, care, .. } = Climb::best_planned(&ends, climb)?.outcome;
         let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, care])?;
-        // What would be worth a command of its own is not left for the next.
-        let extended = self.extended(&field, last.at_most(self.threshold), nodes, trial);
-        let candidates = field.candidates(&extended.nodes);
-        let trial = extended.trial;
+        let Extended { nodes, trial } = self.extended(&field, last, &Extended { nodes, trial });
+        let candidates = field.candidates(&nodes);
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
         is_worth_it.then(|| Scene::command(Method::Consolidation, &candidates, trial))
     }
@@ -243,24 +242,35 @@ pub(super) mod tests {
 
     /// Nodes of four prices with one to four pods each, and room for some of them.
     pub(in crate::disrupt) fn cluster() -> (Snapshot, Catalogs) {
+        let prices = ["0.004", "0.02", "0.05", "0.4"];
+        let nodes = prices.into_iter().cycle().take(8).enumerate();
+        cluster_of(&prices.map(|price| (price, 4)), nodes.map(|(number, price)| (price, vec!["900m"; number % 4 + 1])))
+    }
+
+    /// Nodes of types with so many CPUs, each named by its price, with pods that ask for so much CPU each.
+    pub(in crate::disrupt) fn cluster_of<'t>(
+        types: &[(&str, i64)],
+        nodes: impl Iterator<Item = (&'t str, Vec<&'t str>)>,
+    ) -> (Snapshot, Catalogs) {
         let mut pool = NodePool::named("p");
         pool.spec.disruption = read(json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}));
-        let types = ["0.004", "0.02", "0.05", "0.4"].map(|price| {
-            let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(10))];
+        let catalog = types.iter().map(|&(price, cpu)| {
+            let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(10))];
             let offered = InstanceType::named(price, capacity);
             offered.offering("on-demand", "a", Price::per_hour(price.parse().expect("a number")).expect("a price"))
         });
-        let catalogs = Catalogs::shared(types.to_vec(), [&pool]).expect("a catalog");
+        let catalogs = Catalogs::shared(catalog.collect(), [&pool]).expect("a catalog");
         let mut builder = Snapshot::builder().pool(pool);
         let mut pods: Vec<Pod> = Vec::new();
-        for (number, price) in ["0.004", "0.02", "0.05", "0.4"].into_iter().cycle().take(8).enumerate() {
+        for (number, (price, requests)) in nodes.enumerate() {
             let name = format!("n{number}");
+            let cpu = types.iter().find(|(own, _)| *own == price).expect("a type").1;
             let labels = json!({
                 "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
                 "node.kubernetes.io/instance-type": price, "topology.kubernetes.io/zone": "a",
                 "karpenter.sh/capacity-type": "on-demand",
             });
-            let (id, room) = (format!("id://{name}"), json!({"cpu": "4", "pods": "10"}));
+            let (id, room) = (format!("id://{name}"), json!({"cpu": cpu.to_string(), "pods": "10"}));
             builder = builder
                 .claim(read::<NodeClaim>(json!({
                     "metadata": {"name": name, "labels": labels}, "spec": {"nodeClassRef": {}, "requirements": []},
@@ -270,14 +280,14 @@ pub(super) mod tests {
                     "metadata": {"name": name, "labels": labels}, "spec": {"providerID": id},
                     "status": {"capacity": room, "allocatable": room},
                 })));
-            for pod in 0..=number % 4 {
-                pods.push(read(json!({
+            pods.extend(requests.iter().enumerate().map(|(pod, cpu)| {
+                read::<Pod>(json!({
                     "metadata": {"name": format!("{name}-{pod}"), "namespace": "default", "ownerReferences":
                         [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u"}]},
-                    "spec": {"nodeName": name, "containers": [{"name": "c", "resources": {"requests": {"cpu": "900m"}}}]},
+                    "spec": {"nodeName": name, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
                     "status": {"phase": "Running"},
-                })));
-            }
+                }))
+            }));
         }
         (builder.pods(pods).build().expect("a cluster"), catalogs)
     }

@@ -1,6 +1,10 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
@@ -9,6 +13,7 @@ use ordered_float::OrderedFloat;
 use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
+    eligible::too_few_values,
     lot::{Lots, Shape},
     pool::{AlternativeRows, Pool, Selection, Variant},
     problem::{Meeting, Problem, Tolerance},
@@ -31,6 +36,8 @@ pub(super) struct Candidate {
     pub(super) guests: Vec<Guest>,
     /// The least of each resource that a unit of any of them asks for.
     pub(super) least: Amounts,
+    /// What a node takes of each limit of its pool at most, whichever type of its claim it becomes.
+    pub(super) ceiling: Box<[i64]>,
 }
 
 /// A shape of which a candidate can take units.
@@ -72,9 +79,22 @@ impl Candidate {
     pub(super) fn all(problem: &Problem<'_>) -> Vec<Self> {
         let mut all: Vec<Self> = (0..problem.base.pools.len()).flat_map(|pool| of_pool(problem, pool)).collect();
         if problem.base.options.reservations == ReservationPolicy::Strict {
-            keep_waiting(&mut all, &problem.base.pools);
+            keep_waiting(problem, &mut all);
         }
         all
+    }
+
+    /// Whether a node takes no more than this of the limits of its pool.
+    pub(super) fn is_within(&self, left: &[i64]) -> bool {
+        self.ceiling.iter().zip(left).all(|(most, left)| most <= left)
+    }
+
+    /// Whether the limits of its pool, as they are before planning, leave room for it.
+    pub(super) fn is_within_limits(&self, problem: &Problem<'_>) -> bool {
+        self.ceiling
+            .iter()
+            .zip(&problem.base.pools[self.pool].limits)
+            .all(|(&most, limit)| most <= limit.most - limit.used)
     }
 
     /// The guest that is of a shape.
@@ -107,19 +127,25 @@ impl Candidate {
     }
 }
 
-/// Takes those that wait for a reservation out of all candidates of pools that are no heavier than one that has it.
-fn keep_waiting(all: &mut [Candidate], pools: &[Pool<'_>]) {
-    let weight = |candidate: &Candidate| pools[candidate.pool].source.weight();
+/// Takes those that wait for a reservation out of all candidates by which they would not come to it: other pools of no greater
+/// weight, and what is not reserved. A reservation that cannot be had even by a single unit is not waited for.
+fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
+    let weight = |candidate: &Candidate| problem.base.pools[candidate.pool].source.weight();
     let mut waiting: BTreeMap<usize, u32> = BTreeMap::new();
-    for candidate in all.iter().filter(|candidate| candidate.reservation.is_some()) {
-        for guest in &candidate.guests {
+    for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_some()) {
+        let of_shape = |guest: &Guest| guest.seats(problem.lots.of_shapes[guest.shape()][0], 1);
+        let mut guests = std::mem::take(&mut candidate.guests);
+        guests.retain(|guest| too_few_values(problem, candidate, &[of_shape(guest)]).is_none());
+        candidate.guests = guests;
+        for guest in candidate.guests.iter().filter(|_| candidate.is_within_limits(problem)) {
             let heaviest = waiting.entry(guest.shape()).or_default();
             *heaviest = weight(candidate).max(*heaviest);
         }
     }
-    for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_none()) {
-        let own = weight(candidate);
-        candidate.guests.retain(|guest| waiting.get(&guest.shape()).is_none_or(|heaviest| own > *heaviest));
+    for candidate in all {
+        let (own, is_reserved) = (weight(candidate), candidate.reservation.is_some());
+        let comes_to_it = |heaviest: &u32| own > *heaviest || own == *heaviest && is_reserved;
+        candidate.guests.retain(|guest| waiting.get(&guest.shape()).is_none_or(comes_to_it));
     }
 }
 
@@ -155,12 +181,46 @@ fn sort_bits(float: f64) -> u64 {
 fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
     let pool = &problem.base.pools[pool_index];
     let mut shares: Vec<Option<Vec<Option<f64>>>> = vec![None; pool.variants.len()];
-    let candidate = |&row: &usize| {
+    let candidates = |&row: &usize| {
         let of_variant = || shares_of(problem, pool.variant(row));
         let shares = shares[pool.variant_of_row[row] as usize].get_or_insert_with(of_variant);
-        candidate(problem, pool_index, row, shares)
+        ceilings(pool, row)
+            .into_iter()
+            .map(|ceiling| candidate(problem, pool_index, (row, ceiling), shares))
+            .collect::<Vec<_>>()
     };
-    selected(problem, pool_index).iter().map(candidate).filter(|c| !c.guests.is_empty()).collect()
+    selected(problem, pool_index).iter().flat_map(candidates).filter(|c| !c.guests.is_empty()).collect()
+}
+
+/// What claims for nodes of a row may take of the limits of their pool: as much as its type, so that limits leave room for most
+/// nodes. Where several limits hold, a type of other proportions is above one of them, and `minValues` may need it: so nodes
+/// may be up to twice as large in each respect, too, or four times, and so on.
+fn ceilings(pool: &Pool<'_>, row: usize) -> Vec<Box<[i64]>> {
+    let type_of = |row: usize| pool.table().rows()[row].type_index;
+    let sizes = |type_index: usize| pool.limits.iter().map(move |limit| limit.capacity_by_type[type_index]);
+    let own: Box<[i64]> = sizes(type_of(row)).collect();
+    if pool.limits.len() < 2 || !pool.has_min_values() {
+        return vec![own];
+    }
+    let types: BTreeSet<usize> = pool.open_rows.ones().filter(|&row| pool.has_limits_left(row)).map(type_of).collect();
+    let mut out = vec![own];
+    for factor in (0..i64::BITS - 1).map(|power| 1_i64 << power) {
+        let is_within = |&&type_index: &&usize| {
+            sizes(type_index).zip(&out[0]).all(|(size, &own)| size <= own.max(1).saturating_mul(factor))
+        };
+        let within: Vec<usize> = types.iter().filter(is_within).copied().collect();
+        let mut ceiling = out[0].clone();
+        for &type_index in &within {
+            ceiling.iter_mut().zip(sizes(type_index)).for_each(|(most, size)| *most = size.max(*most));
+        }
+        if out.last() != Some(&ceiling) {
+            out.push(ceiling);
+        }
+        if within.len() == types.len() {
+            break;
+        }
+    }
+    out
 }
 
 /// The rows of a pool that can be told apart by room or by pods, each as the cheapest that there is, without those than
@@ -242,7 +302,12 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
     met
 }
 
-fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize, shares: &[Option<f64>]) -> Candidate {
+fn candidate(
+    problem: &Problem<'_>,
+    pool_index: usize,
+    (row, ceiling): (usize, Box<[i64]>),
+    shares: &[Option<f64>],
+) -> Candidate {
     let pool = &problem.base.pools[pool_index];
     // How willingly pods with each constraint go there, and by which alternative.
     let met = |meeting: &Option<Meeting>| {
@@ -269,7 +334,7 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, row: usize, shares: &[Opt
     }
     let price = problem.base.node_cost(pool_index, row);
     let reservation = problem.base.reservations.of(pool.catalog, row);
-    Candidate { pool: pool_index, row, reservation, price, guests, least }
+    Candidate { pool: pool_index, row, reservation, price, guests, least, ceiling }
 }
 
 #[cfg(test)]

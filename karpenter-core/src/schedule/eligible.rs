@@ -13,8 +13,8 @@ use crate::{Offering, Price, Requirement, Requirements, cluster::HostPort, label
 /// The offerings and types that do for a node with some pods.
 pub(super) struct Eligible<'p> {
     pool: &'p Pool<'p>,
-    /// The type of the node that was chosen.
-    chosen: usize,
+    /// What it may take of each limit of its pool.
+    ceiling: &'p [i64],
     /// What a claim asks of offerings beside what its pool asks.
     demands: Vec<Demand<'p>>,
     /// The offerings of the pool that meet all of it.
@@ -36,7 +36,7 @@ impl<'p> Eligible<'p> {
     /// candidate is.
     pub(super) fn new(
         problem: &'p Problem<'p>,
-        candidate: &Candidate,
+        candidate: &'p Candidate,
         (guests, used): (&[Seats], Amounts),
         is_pinned: bool,
     ) -> Self {
@@ -55,7 +55,8 @@ impl<'p> Eligible<'p> {
         };
         let demands: Vec<Demand<'p>> = of_place.into_iter().chain(of_pods).chain([of_reservation]).collect();
         let chosen = pool.variant(candidate.row).type_index;
-        let mut out = Self { pool, chosen, rows: rows_of(pool, &demands), demands, used, host_ports };
+        let ceiling = &candidate.ceiling;
+        let mut out = Self { pool, ceiling, rows: rows_of(pool, &demands), demands, used, host_ports };
         if out.cheapest(chosen).is_none() {
             // Daemons leave too little room on some other offering of the type: this offering alone, then.
             out.narrow(Cow::Borrowed(&offering_of(pool, candidate.row).requirements));
@@ -94,12 +95,11 @@ impl<'p> Eligible<'p> {
         !is_short && !HostPort::any_clash(&node.host_ports, &self.host_ports)
     }
 
-    /// What a type costs, if it will do and can be bought. Where limits hold, no type is larger than the chosen one: the limits
-    /// must hold for whichever is bought.
+    /// What a type costs, if it will do and can be bought. The limits must hold for whichever is bought.
     fn cheapest(&self, type_index: usize) -> Option<Price> {
         let table = self.pool.table();
-        let is_no_larger = |capacity_by_type: &[i64]| capacity_by_type[type_index] <= capacity_by_type[self.chosen];
-        if !self.pool.limits.iter().all(|limit| is_no_larger(&limit.capacity_by_type)) {
+        let mut sizes = self.pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]);
+        if sizes.by_ref().zip(self.ceiling).any(|(size, most)| size > *most) {
             return None;
         }
         let all = || table.rows_of(type_index).filter(|&row| self.rows.contains(row));

@@ -102,7 +102,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let shape = problem.lot(lot).shape;
         let is_open = |&index: &usize| {
             let candidate = &problem.candidates[index];
-            self.is_to_be_had(candidate) && self.is_within(candidate, &drafts.limits_left[candidate.pool])
+            self.is_to_be_had(candidate) && candidate.is_within(&drafts.limits_left[candidate.pool])
         };
         let mut open = admits[shape].ones().filter(is_open).peekable();
         let Some(&first) = open.peek() else { return false };
@@ -124,10 +124,9 @@ impl<'p, 'a> Search<'p, 'a> {
         };
         let is_taken = draft.takes(problem, lot, admits);
         if drafts.limit_use == LimitUse::Largest {
-            let sizes: Vec<Vec<i64>> =
-                draft.candidates.ones().map(|index| self.limited_sizes(&problem.candidates[index])).collect();
+            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].ceiling);
             for (limit, left) in drafts.limits_left[pool].iter_mut().enumerate() {
-                *left -= sizes.iter().map(|sizes| sizes[limit]).max().unwrap_or(0);
+                *left -= ceilings().map(|ceiling| ceiling[limit]).max().unwrap_or(0);
             }
         }
         drafts.list.push(draft);

@@ -369,10 +369,8 @@ impl<'a> Problem<'a> {
     fn price_by_limits(&mut self) {
         for candidate in &mut self.candidates {
             let pool = &self.base.pools[candidate.pool];
-            let type_index = pool.variant(candidate.row).type_index;
-            let share =
-                |limit: &Limit| limit.capacity_by_type[type_index] as f64 / (limit.most - limit.used).max(1) as f64;
-            let by_limits = pool.limits.iter().map(share).fold(0.0, f64::max);
+            let share = |(limit, &most): (&Limit, &i64)| most as f64 / (limit.most - limit.used).max(1) as f64;
+            let by_limits = pool.limits.iter().zip(&candidate.ceiling).map(share).fold(0.0, f64::max);
             // Where limits do not tell, the bill does.
             candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
         }

@@ -448,14 +448,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {
         let is_reserved = candidate.reservation.is_none_or(|reservation| self.reservations_left[reservation] > 0);
-        is_reserved && self.is_within(candidate, &self.limits_left[candidate.pool])
-    }
-
-    /// Whether a node takes no more than this of the limits of its pool.
-    pub(super) fn is_within(&self, candidate: &Candidate, left: &[i64]) -> bool {
-        let pool = &self.problem.base.pools[candidate.pool];
-        let type_index = pool.variant(candidate.row).type_index;
-        pool.limits.iter().zip(left).all(|(limit, &left)| limit.capacity_by_type[type_index] <= left)
+        is_reserved && candidate.is_within(&self.limits_left[candidate.pool])
     }
 
     /// Whether some limit of a pool leaves no room for a node of the largest type.
@@ -467,9 +460,9 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Makes as many nodes of a candidate as there are pods and limits for, but no more than `most`, and says how many.
     pub(super) fn make(&mut self, candidate: &'p Candidate, guests: &[Seats], most: i64) -> i64 {
         let by_pods = guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0).min(most);
-        let sizes = self.limited_sizes(candidate);
         let left = &self.limits_left[candidate.pool];
-        let by_limits = sizes.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
+        let by_limits =
+            candidate.ceiling.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
         let by_reservation = candidate.reservation.map_or(i64::MAX, |reservation| self.reservations_left[reservation]);
         let count = by_limits.min().unwrap_or(i64::MAX).min(by_pods).min(by_reservation);
         // Nodes that exist may have more than limits allow.
@@ -479,7 +472,7 @@ impl<'p, 'a> Search<'p, 'a> {
         if let Some(reservation) = candidate.reservation {
             self.reservations_left[reservation] -= count;
         }
-        take(&mut self.limits_left[candidate.pool], &sizes, count);
+        take(&mut self.limits_left[candidate.pool], &candidate.ceiling, count);
         for seats in guests {
             self.use_up(seats.lot, seats.count * count);
         }
@@ -491,8 +484,7 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Takes one node of a batch out of the plan; its pods are left.
     pub(super) fn unmake(&mut self, index: usize) -> Batch<'p> {
         let node = self.split_off(index);
-        let sizes = self.limited_sizes(node.candidate);
-        take(&mut self.limits_left[node.candidate.pool], &sizes, -1);
+        take(&mut self.limits_left[node.candidate.pool], &node.candidate.ceiling, -1);
         if let Some(reservation) = node.candidate.reservation {
             self.reservations_left[reservation] += 1;
         }
@@ -500,13 +492,6 @@ impl<'p, 'a> Search<'p, 'a> {
             self.take_back(seats.lot, seats.count);
         }
         node
-    }
-
-    /// What a node takes of each limit of its pool.
-    pub(super) fn limited_sizes(&self, candidate: &Candidate) -> Vec<i64> {
-        let pool = &self.problem.base.pools[candidate.pool];
-        let type_index = pool.variant(candidate.row).type_index;
-        pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]).collect()
     }
 }
 

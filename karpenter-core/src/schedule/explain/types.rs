@@ -14,7 +14,7 @@ use crate::{
     schedule::{
         MinValuesPolicy, ReservationPolicy,
         amounts::fits,
-        candidate::Guest,
+        candidate::Candidate,
         limit::Limit,
         lot::Lot,
         occupancy::Occupancy,
@@ -88,7 +88,7 @@ impl<'l, 's, 'a> Survey<'l, 's, 'a> {
             limits,
             limits_left,
             too_few_values: problem.too_few_values.get(&(pool_index, problem.lot(lot_index).shape)),
-            awaited: awaited(search, lot_index),
+            awaited: awaited(search, lot_index, pool),
             is_at_odds: Occupancy::default().conflict(lot).is_some(),
         }
     }
@@ -147,7 +147,8 @@ impl<'l, 's, 'a> Survey<'l, 's, 'a> {
         if let Some(&limit) = self.limits.iter().find(is_over) {
             return Step::Limit(limit);
         }
-        if reservation.is_none() && !self.awaited.is_empty() { Step::AwaitsReservation } else { Step::Combination }
+        let is_awaited = reservation.is_some_and(|index| self.awaited.contains(&index));
+        if self.awaited.is_empty() || is_awaited { Step::Combination } else { Step::AwaitsReservation }
     }
 
     fn reservation(&self, row: usize) -> Option<usize> {
@@ -254,15 +255,16 @@ fn worst_shortage(requests: &[i64], room: &[i64]) -> f64 {
     asked.map(|(&request, &room)| 1.0 - room as f64 / request as f64).fold(0.0, f64::max)
 }
 
-/// The reservations that a lot waits for under the strict policy.
-fn awaited(search: &Search<'_, '_>, lot: usize) -> BTreeSet<usize> {
+/// The reservations that a lot waits for under the strict policy instead of coming to a pool.
+fn awaited(search: &Search<'_, '_>, lot: usize, pool: &Pool<'_>) -> BTreeSet<usize> {
     let problem = search.problem;
     if problem.base.options.reservations != ReservationPolicy::Strict {
         return BTreeSet::new();
     }
     let shape = problem.lot(lot).shape;
-    let takes_lot = |guests: &[Guest]| guests.iter().any(|guest| guest.shape() == shape);
-    problem.candidates.iter().filter(|c| takes_lot(&c.guests)).filter_map(|c| c.reservation).collect()
+    let is_no_lighter = |c: &&Candidate| problem.base.pools[c.pool].source.weight() >= pool.source.weight();
+    let takes_lot = |c: &&Candidate| c.guest(shape).is_some() && c.is_within_limits(problem);
+    problem.candidates.iter().filter(is_no_lighter).filter(takes_lot).filter_map(|c| c.reservation).collect()
 }
 
 fn limit(limit: &Limit, left: i64) -> Obstacle {
