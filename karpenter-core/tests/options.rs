@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot, SnapshotBuilder,
     api::{Node, NodePool, ObjectKey, Pod, PodBuilder, Workload},
+    disrupt::DisruptorOptions,
+    engine::EngineOptions,
     labels,
 };
 use serde_json::json;
@@ -49,6 +51,16 @@ fn outline(plan: &Plan) -> Vec<String> {
         plan.claims().iter().map(|claim| format!("{} {}", claim.instance_types[0], claim.pods.len())).collect();
     out.sort();
     out
+}
+
+#[test]
+fn an_option_that_there_is_not_is_an_error_that_names_it() {
+    let of_planner = serde_json::from_value::<PlannerOptions>(json!({"slak": 0.0})).unwrap_err();
+    let of_disruptor = serde_json::from_value::<DisruptorOptions>(json!({"planner": {"slak": 0.0}})).unwrap_err();
+    let of_engine = serde_json::from_value::<EngineOptions>(json!({"disruptor": {"minSaving": 0.0}})).unwrap_err();
+    for (error, name) in [(of_planner, "slak"), (of_disruptor, "slak"), (of_engine, "minSaving")] {
+        assert!(error.to_string().contains(&format!("unknown field `{name}`")), "{error}");
+    }
 }
 
 mod spot_types {

@@ -27,7 +27,7 @@ const MAX_COMMANDS: usize = 1000;
 
 /// How nodes are sought, and what savings must be at least.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DisruptorOptions {
     /// How new nodes are planned.

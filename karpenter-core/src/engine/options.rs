@@ -11,7 +11,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 ///
 /// Periods of less than a tenth of a second count as that.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EngineOptions {
     /// How nodes are planned for pods.

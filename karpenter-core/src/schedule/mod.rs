@@ -92,7 +92,7 @@ const PREFERENCE_PRICE: f64 = 0.01;
 ///
 /// Amounts that are below zero or not finite count as 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PlannerOptions {
     /// The most instance types that a claim names; the cheapest are kept. 600 by default; 0 counts as 1.
