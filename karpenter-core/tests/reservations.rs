@@ -108,13 +108,35 @@ fn nobody_waits_for_a_reservation_that_limits_leave_no_room_for() {
     assert_eq!(outline(&plan), [bought("light", "small", dollars(0.4))]);
 }
 
+/// A pool whose claims are to name at least two types.
+fn with_two_types(pool: NodePool) -> NodePool {
+    let mut types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, Vec::<String>::new());
+    types.min_values = Some(2);
+    pool.require(types)
+}
+
 #[test]
 fn nobody_waits_for_a_reservation_that_leaves_no_choice_of_types() {
-    let mut several = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, Vec::<String>::new());
-    several.min_values = Some(2);
     let types = [reserved("small", 4, "r-1", 1), machine("medium", 8)];
-    let cluster = Snapshot::builder().pool(pool("p", 1).require(several)).pods(Pod::named("web").cpu("2"));
+    let cluster = Snapshot::builder().pool(with_two_types(pool("p", 1))).pods(Pod::named("web").cpu("2"));
     let plan = waiting(cluster, &types);
     assert_eq!(outline(&plan), [bought("p", "small", dollars(0.4))]);
     assert_eq!(*plan.claims()[0].instance_types, ["small", "medium"]);
+}
+
+#[test]
+fn a_claim_with_a_choice_of_types_draws_on_several_reservations() {
+    let types = [reserved("small", 4, "r-1", 1), reserved("medium", 8, "r-2", 3), reserved("large", 16, "r-3", 1)];
+    let cluster = Snapshot::builder().pool(with_two_types(pool("p", 1)));
+    let snapshot = cluster.pods(Pod::named("web").cpu("2").host_port(80).replicas(4)).build().expect("valid");
+    let catalogs = Catalogs::shared(types.to_vec(), snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    // Each of the first two may take a machine of two reservations, and is counted to both.
+    let free: Vec<_> = plan.claims().iter().filter(|claim| claim.cheapest_price == Price::ZERO).collect();
+    assert_eq!((free.len(), plan.claims().len()), (2, 4), "{:?}", outline(&plan));
+    for claim in free {
+        assert_eq!(claim.instance_types.len(), 2);
+        assert_eq!(claim.requirements.get(RESERVATION).and_then(Requirement::value_count), Some(2));
+    }
+    assert!(plan.claims().iter().all(|claim| claim.instance_types.len() >= 2), "{:?}", outline(&plan));
 }

@@ -9,6 +9,7 @@ use std::{
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
 use ordered_float::OrderedFloat;
+use smallvec::SmallVec;
 
 use super::{
     ReservationPolicy,
@@ -18,6 +19,7 @@ use super::{
     pool::{AlternativeRows, Pool, Selection, Variant},
     problem::{Meeting, Problem, Tolerance},
     search::Seats,
+    ways::{Way, ways},
 };
 use crate::{FxBuild, cluster::HostPort};
 
@@ -28,16 +30,16 @@ pub(super) struct Candidate {
     pub(super) pool: usize,
     /// The cheapest of the offerings that it stands for.
     pub(super) row: usize,
-    /// The number of the reservation that it draws on.
-    pub(super) reservation: Option<usize>,
+    /// How a claim asks for it.
+    pub(super) way: Way,
+    /// The numbers of the reservations, on each of which it may draw.
+    pub(super) reservations: SmallVec<[usize; 1]>,
     /// What a node costs the search, in dollars an hour.
     pub(super) price: f64,
     /// The shapes that fit, the most valuable for the room that they take first.
     pub(super) guests: Vec<Guest>,
     /// The least of each resource that a unit of any of them asks for.
     pub(super) least: Amounts,
-    /// What a node takes of each limit of its pool at most, whichever type of its claim it becomes.
-    pub(super) ceiling: Box<[i64]>,
 }
 
 /// A shape of which a candidate can take units.
@@ -84,14 +86,20 @@ impl Candidate {
         all
     }
 
+    /// Whether it draws on reservations.
+    pub(super) fn is_reserved(&self) -> bool {
+        !self.reservations.is_empty()
+    }
+
     /// Whether a node takes no more than this of the limits of its pool.
     pub(super) fn is_within(&self, left: &[i64]) -> bool {
-        self.ceiling.iter().zip(left).all(|(most, left)| most <= left)
+        self.way.ceiling.iter().zip(left).all(|(most, left)| most <= left)
     }
 
     /// Whether the limits of its pool, as they are before planning, leave room for it.
     pub(super) fn is_within_limits(&self, problem: &Problem<'_>) -> bool {
-        self.ceiling
+        self.way
+            .ceiling
             .iter()
             .zip(&problem.base.pools[self.pool].limits)
             .all(|(&most, limit)| most <= limit.most - limit.used)
@@ -132,7 +140,7 @@ impl Candidate {
 fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
     let weight = |candidate: &Candidate| problem.base.pools[candidate.pool].source.weight();
     let mut waiting: BTreeMap<usize, u32> = BTreeMap::new();
-    for candidate in all.iter_mut().filter(|candidate| candidate.reservation.is_some()) {
+    for candidate in all.iter_mut().filter(|candidate| candidate.is_reserved()) {
         let of_shape = |guest: &Guest| guest.seats(problem.lots.of_shapes[guest.shape()][0], 1);
         let mut guests = std::mem::take(&mut candidate.guests);
         guests.retain(|guest| too_few_values(problem, candidate, &[of_shape(guest)]).is_none());
@@ -143,7 +151,7 @@ fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
         }
     }
     for candidate in all {
-        let (own, is_reserved) = (weight(candidate), candidate.reservation.is_some());
+        let (own, is_reserved) = (weight(candidate), candidate.is_reserved());
         let comes_to_it = |heaviest: &u32| own > *heaviest || own == *heaviest && is_reserved;
         candidate.guests.retain(|guest| waiting.get(&guest.shape()).is_none_or(comes_to_it));
     }
@@ -184,43 +192,9 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
     let candidates = |&row: &usize| {
         let of_variant = || shares_of(problem, pool.variant(row));
         let shares = shares[pool.variant_of_row[row] as usize].get_or_insert_with(of_variant);
-        ceilings(pool, row)
-            .into_iter()
-            .map(|ceiling| candidate(problem, pool_index, (row, ceiling), shares))
-            .collect::<Vec<_>>()
+        ways(pool, row).into_iter().map(|way| candidate(problem, pool_index, (row, way), shares)).collect::<Vec<_>>()
     };
     selected(problem, pool_index).iter().flat_map(candidates).filter(|c| !c.guests.is_empty()).collect()
-}
-
-/// What claims for nodes of a row may take of the limits of their pool: as much as its type, so that limits leave room for most
-/// nodes. Where several limits hold, a type of other proportions is above one of them, and `minValues` may need it: so nodes
-/// may be up to twice as large in each respect, too, or four times, and so on.
-fn ceilings(pool: &Pool<'_>, row: usize) -> Vec<Box<[i64]>> {
-    let type_of = |row: usize| pool.table().rows()[row].type_index;
-    let sizes = |type_index: usize| pool.limits.iter().map(move |limit| limit.capacity_by_type[type_index]);
-    let own: Box<[i64]> = sizes(type_of(row)).collect();
-    if pool.limits.len() < 2 || !pool.has_min_values() {
-        return vec![own];
-    }
-    let types: BTreeSet<usize> = pool.open_rows.ones().filter(|&row| pool.has_limits_left(row)).map(type_of).collect();
-    let mut out = vec![own];
-    for factor in (0..i64::BITS - 1).map(|power| 1_i64 << power) {
-        let is_within = |&&type_index: &&usize| {
-            sizes(type_index).zip(&out[0]).all(|(size, &own)| size <= own.max(1).saturating_mul(factor))
-        };
-        let within: Vec<usize> = types.iter().filter(is_within).copied().collect();
-        let mut ceiling = out[0].clone();
-        for &type_index in &within {
-            ceiling.iter_mut().zip(sizes(type_index)).for_each(|(most, size)| *most = size.max(*most));
-        }
-        if out.last() != Some(&ceiling) {
-            out.push(ceiling);
-        }
-        if within.len() == types.len() {
-            break;
-        }
-    }
-    out
 }
 
 /// The rows of a pool that can be told apart by room or by pods, each as the cheapest that there is, without those than
@@ -302,12 +276,7 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
     met
 }
 
-fn candidate(
-    problem: &Problem<'_>,
-    pool_index: usize,
-    (row, ceiling): (usize, Box<[i64]>),
-    shares: &[Option<f64>],
-) -> Candidate {
+fn candidate(problem: &Problem<'_>, pool_index: usize, (row, way): (usize, Way), shares: &[Option<f64>]) -> Candidate {
     let pool = &problem.base.pools[pool_index];
     // How willingly pods with each constraint go there, and by which alternative.
     let met = |meeting: &Option<Meeting>| {
@@ -333,8 +302,9 @@ fn candidate(
             .for_each(|(least, &request)| *least = request.min(*least));
     }
     let price = problem.base.node_cost(pool_index, row);
-    let reservation = problem.base.reservations.of(pool.catalog, row);
-    Candidate { pool: pool_index, row, reservation, price, guests, least, ceiling }
+    let reservation = |&row: &usize| problem.base.reservations.of(pool.catalog, row);
+    let reservations: BTreeSet<usize> = way.reserved_rows.iter().filter_map(reservation).collect();
+    Candidate { pool: pool_index, row, way, reservations: reservations.into_iter().collect(), price, guests, least }
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ impl<'t, 'p> Contest<'t, 'p> {
     /// Leaves out what cannot be had after a node was made of a candidate.
     fn close(&mut self, search: &Search<'p, '_>, made: usize) {
         let made = self.tier[made];
-        if made.reservation.is_some() || search.is_near_limits(made.pool) {
+        if made.is_reserved() || search.is_near_limits(made.pool) {
             self.open.retain(|(_, Reverse(index))| search.is_to_be_had(self.tier[*index]));
         }
     }

@@ -49,13 +49,14 @@ impl<'p> Eligible<'p> {
             Demand { requirements: Cow::Borrowed(&alternative.narrowing), rows: Some(&alternative.rows) }
         });
         let of_place = is_pinned.then(|| Demand::new(Cow::Owned(place(pool, candidate.row))));
-        let of_reservation = match candidate.reservation {
-            Some(_) => Demand::new(Cow::Borrowed(&offering_of(pool, candidate.row).requirements)),
-            None => Demand { requirements: Cow::Borrowed(&pool.unreserved), rows: Some(&pool.unreserved_rows) },
+        let of_reservation = match candidate.way.reserved_rows.as_slice() {
+            [] => Demand { requirements: Cow::Borrowed(&pool.unreserved), rows: Some(&pool.unreserved_rows) },
+            [row] => Demand::new(Cow::Borrowed(&offering_of(pool, *row).requirements)),
+            rows => Demand::new(Cow::Owned(any_of(pool, rows))),
         };
         let demands: Vec<Demand<'p>> = of_place.into_iter().chain(of_pods).chain([of_reservation]).collect();
         let chosen = pool.variant(candidate.row).type_index;
-        let ceiling = &candidate.ceiling;
+        let ceiling = &candidate.way.ceiling;
         let mut out = Self { pool, ceiling, rows: rows_of(pool, &demands), demands, used, host_ports };
         if out.cheapest(chosen).is_none() {
             // Daemons leave too little room on some other offering of the type: this offering alone, then.
@@ -184,6 +185,19 @@ fn rows_of(pool: &Pool<'_>, demands: &[Demand<'_>]) -> FixedBitSet {
 fn offering_of<'p>(pool: &Pool<'p>, row: usize) -> &'p Offering {
     let type_index = pool.table().rows()[row].type_index;
     &pool.catalog.types()[type_index].offerings[row - pool.table().rows_of(type_index).start]
+}
+
+/// What all of some offerings say, of each label any of their values.
+fn any_of(pool: &Pool<'_>, rows: &[usize]) -> Requirements {
+    let all: Vec<&Requirements> = rows.iter().map(|&row| &offering_of(pool, row).requirements).collect();
+    let mut out = Requirements::new();
+    for (key, _) in all[0].iter() {
+        let values: Option<Vec<&Requirement>> = all.iter().map(|requirements| requirements.get(key)).collect();
+        if let Some(values) = values {
+            out.add(key, Requirement::one_of(values.into_iter().flat_map(Requirement::values)));
+        }
+    }
+    out
 }
 
 /// The labels of an offering, its capacity type apart.

@@ -124,7 +124,7 @@ impl<'p, 'a> Search<'p, 'a> {
         };
         let is_taken = draft.takes(problem, lot, admits);
         if drafts.limit_use == LimitUse::Largest {
-            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].ceiling);
+            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].way.ceiling);
             for (limit, left) in drafts.limits_left[pool].iter_mut().enumerate() {
                 *left -= ceilings().map(|ceiling| ceiling[limit]).max().unwrap_or(0);
             }

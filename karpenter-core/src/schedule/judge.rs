@@ -180,7 +180,7 @@ impl Problem<'_> {
             let most = fit_count(&lot.requests, room).min(by_rules).max(1);
             Some(candidate.price * (units as f64 / most as f64).ceil() / units as f64)
         };
-        let unlimited = self.candidates.iter().filter(|candidate| candidate.reservation.is_none());
+        let unlimited = self.candidates.iter().filter(|candidate| !candidate.is_reserved());
         unlimited.filter_map(charge).fold(f64::INFINITY, f64::min)
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'
         |seats: &Seats| problem.alternative(pool, problem.lot(seats.lot).constraint, seats.alternative).is_open_ended;
     let base = &problem.base;
     let is_bound = |seats: &Seats| weights[seats.lot] != weight || is_open_ended(seats);
-    base.pools[pool].has_min_values() || batch.candidate.reservation.is_some() || batch.guests.iter().any(is_bound)
+    base.pools[pool].has_min_values() || batch.candidate.is_reserved() || batch.guests.iter().any(is_bound)
 }
 
 impl<'p, 'a> Ground<'p, 'a> {

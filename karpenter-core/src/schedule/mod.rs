@@ -47,6 +47,7 @@ mod topology;
 mod trim;
 mod variety;
 mod volumes;
+mod ways;
 mod weigh;
 mod workload;
 

@@ -340,7 +340,7 @@ impl<'a> Problem<'a> {
     /// nothing else takes come before all others.
     fn appraise(&mut self) {
         self.values = vec![f64::INFINITY; self.lots.shapes.len()];
-        let (reserved, unlimited): (Vec<_>, Vec<_>) = self.candidates.iter().partition(|c| c.reservation.is_some());
+        let (reserved, unlimited): (Vec<_>, Vec<_>) = self.candidates.iter().partition(|c| c.is_reserved());
         for candidate in unlimited {
             for guest in &candidate.guests {
                 let value = &mut self.values[guest.shape()];
@@ -370,7 +370,7 @@ impl<'a> Problem<'a> {
         for candidate in &mut self.candidates {
             let pool = &self.base.pools[candidate.pool];
             let share = |(limit, &most): (&Limit, &i64)| most as f64 / (limit.most - limit.used).max(1) as f64;
-            let by_limits = pool.limits.iter().zip(&candidate.ceiling).map(share).fold(0.0, f64::max);
+            let by_limits = pool.limits.iter().zip(&candidate.way.ceiling).map(share).fold(0.0, f64::max);
             // Where limits do not tell, the bill does.
             candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
         }
@@ -383,7 +383,7 @@ impl<'a> Problem<'a> {
     /// What the cheapest of some candidates costs that takes a unit of each shape, reservations apart; infinite if none does.
     pub(super) fn cheapest_nodes(&self, candidates: &[Candidate]) -> Vec<f64> {
         let mut cheapest = vec![f64::INFINITY; self.lots.shapes.len()];
-        for candidate in candidates.iter().filter(|candidate| candidate.reservation.is_none()) {
+        for candidate in candidates.iter().filter(|candidate| !candidate.is_reserved()) {
             for guest in &candidate.guests {
                 cheapest[guest.shape()] = cheapest[guest.shape()].min(candidate.price);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::pool::Pool;
-use crate::{FxBuild, Requirements, Snapshot, catalog::Catalog, cluster::Place};
+use crate::{FxBuild, Requirement, Requirements, Snapshot, catalog::Catalog, cluster::Place};
 
 /// The reservations that offerings draw on, in the order in which pools name them.
 #[derive(Clone, Debug, Default)]
@@ -47,18 +47,21 @@ impl Reservations {
         out.left.values_mut().zip(&out.said).for_each(|(left, said)| *left = said.capacity);
         for pool in pools {
             let Some(key) = pool.catalog.reservation_label() else { continue };
-            let mut take = |name: Option<&str>| {
-                if let Some(left) = name.and_then(|name| out.left.get_mut(name)) {
+            let mut take = |name: &str| {
+                if let Some(left) = out.left.get_mut(name) {
                     *left -= 1;
                 }
             };
             for claim in snapshot.unlaunched().iter().filter(|claim| pool.is_of(&claim.metadata.labels)) {
                 let requirements: Requirements = claim.spec.requirements.iter().collect();
-                take(requirements.get(key).and_then(|requirement| requirement.values().next()));
+                // It may become a machine of any of those that it names.
+                let asked =
+                    requirements.get(key).filter(|asked| !asked.admits_absence() && asked.value_count().is_some());
+                asked.into_iter().flat_map(Requirement::values).for_each(&mut take);
             }
             let is_without_claim = |place: &&Arc<Place>| place.is_promised() && place.claim.is_none();
             for place in snapshot.places().iter().filter(is_without_claim).filter(|place| pool.is_of(&place.labels)) {
-                take(place.labels.get(key).map(String::as_str));
+                place.labels.get(key).map(String::as_str).into_iter().for_each(&mut take);
             }
         }
         out

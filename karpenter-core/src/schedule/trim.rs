@@ -148,7 +148,7 @@ impl<'p> Search<'p, '_> {
         let mut guests: Vec<Seats> = Vec::new();
         gone.iter().flat_map(|batch| &batch.guests).for_each(|seats| join(&mut guests, *seats));
         let is_cheaper =
-            |other: &&Candidate| other.price < price && other.reservation.is_none() && problem.weight(other) == weight;
+            |other: &&Candidate| other.price < price && !other.is_reserved() && problem.weight(other) == weight;
         let stand =
             |candidate| Some(Stand { candidate, guests: self.fill_with(candidate, &guests, Tolerance::Full)?.guests });
         let mut stands: Vec<Stand<'p>> = problem.candidates.iter().filter(is_cheaper).filter_map(stand).collect();

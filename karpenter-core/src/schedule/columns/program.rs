@@ -158,7 +158,7 @@ impl<'p> Edges<'p> {
             };
             let mut out: Vec<&Guest> = candidate.guests.iter().filter(is_wanted).collect();
             // Of a reservation there may be too little, and a claim may need more types than a pattern leaves.
-            if candidate.reservation.is_some() || problem.base.pools[candidate.pool].has_min_values() {
+            if candidate.is_reserved() || problem.base.pools[candidate.pool].has_min_values() {
                 out.clear();
             }
             for guest in &out {
