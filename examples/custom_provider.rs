@@ -21,7 +21,8 @@ use karpenter::{
     provider::{CreateError, Deletion, Instance, Launched, ProviderError, ProviderId},
 };
 
-/// Some racks. What is in use is known by the machine's name, such as `rack-1/blade/0`.
+/// Some racks. What is in use is known by the machine's name, such as `rack-1/blade/0`. That is the name of a slot: the next machine
+/// there has it too, once the last one is gone.
 struct Racks {
     catalog: Arc<Catalog>,
     /// How many machines of each model a rack has.
@@ -107,7 +108,10 @@ impl CloudProvider for Racks {
     }
 
     async fn delete(&self, id: &ProviderId) -> Result<Deletion, ProviderError> {
-        Ok(self.in_use().remove(id).map_or(Deletion::Gone, |_| Deletion::Started))
+        // It is switched off at once. If that took its time, the slot would have to stay in use until then, and only then be told
+        // to be gone.
+        self.in_use().remove(id);
+        Ok(Deletion::Gone)
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Option<Instance>, ProviderError> {

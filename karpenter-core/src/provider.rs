@@ -93,7 +93,13 @@ pub trait CloudProvider: Send + Sync {
     }
 }
 
-/// The provider's name for a machine, unique for all time.
+/// The provider's name for a machine.
+///
+/// No two machines have one name at the same time, and while a machine has a name it keeps it. A name may be given again, as that
+/// of a slot in a rack, to a machine that is bought after the last one of the name was gone: [`CloudProvider::delete`] said
+/// [`Deletion::Gone`] of that, or it broke down and [`CloudProvider::get`] and [`CloudProvider::list`] tell of it no more. A
+/// deletion that only [started](Deletion::Started) frees no name: it is asked for again, and the next machine would be meant. What
+/// is told of a name by [`CloudProvider::next_events`] is taken for news of the machine that has it by then.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProviderId(String);
 

@@ -90,6 +90,14 @@ impl Default for NodeClaimSpec {
     }
 }
 
+impl NodeClaim {
+    /// When its machine was launched, if it was.
+    pub(crate) fn launched_at(&self) -> Option<Timestamp> {
+        let is_it = |c: &&Condition| c.r#type == "Launched" && c.status == ConditionStatus::True;
+        self.status.conditions.iter().find(is_it)?.last_transition_time
+    }
+}
+
 /// How a [`NodeClaim`] fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

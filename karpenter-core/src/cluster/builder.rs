@@ -5,7 +5,7 @@ use std::{
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{Exchange, Objects, Place, Snapshot, Storage, daemons::foresee_daemons, place::is_going};
+use super::{Exchange, Objects, Place, Snapshot, Storage, daemons::foresee_daemons, place::is_going, tenancy};
 use crate::{
     FxBuild,
     api::{
@@ -427,8 +427,11 @@ impl<'e> Stands<'e> {
 /// those to whom it was promised.
 fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &BTreeSet<&str>) -> Vec<Site> {
     let launched = claims.iter().filter(|claim| !is_unlaunched(claim));
-    let mut by_id: IndexMap<&str, &Arc<NodeClaim>, FxBuild> =
-        launched.map(|claim| (claim.status.provider_id.as_str(), claim)).collect();
+    // Few names of machines are those of several claims, and most often none is.
+    let (mut by_id, mut further) = (IndexMap::<&str, &Arc<NodeClaim>, FxBuild>::default(), Vec::new());
+    for claim in launched {
+        further.extend(by_id.insert(claim.status.provider_id.as_str(), claim));
+    }
     let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
     let mut sites = Vec::with_capacity(nodes.len());
     // A node may be there, under the name of its claim, before it is known whose it is.
@@ -439,12 +442,28 @@ fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &BTreeSet<&s
     let expected = claims.iter().filter(is_expected).filter(|claim| !is_node(claim.name()));
     sites.extend(expected.map(|claim| site(None, Some(claim))));
     for node in nodes {
-        let claim = by_id.swap_remove(node.spec.provider_id.as_str());
+        let claim = take_claim_of(&node, &mut by_id, &mut further);
         sites.push(site(Some(node), claim));
     }
     by_id.sort_unstable_keys();
-    sites.extend(by_id.into_values().map(|claim| site(None, Some(claim))));
+    sites.extend(by_id.into_values().chain(further).map(|claim| site(None, Some(claim))));
     sites
+}
+
+/// Takes the claim of a node from those that no node was found for yet.
+fn take_claim_of<'c>(
+    node: &Node,
+    by_id: &mut IndexMap<&str, &'c Arc<NodeClaim>, FxBuild>,
+    further: &mut Vec<&'c Arc<NodeClaim>>,
+) -> Option<&'c Arc<NodeClaim>> {
+    let id = node.spec.provider_id.as_str();
+    let rest = further.iter().filter(|claim| claim.status.provider_id == id);
+    let claim = tenancy::claim_of(node, by_id.get(id).into_iter().chain(rest).copied())?;
+    match further.iter().position(|other| Arc::ptr_eq(other, claim)) {
+        Some(index) => drop(further.remove(index)),
+        None => drop(by_id.swap_remove(id)),
+    }
+    Some(claim)
 }
 
 fn is_unlaunched(claim: &NodeClaim) -> bool {

@@ -10,6 +10,7 @@ mod place;
 mod ports;
 mod requests;
 mod storage;
+pub(crate) mod tenancy;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -62,6 +62,11 @@ impl Engine {
             self.end_claim(&claim, now);
             return;
         }
+        if self.is_succeeded(&claim) {
+            let message = format!("The machine of NodeClaim {name} is gone, and there is another one of its name");
+            self.delete_claim(&claim, "GarbageCollected", message, now);
+            return;
+        }
         if let Some(reason) = self.lives.of(&claim).doom {
             self.delete_claim(&claim, reason, format!("Deleting NodeClaim {name}: {reason}"), now);
             return;
@@ -190,6 +195,9 @@ impl Engine {
         now: Timestamp,
     ) {
         self.agenda.add(Work::Claim(name.to_owned()));
+        if let Ok(machine) = &result {
+            self.move_in(&machine.instance.id, uid);
+        }
         let Some(life) = self.lives.get_mut(name, uid) else { return };
         life.is_launching = false;
         let claim = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid);

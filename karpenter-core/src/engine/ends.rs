@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Timestamp,
     api::{ConditionStatus, Node, NodeClaim, ObjectKey, Pod},
+    cluster::tenancy,
     disrupt::Shield,
     labels,
     lifecycle::{self, DISRUPTION_REASON, DrainStep, MIN_DRAIN, REGISTERED, Stage},
@@ -112,6 +113,18 @@ impl Ends {
         }
     }
 
+    /// There is a machine of this name, whatever became of an earlier one.
+    pub(super) fn forget_machine(&mut self, id: &ProviderId) {
+        self.machines.remove(id);
+    }
+
+    /// Forgets that a machine of this name was gone.
+    pub(super) fn forget_gone(&mut self, id: &ProviderId) {
+        if self.is_gone(id) {
+            self.machines.remove(id);
+        }
+    }
+
     /// Forgets machines of which nobody knows any more.
     pub(super) fn retain(&mut self, is_known: impl Fn(&ProviderId) -> bool) {
         self.machines.retain(|id, end| end.is_flying || is_known(id));
@@ -132,11 +145,18 @@ impl Engine {
             return;
         };
         self.warn_of_deadline(claim, now);
-        let nodes: Vec<Arc<Node>> = self.store.nodes_of(claim).cloned().collect();
+        let is_succeeded = self.is_succeeded(claim);
+        // One that does not say whose it is may be that of the next machine.
+        let is_own = |node: &&Arc<Node>| !is_succeeded || tenancy::is_claimed(node);
+        let nodes: Vec<Arc<Node>> = self.store.nodes_of(claim).filter(is_own).cloned().collect();
         for node in &nodes {
             self.delete_node(node, now);
         }
-        if claim.status.is_true(REGISTERED) && !nodes.is_empty() {
+        if is_succeeded {
+            if nodes.is_empty() {
+                self.finish_claim(claim, now);
+            }
+        } else if claim.status.is_true(REGISTERED) && !nodes.is_empty() {
             if let Some(written) = lifecycle::prepare_to_end(claim, self.ends.stage(&id), now) {
                 self.write_claim(written, now);
             }
@@ -198,7 +218,7 @@ impl Engine {
             return;
         }
         let id = ProviderId::new(&node.spec.provider_id);
-        if node.spec.provider_id.is_empty() || self.ends.is_gone(&id) {
+        if node.spec.provider_id.is_empty() || self.ends.is_gone(&id) || self.is_left_behind(&node) {
             if let Some(metadata) = lifecycle::without_finalizer(&node.metadata) {
                 self.write_node(Node { metadata, ..(*node).clone() }, now);
             }

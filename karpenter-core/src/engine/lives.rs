@@ -35,6 +35,8 @@ pub(super) struct Life {
     pub(super) next_attempt: Option<Timestamp>,
     /// What was bought, until the claim says so.
     pub(super) machine: Option<Box<Launched>>,
+    /// Whether its machine is gone, because another claim has one of the same name.
+    pub(super) is_succeeded: bool,
     pub(super) next_drift: Option<Timestamp>,
     pub(super) drift: DriftAnswer,
     pub(super) is_asking_drift: bool,
@@ -160,6 +162,12 @@ impl Lives {
     /// What is remembered of the claim of a name, whichever it is.
     pub(super) fn named(&mut self, claim: &str) -> Option<&mut Life> {
         self.by_claim.get_mut(claim)
+    }
+
+    /// The uid of a claim that a machine was bought for and that does not say so yet.
+    pub(super) fn buyer_of(&self, id: &str) -> Option<&str> {
+        let is_of = |life: &&Life| life.machine().is_some_and(|machine| machine.instance.id.as_str() == id);
+        self.by_claim.values().find(is_of).map(|life| life.uid.as_str())
     }
 
     /// The claims that a machine was bought for and that do not say so yet.

@@ -31,6 +31,7 @@ mod results;
 mod siblings;
 mod statics;
 mod store;
+mod tenants;
 mod turns;
 mod upkeep;
 mod view;
@@ -299,6 +300,9 @@ impl Engine {
         }
         for node in claim.iter().flat_map(|claim| self.store.nodes_of(claim)) {
             self.agenda.add(Work::Node(node.metadata.name.clone()));
+        }
+        for other in claim.iter().flat_map(|claim| self.store.claims_naming(&claim.status.provider_id)) {
+            self.agenda.add(Work::Claim(other.name().to_owned()));
         }
         self.agenda.add(Work::Claim(name));
     }

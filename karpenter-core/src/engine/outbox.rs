@@ -120,6 +120,12 @@ impl Outbox {
         Some(purpose)
     }
 
+    /// Hears no more of a machine that is gone: its name is that of another one.
+    pub(super) fn forget_machine(&mut self, machine: &ProviderId) {
+        let is_of = |purpose: &Purpose| matches!(purpose, Purpose::Terminate(id) | Purpose::Get(id) if id == machine);
+        self.flying.retain(|_, (purpose, _)| !is_of(purpose));
+    }
+
     /// Forgets what is known of an object that is gone.
     pub(super) fn forget(&mut self, target: &Target) {
         self.busy.swap_remove(target);

@@ -14,7 +14,7 @@ use crate::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
-    cluster::is_provisionable,
+    cluster::{is_provisionable, tenancy},
     labels,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Store {
     pub(super) attachments: BTreeMap<String, Arc<VolumeAttachment>>,
     /// The nodes by the provider id of their machine.
     nodes_by_id: Index<BTreeMap<String, Arc<Node>>>,
-    claims_by_id: Index<Arc<NodeClaim>>,
+    claims_by_id: Index<BTreeMap<String, Arc<NodeClaim>>>,
     pods_by_node: Index<BTreeMap<ObjectKey, Arc<Pod>>>,
     attachments_by_node: Index<BTreeMap<String, Arc<VolumeAttachment>>>,
     /// The names of the claims that have no machine yet.
@@ -193,18 +193,9 @@ impl Store {
     fn put_claim(&mut self, name: String, after: Option<&Arc<NodeClaim>>) -> Change {
         self.unreadable_claims.remove(&name);
         let before = replace(&mut self.claims, name.clone(), after.cloned());
-        let id = |claim: &Arc<NodeClaim>| Some(claim.status.provider_id.clone()).filter(|id| !id.is_empty());
-        let (old_id, new_id) = (before.as_ref().and_then(id), after.and_then(id));
-        let is_known = |store: &Self, id: &str| store.claim_of_machine(id).is_some_and(|known| known.name() == name);
-        if let Some(old) = old_id.filter(|old| new_id.as_ref() != Some(old) && is_known(self, old)) {
-            self.claims_by_id.swap_remove(&old);
-        }
-        if let Some((new_id, claim)) = new_id.zip(after) {
-            if !is_known(self, &new_id) {
-                self.uncounted.extend(self.nodes_by_id.get(&new_id).into_iter().flat_map(BTreeMap::keys).cloned());
-            }
-            self.claims_by_id.insert(new_id, claim.clone());
-        }
+        let id = |claim: &NodeClaim| claim.status.provider_id.clone();
+        let linked = after.map(|claim| (id(claim), claim.clone()));
+        relink(&mut self.claims_by_id, before.as_deref().map(id), linked, &name);
         let is_leaving = after.is_some_and(|claim| claim.metadata.deletion_timestamp.is_some());
         mark(&mut self.leaving_claims, &name, is_leaving);
         mark(&mut self.unlaunched, &name, after.is_some_and(|claim| claim.status.provider_id.is_empty()));
@@ -273,19 +264,31 @@ impl Store {
         bound.map(|claim| claim.spec.volume_name.as_str()).filter(|volume| !volume.is_empty())
     }
 
-    /// The claim of the machine that a node runs on.
+    /// The claim of a node.
     pub(super) fn claim_of(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
-        self.claims_by_id.get(&node.spec.provider_id)
+        tenancy::claim_of(node, self.claims_by_id.get(&node.spec.provider_id)?.values())
     }
 
     /// The claim of a machine.
     pub(super) fn claim_of_machine(&self, id: &str) -> Option<&Arc<NodeClaim>> {
-        self.claims_by_id.get(id)
+        tenancy::tenant(self.claims_by_id.get(id)?.values())
     }
 
-    /// The nodes that run on the machine of a claim.
+    /// The claims that name a machine: that of the machine, and others that come to their end.
+    pub(super) fn claims_naming(&self, id: &str) -> impl Iterator<Item = &Arc<NodeClaim>> {
+        self.claims_by_id.get(id).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The nodes of a claim, which run on its machine.
     pub(super) fn nodes_of(&self, claim: &NodeClaim) -> impl Iterator<Item = &Arc<Node>> {
-        self.nodes_on(&claim.status.provider_id)
+        let is_own = |node: &&Arc<Node>| {
+            if tenancy::is_claimed(node) {
+                return tenancy::is_named_by(node, claim);
+            }
+            let tenant = self.claim_of_machine(&node.spec.provider_id);
+            tenant.is_none_or(|tenant| tenant.metadata.uid == claim.metadata.uid)
+        };
+        self.nodes_on(&claim.status.provider_id).filter(is_own)
     }
 
     /// The nodes that are being deleted, and those of claims that are being deleted or are among these. Some are named twice.
@@ -298,7 +301,7 @@ impl Store {
         self.leaving_nodes.iter().filter_map(|name| self.nodes.get(name)).chain(of_claims)
     }
 
-    /// The nodes that run on a machine.
+    /// The nodes that carry the name of a machine.
     pub(super) fn nodes_on(&self, id: &str) -> impl Iterator<Item = &Arc<Node>> {
         self.nodes_by_id.get(id).into_iter().flat_map(BTreeMap::values)
     }

@@ -207,6 +207,8 @@ impl Engine {
             }
         }
         for id in lost.machines {
+            // It is told of for so long that it is there, also if one of its name was gone.
+            self.ends.forget_gone(&id);
             self.terminate(&id, None, now);
         }
     }

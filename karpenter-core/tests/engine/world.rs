@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) class_fault: Option<String>,
     pub(crate) join_after: Duration,
     pub(crate) never_joins: bool,
+    /// Whether machines have the names of slots, of which the first free one is taken.
+    pub(crate) reuses_ids: bool,
     /// Pods that a disruption budget holds.
     pub(crate) held: BTreeSet<ObjectKey>,
     /// Whether evicted pods are gone before the eviction is answered.
@@ -121,6 +123,7 @@ impl World {
             class_fault: None,
             join_after: Duration::from_secs(30),
             never_joins: false,
+            reuses_ids: false,
             held: BTreeSet::new(),
             ends_pods_at_once: false,
             contested_node_writes: 0,
@@ -287,7 +290,8 @@ impl World {
             Action::Launch(claim) => return ActionResult::Launched(self.launch(&claim)),
             Action::Terminate(id) => {
                 let is_gone = self.machines.remove(id.as_str()).is_none();
-                return ActionResult::Terminated(Ok(if is_gone { Deletion::Gone } else { Deletion::Started }));
+                let is_over = is_gone || self.reuses_ids;
+                return ActionResult::Terminated(Ok(if is_over { Deletion::Gone } else { Deletion::Started }));
             }
             Action::Get(id) => {
                 return ActionResult::Found(Ok(self.machines.get(id.as_str()).map(|m| m.instance.clone())));
@@ -357,7 +361,7 @@ impl World {
             return Err(CreateError::InsufficientCapacity { offerings: keys });
         };
         self.uids += 1;
-        let id = format!("machine-{}", self.uids);
+        let id = self.free_id();
         let offering = &chosen.offerings[0];
         let labels = BTreeMap::from([
             (labels::INSTANCE_TYPE.to_owned(), chosen.name.clone()),
@@ -372,6 +376,14 @@ impl World {
         Ok(launched)
     }
 
+    fn free_id(&self) -> String {
+        if !self.reuses_ids {
+            return format!("machine-{}", self.uids);
+        }
+        let mut slots = (0..).map(|slot| format!("slot-{slot}"));
+        slots.find(|slot| !self.machines.contains_key(slot)).expect("there is no last slot")
+    }
+
     fn launched(machine: &Machine) -> Launched {
         let own = &machine.instance_type;
         Launched::new(machine.instance.clone(), own.capacity.clone(), own.allocatable())
@@ -383,14 +395,14 @@ impl World {
             .machines
             .values()
             .filter(|m| !self.never_joins && m.launched + self.join_after <= self.now)
-            .filter(|m| !self.nodes.values().any(|n| n.spec.provider_id == m.instance.id.as_str()))
+            .filter(|m| !self.nodes.contains_key(&self.node_name(m)))
             .map(|machine| self.node_of(machine))
             .collect();
         for node in joined {
             self.put_node(node);
         }
-        let dead: Vec<Node> =
-            self.nodes.values().filter(|n| !self.machines.contains_key(&n.spec.provider_id)).cloned().collect();
+        let alive: BTreeSet<String> = self.machines.values().map(|machine| self.node_name(machine)).collect();
+        let dead: Vec<Node> = self.nodes.values().filter(|n| !alive.contains(&n.metadata.name)).cloned().collect();
         for mut node in dead {
             if node.status.conditions[0].status == ConditionStatus::True {
                 node.status.conditions[0].status = ConditionStatus::Unknown;
@@ -420,9 +432,14 @@ impl World {
         }
     }
 
+    fn node_name(&self, machine: &Machine) -> String {
+        let Instance { id, claim_uid, .. } = &machine.instance;
+        if self.reuses_ids { format!("node-of-{id}-{claim_uid}") } else { format!("node-of-{id}") }
+    }
+
     fn node_of(&self, machine: &Machine) -> Node {
         let mut node = Node::default();
-        node.metadata.name = format!("node-of-{}", machine.instance.id);
+        node.metadata.name = self.node_name(machine);
         node.metadata.uid.clone_from(&node.metadata.name);
         node.metadata.creation_timestamp = Some(self.now);
         node.metadata.labels.clone_from(&machine.instance.labels);

@@ -54,6 +54,30 @@ fn bound_pods_and_expected_daemons_take_room() {
 }
 
 #[test]
+fn of_claims_that_name_one_machine_a_node_is_of_the_one_that_it_names() {
+    let claim = |name: &str, launched: u32| {
+        read::<NodeClaim>(&format!(
+            r#"{{"metadata":{{"name":"{name}","uid":"{name}"}},"status":{{"providerID":"id","conditions":[
+                {{"type":"Launched","status":"True","lastTransitionTime":"2026-01-01T00:00:0{launched}Z"}}]}}}}"#
+        ))
+    };
+    for (owner, expected) in [("a", ["", "n"]), ("b", ["n", ""]), ("", ["n", ""])] {
+        let owners = format!(r#","ownerReferences":[{{"kind":"NodeClaim","name":"{owner}","uid":"{owner}"}}]"#);
+        let snapshot = Snapshot::builder()
+            .node(node(if owner.is_empty() { "" } else { &owners }))
+            .claims([claim("a", 1), claim("b", 2)])
+            .build()
+            .expect("valid");
+        let found = ["b", "a"].map(|name| {
+            let is_of = |place: &&Place| place.node_claim.as_ref().is_some_and(|claim| claim.name() == name);
+            let place = snapshot.places().iter().map(AsRef::as_ref).find(is_of).expect("a place of each claim");
+            place.node.as_ref().map_or("", |node| node.metadata.name.as_str())
+        });
+        assert_eq!(found, expected, "{owner:?}");
+    }
+}
+
+#[test]
 fn pods_of_a_node_that_goes_move_unless_something_holds_them() {
     let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
     let budget: PodDisruptionBudget = read(
