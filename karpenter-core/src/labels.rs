@@ -92,9 +92,10 @@ pub fn is_qualified_name(text: &str) -> bool {
 
 /// Whether a text may be the value of a label: at most 63 characters, alphanumeric at both ends, or empty.
 pub fn is_value(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let ends = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63 && text.chars().all(inner) && ends(text.chars().next()) && ends(text.chars().next_back())
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= 63 && text.bytes().all(inner) && ends(bytes.first()) && ends(bytes.last())
 }
 
 fn is_subdomain(text: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Action, Engine, ObjectRef, Target, Work,
+    Action, ActionResult, Engine, ObjectRef, Refusal, Target, Work,
     lives::{Content, DRIFTED, DriftAnswer, RepairEnd, Sound},
     outbox::Purpose,
     provision::is_static,
@@ -14,8 +14,8 @@ use crate::{
     disrupt::{Drift, ProviderDrift},
     labels,
     lifecycle::{
-        self, Ailment, CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCHED, LaunchReaction, REGISTERED,
-        condition, launch_backoff, set_condition,
+        self, Ailment, CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCH_TIMED_OUT, LAUNCHED, LaunchReaction,
+        REGISTERED, condition, launch_backoff, set_condition,
     },
     provider::{CreateError, Launched},
 };
@@ -71,7 +71,7 @@ impl Engine {
             self.delete_claim(&claim, reason, format!("Deleting NodeClaim {name}: {reason}"), now);
             return;
         }
-        if let Some(written) = lifecycle::hydrate_claim(&claim) {
+        if let Some(written) = lifecycle::hydrate_claim(&claim).filter(|_| self.lives.of(&claim).refusal.is_none()) {
             self.write_claim(written, now);
             return;
         }
@@ -80,7 +80,7 @@ impl Engine {
             // A write may be done by halves.
             let written = lifecycle::launched(&claim, &machine, now);
             if written != *claim {
-                self.write_claim(written, now);
+                self.write_machine(&claim, written, now);
                 return;
             }
             self.lives.of(&claim).machine = None;
@@ -92,6 +92,47 @@ impl Engine {
             && let [node] = &nodes[..]
         {
             self.look_after(&claim, node, now);
+        }
+    }
+
+    /// Writes which machine a claim has, which is given up if the API server takes it in no form until it is time.
+    fn write_machine(&mut self, claim: &Arc<NodeClaim>, written: NodeClaim, now: Timestamp) {
+        let name = claim.name();
+        let deadline = lifecycle::launch_deadline(claim);
+        let refusal = self.lives.of(claim).refusal.clone();
+        let Some(why) = refusal.filter(|_| deadline.is_some_and(|deadline| deadline <= now)) else {
+            if let Some(deadline) = deadline.filter(|deadline| now < *deadline) {
+                self.agenda.at(Work::Claim(name.to_owned()), deadline);
+            }
+            self.write_claim(written, now);
+            return;
+        };
+        // The next claim for the same pods would most likely fare the same.
+        self.provisioner.strike(name, &self.store, now);
+        self.upkeep.record_launch(claim, false);
+        self.agenda_pool_of(claim);
+        let message = format!("Deleting NodeClaim {name}, which cannot say which machine it has: {why}");
+        self.delete_claim(claim, LAUNCH_TIMED_OUT, message, now);
+    }
+
+    /// Takes in whether the API server takes a claim as it was written. People are told once why it does not.
+    pub(super) fn heed_refusal(&mut self, name: &str, result: &ActionResult, now: Timestamp) {
+        let refusal = match result {
+            ActionResult::Written => None,
+            ActionResult::Refused(Refusal::Invalid(why)) => Some(why.clone()),
+            _ => return,
+        };
+        let Some(life) = self.lives.named(name) else { return };
+        let is_news = refusal.is_some() && life.refusal != refusal;
+        let has_machine = life.machine().is_some();
+        life.refusal.clone_from(&refusal);
+        let Some(why) = refusal.filter(|_| is_news) else { return };
+        let message = format!("NodeClaim {name} cannot be written: {why}");
+        let pool = self.store.claims.get(name).and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL)).cloned();
+        self.note(ObjectRef::NodeClaim(name.to_owned()), true, "FailedUpdate", message.clone(), now);
+        // Until somebody mends it, no node comes of what is bought for the pool.
+        if let Some(pool) = pool.filter(|_| has_machine) {
+            self.note(ObjectRef::NodePool(pool), true, "FailedUpdate", message, now);
         }
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Life {
     pub(super) sound: Option<Sound>,
     /// The node from which it was learned what such nodes have.
     pub(super) learned: Option<Arc<Node>>,
+    /// Why the API server did not take it when it was written last, if it breaks a rule.
+    pub(super) refusal: Option<String>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
     /// Why its deletion was asked for last, and what people are told once it goes.

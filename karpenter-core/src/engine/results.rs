@@ -22,7 +22,10 @@ impl Engine {
         let Some(purpose) = self.outbox.done(id, again) else { return };
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
-            (Purpose::Write(target), ActionResult::Written | ActionResult::Refused(_)) => {
+            (Purpose::Write(target), result @ (ActionResult::Written | ActionResult::Refused(_))) => {
+                if let Target::Claim(name) = &target {
+                    self.heed_refusal(name, &result, now);
+                }
                 if self.outbox.is_missed(&target) {
                     self.look_again(target, again.min(now + ECHO));
                 } else if !was_written || !self.is_told(&target) {

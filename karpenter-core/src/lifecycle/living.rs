@@ -11,6 +11,8 @@ use crate::{
 
 /// How long a claim may go without a machine: ten attempts with their waits take about as long.
 pub const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
+/// Why claims go that have no machine by then.
+pub(crate) const LAUNCH_TIMED_OUT: &str = "LaunchTimeout";
 /// How long the node of a machine may take to join. Slow images boot in five minutes.
 pub const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
 
@@ -78,12 +80,17 @@ fn grow(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
     }
 }
 
+/// Until when a claim must say which machine it has; `None` if it is not known how old it is.
+pub fn launch_deadline(claim: &NodeClaim) -> Option<Timestamp> {
+    Some(since(claim, LAUNCHED).or(claim.metadata.creation_timestamp)? + LAUNCH_TIMEOUT)
+}
+
 fn await_launch(claim: &NodeClaim, now: Timestamp) -> Step {
-    let since = since(claim, LAUNCHED).or(claim.metadata.creation_timestamp);
-    if let Some(step) = overdue(since, LAUNCH_TIMEOUT, "LaunchTimeout", now) {
-        return step;
+    let deadline = launch_deadline(claim);
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        return Step { delete: Some(LAUNCH_TIMED_OUT), ..Step::default() };
     }
-    let mut step = Step { launch: true, wake: since.map(|at| at + LAUNCH_TIMEOUT), ..Step::default() };
+    let mut step = Step { launch: true, wake: deadline, ..Step::default() };
     if condition(&claim.status.conditions, LAUNCHED).is_none() {
         let mut out = claim.clone();
         set_condition(

@@ -28,7 +28,8 @@ pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
 pub use hydration::{hydrate_claim, hydrate_node};
 pub use initialization::initialize;
 pub use launch::{LaunchReaction, launch_backoff, launched, react_to_launch_error};
-pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, live};
+pub(crate) use living::LAUNCH_TIMED_OUT;
+pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, launch_deadline, live};
 pub use registration::register;
 pub use repair::{Ailment, ailment, may_repair};
 pub use termination::{

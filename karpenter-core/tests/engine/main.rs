@@ -3,6 +3,7 @@
 mod ending;
 mod overlays;
 mod provisioning;
+mod refusals;
 mod slots;
 mod swarm;
 mod taking_away;

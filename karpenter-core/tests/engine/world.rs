@@ -72,6 +72,8 @@ pub(crate) struct World {
     pub(crate) cannot_delete_claims: bool,
     /// The API server takes no claims.
     pub(crate) cannot_create_claims: bool,
+    /// Why the API server takes no claim that says which machine it has, if so.
+    pub(crate) machine_refusal: Option<Refusal>,
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
     /// Whether the kube-scheduler binds each pod to the node that has most CPU left, instead of the first one.
@@ -130,6 +132,7 @@ impl World {
             contested_reasons: 0,
             cannot_delete_claims: false,
             cannot_create_claims: false,
+            machine_refusal: None,
             unbindable: BTreeSet::new(),
             spreads: false,
             provider_events: Vec::new(),
@@ -329,6 +332,9 @@ impl World {
         let Some(known) = self.claims.get(claim.name()) else { return ActionResult::Refused(Refusal::NotFound) };
         if known.metadata.resource_version != claim.metadata.resource_version {
             return ActionResult::Refused(Refusal::Conflict);
+        }
+        if let Some(refusal) = self.machine_refusal.as_ref().filter(|_| !claim.status.provider_id.is_empty()) {
+            return ActionResult::Refused(refusal.clone());
         }
         self.put_claim(claim);
         ActionResult::Written

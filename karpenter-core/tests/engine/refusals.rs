@@ -1,0 +1,66 @@
+//! What becomes of claims that the API server does not take.
+
+use karpenter_core::{
+    api::{ConditionStatus, ObjectKey},
+    engine::Refusal,
+};
+
+use crate::world::{World, still};
+
+const WHY: &str = "metadata.labels: Invalid value: \"Hall 14\"";
+
+fn refused(refusal: Refusal) -> World {
+    let mut world = World::with_pool(still());
+    world.machine_refusal = Some(refusal);
+    world.never_joins = true;
+    world.add_pods("web", 1, "900m");
+    world
+}
+
+fn is_healthy(world: &World) -> ConditionStatus {
+    let pool = world.pools.values().next().expect("a pool");
+    let found = pool.status.conditions.iter().find(|condition| condition.r#type == "NodeRegistrationHealthy");
+    found.expect("said").status
+}
+
+#[test]
+fn a_claim_that_cannot_say_which_machine_it_has_is_given_up_and_the_machine_given_back() {
+    let mut world = refused(Refusal::Invalid(WHY.to_owned()));
+    world.run(30);
+    let first = world.claims.keys().next().expect("a claim").clone();
+    let machine = world.machines.keys().next().expect("a machine").clone();
+    let told: Vec<&String> = world.log.iter().filter(|line| line.contains("FailedUpdate")).collect();
+    assert_eq!(told.len(), 2, "of the claim and of its pool: {told:?}");
+    assert!(told.iter().all(|line| line.contains(WHY)), "{told:?}");
+    world.run(240);
+    assert!(world.claims.contains_key(&first), "{:#?}", world.log);
+    world.run(120);
+    assert!(!world.claims.contains_key(&first) && !world.machines.contains_key(&machine), "{:#?}", world.log);
+    assert!(world.count("note LaunchTimeout") == 1 && world.count(&format!("has: {WHY}")) == 1, "{:#?}", world.log);
+    world.run(600);
+    assert_eq!(is_healthy(&world), ConditionStatus::False, "{:#?}", world.log);
+    // Somebody mends it.
+    (world.machine_refusal, world.never_joins) = (None, false);
+    world.run(900);
+    assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn no_machine_is_left_of_claims_that_are_refused() {
+    let mut world = refused(Refusal::Invalid(WHY.to_owned()));
+    world.run(3 * 3600);
+    assert!((2..=12).contains(&world.bought), "{} machines: {:#?}", world.bought, world.log);
+    world.remove_pod(&ObjectKey::new("default", "web-0"));
+    world.run(600);
+    assert_eq!((world.claims.len(), world.machines.len()), (0, 0), "{:#?}", world.log);
+}
+
+#[test]
+fn a_claim_is_not_given_up_because_the_api_server_does_not_answer() {
+    let mut world = refused(Refusal::Unavailable("timeout".to_owned()));
+    world.run(480);
+    (world.machine_refusal, world.never_joins) = (None, false);
+    world.run(60);
+    assert_eq!((world.bought, world.unbound()), (1, 0), "{:#?}", world.log);
+    assert_eq!(world.count("FailedUpdate"), 0, "{:#?}", world.log);
+}
