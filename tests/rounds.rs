@@ -161,7 +161,8 @@ fn an_outage_poisons_nothing() {
         let plan = world.planner.plan(&snapshot, &report.catalogs);
         assert_eq!(
             plan.why("web").to_string(),
-            "without a place: pool general: not ready: the provider gave no catalog for it"
+            "without a place: pool general: not ready: the provider gave no catalog for it: fake: catalog: injected outage \
+             (Unavailable) (Unavailable)"
         );
         world.cloud.set_outage(None);
         let (_, outcomes) = world.provision().await;

@@ -119,6 +119,7 @@ impl Driver {
             match self.provider.catalog(pool).await {
                 Ok(catalog) => report.catalogs.insert(pool.name(), catalog),
                 Err(error) => {
+                    report.catalogs.insert_missing(pool.name(), error.as_missing_catalog());
                     report.failures.insert(pool.name().to_owned(), error);
                 }
             }

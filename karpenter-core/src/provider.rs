@@ -277,7 +277,9 @@ pub enum CreateError {
         /// The offerings that were tried in vain.
         offerings: Vec<OfferingKey>,
     },
-    /// The node class of the claim cannot be used; no claim of its pools is created until it can.
+    /// The node class of the claim cannot be used: the claim is deleted, its pools are not ready, and no other claim of the class is
+    /// made for half a minute. Then it is tried again; each time that it still cannot be used it is left alone for twice as long as
+    /// before, up to five minutes. [`CloudProvider::catalog`] can say the same without claims that come to nothing.
     #[error("node class {class} is not ready: {message}")]
     NodeClassNotReady {
         /// The name of the node class.
@@ -312,7 +314,23 @@ pub struct ProviderError {
     pub message: String,
 }
 
+/// What is said of a pool without a catalog, if it is not known why.
+pub(crate) const NO_CATALOG: &str = "the provider gave no catalog for it";
+
 impl ProviderError {
+    /// What is said of a pool whose catalog cannot be had because of this.
+    pub(crate) fn as_missing_catalog(&self) -> String {
+        format!("{NO_CATALOG}: {}", self.with_kind())
+    }
+
+    /// The error with its kind, for people who have to do something about it.
+    pub(crate) fn with_kind(&self) -> String {
+        match self.kind {
+            ProviderErrorKind::Other => self.to_string(),
+            kind => format!("{self} ({kind:?})"),
+        }
+    }
+
     /// `operation` of `provider` failed so.
     pub fn new(
         provider: impl Into<String>,
@@ -330,7 +348,7 @@ impl ProviderError {
 pub enum ProviderErrorKind {
     /// Too many calls; later ones will do.
     Throttled,
-    /// The credentials do not allow it; people must act.
+    /// The credentials do not allow it; people must act. Of a catalog: a pool of which none is known is not ready, and says why.
     Unauthorized,
     /// The cloud did not answer, or not in time.
     Unavailable,

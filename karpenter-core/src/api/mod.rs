@@ -34,6 +34,7 @@ pub use nodepool::{
     ConsolidationPolicy, Disruption, NodeClaimTemplate, NodePool, NodePoolSpec, NodePoolStatus, TemplateMeta,
     TemplateSpec,
 };
+pub(crate) use nodepool::{NODE_CLASS_READY, because_of};
 pub use pod::{
     Affinity, Container, ContainerPort, ContainerStatus, InclusionPolicy, NodeAffinity, Pod, PodAffinity,
     PodAffinityTerm, PodResourceClaim, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm, Resources,

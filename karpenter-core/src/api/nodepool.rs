@@ -48,6 +48,15 @@ impl Default for NodePool {
     }
 }
 
+/// The condition of pools whose node class can be used.
+pub(crate) const NODE_CLASS_READY: &str = "NodeClassReady";
+
+/// What is said of a pool because of one of its conditions.
+pub(crate) fn because_of(of_type: &str, status: ConditionStatus, message: &str) -> String {
+    let because = if message.is_empty() { String::new() } else { format!(": {message}") };
+    format!("its condition {of_type} is {status:?}{because}")
+}
+
 impl NodePool {
     /// A pool of this name that takes every instance type, of the node class `default` of the fake provider.
     pub fn named(name: impl Into<String>) -> Self {
@@ -92,16 +101,16 @@ impl NodePool {
         if self.metadata.deletion_timestamp.is_some() {
             return Some("it is being deleted".to_owned());
         }
-        // `Ready` says no, until all that it depends on is known to be well; what it depends on may be written before it.
-        let counts = |c: &&Condition| match c.r#type.as_str() {
-            "Ready" => c.status != ConditionStatus::True,
-            "ValidationSucceeded" | "NodeClassReady" => c.status == ConditionStatus::False,
-            _ => false,
+        // `Ready` says no, until all that it depends on is known to be well; what it depends on may be written before it, and says
+        // more.
+        let is_cause = |c: &&Condition| {
+            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | NODE_CLASS_READY)
         };
-        let condition = self.status.conditions.iter().find(counts)?;
+        let is_unready = |c: &&Condition| c.r#type == "Ready" && c.status != ConditionStatus::True;
+        let conditions = &self.status.conditions;
+        let condition = conditions.iter().find(is_cause).or_else(|| conditions.iter().find(is_unready))?;
         let message = if condition.message.is_empty() { &condition.reason } else { &condition.message };
-        let because = if message.is_empty() { String::new() } else { format!(": {message}") };
-        Some(format!("its condition {} is {:?}{because}", condition.r#type, condition.status))
+        Some(because_of(&condition.r#type, condition.status, message))
     }
 }
 

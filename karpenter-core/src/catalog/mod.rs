@@ -372,15 +372,19 @@ fn first_that_is_no_label(requirements: &Requirements) -> Option<(&str, LabelPar
 
 /// The catalog of each pool.
 ///
-/// A pool that is not here has no catalog: nobody asked, or the provider could not say. That is not the same as an
-/// empty catalog.
+/// A pool that is not here has no catalog: nobody asked, or the provider could not say, and it may be known why. That is not the
+/// same as an empty catalog.
 #[derive(Clone, Debug, Default)]
-pub struct Catalogs(BTreeMap<String, Arc<Catalog>>);
+pub struct Catalogs {
+    by_pool: BTreeMap<String, Arc<Catalog>>,
+    /// Why pools have none.
+    missing: BTreeMap<String, String>,
+}
 
 impl Catalogs {
     /// No catalogs.
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { by_pool: BTreeMap::new(), missing: BTreeMap::new() }
     }
 
     /// One list of types for all pools, save that a type may name the pools that it is for.
@@ -408,18 +412,34 @@ impl Catalogs {
 
     /// Sets the catalog of a pool.
     pub fn insert(&mut self, pool: impl Into<String>, catalog: Arc<Catalog>) {
-        self.0.insert(pool.into(), catalog);
+        let pool = pool.into();
+        self.missing.remove(&pool);
+        self.by_pool.insert(pool, catalog);
     }
 
     /// The catalog of a pool.
     pub fn get(&self, pool: &str) -> Option<&Arc<Catalog>> {
-        self.0.get(pool)
+        self.by_pool.get(pool)
+    }
+
+    /// Says why a pool has no catalog, in words that follow those that it is not ready.
+    pub fn insert_missing(&mut self, pool: impl Into<String>, why: impl Into<String>) {
+        let pool = pool.into();
+        self.by_pool.remove(&pool);
+        self.missing.insert(pool, why.into());
+    }
+
+    /// Why a pool has no catalog, if that is known.
+    pub fn why_missing(&self, pool: &str) -> Option<&str> {
+        self.missing.get(pool).map(String::as_str)
     }
 
     /// Whether they are the same catalogs. What is shared is not compared.
     pub(crate) fn are_same(&self, other: &Self) -> bool {
         let is_same = |(a, b): (&Arc<Catalog>, &Arc<Catalog>)| Arc::ptr_eq(a, b) || a.is_same(b);
-        self.0.keys().eq(other.0.keys()) && self.0.values().zip(other.0.values()).all(is_same)
+        self.missing == other.missing
+            && self.by_pool.keys().eq(other.by_pool.keys())
+            && self.by_pool.values().zip(other.by_pool.values()).all(is_same)
     }
 
     /// The same catalogs, in which these offerings cannot be bought now.
@@ -427,7 +447,8 @@ impl Catalogs {
         let narrowed = |catalog: &Arc<Catalog>| {
             if offerings.is_empty() { catalog.clone() } else { Arc::new(catalog.without(offerings)) }
         };
-        Self(self.0.iter().map(|(pool, catalog)| (pool.clone(), narrowed(catalog))).collect())
+        let by_pool = self.by_pool.iter().map(|(pool, catalog)| (pool.clone(), narrowed(catalog))).collect();
+        Self { by_pool, missing: self.missing.clone() }
     }
 }
 

@@ -250,7 +250,10 @@ impl Engine {
         let error = match result {
             Ok(machine) => {
                 let machine = match claim {
-                    Some(claim) => self.market.receive(claim, machine),
+                    Some(claim) => {
+                        self.market.serve_class(&claim.spec.node_class_ref.name);
+                        self.market.receive(claim, machine)
+                    }
                     None => machine,
                 };
                 life.machine = Some(Box::new(machine));

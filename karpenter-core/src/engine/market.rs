@@ -1,23 +1,24 @@
 //! What can be bought, as far as the engine knows.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::overlays::{Terms, is_set_by_overlay};
+use super::{
+    classes::Classes,
+    overlays::{Terms, is_set_by_overlay},
+};
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Quantity, Requirements, ResourceName, Timestamp,
-    api::{Node, NodeClaim, NodeOverlay, NodePool},
+    api::{ConditionStatus, NODE_CLASS_READY, Node, NodeClaim, NodeOverlay, NodePool, because_of},
     catalog::{OfferingKey, Overlaid, OverlayFault},
     labels,
     lifecycle::launch_backoff,
     provider::{Launched, ProviderError, ProviderErrorKind},
 };
 
-/// No claim of a node class that was not ready is made for this long; it is looked at again by trying.
-const BLOCK_CLASS_FOR: Duration = Duration::from_secs(30);
+/// The reason of the condition `NodeClassReady` of pools whose node class cannot be used.
+pub(super) const CLASS_NOT_READY: &str = "NodeClassNotReady";
+/// The reason of that condition if it was never known what can be bought for a pool.
+pub(super) const NO_CATALOG_YET: &str = "CatalogUnavailable";
 /// At least so often it is asked whether a node class can be used by now that the provider says is not ready.
 const ASK_OF_CLASS_EVERY: Duration = Duration::from_secs(10);
 /// Nothing is planned while it is not known of a new pool what can be bought for it, but for no longer than this: the provider may
@@ -58,8 +59,7 @@ pub(super) struct Market {
     avoided: BTreeMap<OfferingKey, Timestamp>,
     /// How many machines may be bought at a time, by pool; as many as anybody likes where there was no shortage.
     paces: BTreeMap<String, usize>,
-    /// Node classes that cannot be used, until when nobody tries, and why.
-    blocked: BTreeMap<String, (Timestamp, String)>,
+    classes: Classes,
     /// What nodes of a pool and an instance type lacked.
     lacking: BTreeMap<(String, String), Lacks>,
     /// The overlays that do not count, and why.
@@ -69,6 +69,16 @@ pub(super) struct Market {
     /// Counts what changes the catalogs.
     version: u64,
     known: Option<(u64, Catalogs)>,
+}
+
+/// Why nothing can be bought for a pool, as its condition `NodeClassReady` says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// One word.
+    pub(super) reason: &'static str,
+    pub(super) why: String,
+    /// When it is tried all the same.
+    pub(super) until: Option<Timestamp>,
 }
 
 /// The catalog of one pool.
@@ -87,6 +97,8 @@ struct Stall {
     is_asked: bool,
     /// Why the node class cannot be used, if the provider says so.
     class_fault: Option<String>,
+    /// Why there never was a catalog, if the provider was asked for one.
+    error: Option<ProviderError>,
     /// When to ask; at once if it was never asked.
     next: Option<Timestamp>,
     failed_attempts: u32,
@@ -99,6 +111,8 @@ impl Market {
         let before = self.stalls.len();
         self.stalls.retain(|name, _| is_there(name));
         self.version += u64::from(self.stalls.len() != before);
+        let is_used = |class: &str| pools.values().any(|pool| pool.spec.template.spec.node_class_ref.name == class);
+        self.classes.retain(is_used);
         let mut out = Vec::new();
         for (name, pool) in pools {
             let stall = self.stalls.entry(name.clone()).or_default();
@@ -129,13 +143,18 @@ impl Market {
                 let mut wait = launch_backoff(stall.failed_attempts).min(period);
                 if error.kind == ProviderErrorKind::NodeClassNotReady {
                     wait = wait.min(ASK_OF_CLASS_EVERY);
-                    self.version += u64::from(stall.class_fault.replace(error.message).is_none());
+                    self.version += u64::from(stall.class_fault.as_ref() != Some(&error.message));
+                    stall.class_fault = Some(error.message);
+                } else if stall.catalog.is_none() {
+                    self.version += u64::from(stall.error.as_ref() != Some(&error));
+                    stall.error = Some(error);
                 }
                 stall.next = Some(now + wait);
                 return;
             }
         };
-        self.version += u64::from(stall.class_fault.take().is_some());
+        self.version += u64::from(stall.class_fault.take().is_some() || stall.error.is_some());
+        stall.error = None;
         (stall.failed_attempts, stall.next) = (0, Some(now + period));
         let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
         if !is_known {
@@ -218,7 +237,7 @@ impl Market {
     /// When to ask for a catalog, or when something that was avoided is tried again.
     pub(super) fn wake(&self) -> Option<Timestamp> {
         let asks = self.stalls.values().filter(|stall| !stall.is_asked).filter_map(|stall| stall.next);
-        asks.chain(self.avoided.values().copied()).chain(self.blocked.values().map(|(until, _)| *until)).min()
+        asks.chain(self.avoided.values().copied()).chain(self.classes.wake()).min()
     }
 
     /// Avoids offerings until then.
@@ -269,18 +288,30 @@ impl Market {
 
     /// Makes no claim of a node class for a while.
     pub(super) fn block(&mut self, class: String, why: String, now: Timestamp) {
-        self.blocked.insert(class, (now + BLOCK_CLASS_FOR, why));
+        self.classes.block(class, why, now);
         self.version += 1;
     }
 
-    /// Why the node class of a pool cannot be used, and until when nobody tries, if a launch told.
-    pub(super) fn class_fault(&self, pool: &NodePool, now: Timestamp) -> Option<(&str, Option<Timestamp>)> {
-        let of_catalog = self.stalls.get(pool.name()).and_then(|stall| stall.class_fault.as_deref());
-        let of_launch = || {
-            let (until, why) = self.blocked.get(&pool.spec.template.spec.node_class_ref.name)?;
-            (now < *until).then_some((why.as_str(), Some(*until)))
-        };
-        of_catalog.map(|why| (why, None)).or_else(of_launch)
+    /// A machine of a node class was bought.
+    pub(super) fn serve_class(&mut self, class: &str) {
+        self.classes.serve(class);
+    }
+
+    /// Why nothing can be bought for a pool: its node class cannot be used, or there never was a catalog, and people must act or it
+    /// takes too long already.
+    pub(super) fn fault_of(&self, pool: &NodePool, now: Timestamp) -> Option<Fault> {
+        let stall = self.stalls.get(pool.name())?;
+        let not_ready = |why: &str, until| Fault { reason: CLASS_NOT_READY, why: why.to_owned(), until };
+        if let Some(why) = &stall.class_fault {
+            return Some(not_ready(why, None));
+        }
+        if let Some((why, until)) = self.classes.block_of(&pool.spec.template.spec.node_class_ref.name, now) {
+            return Some(not_ready(why, Some(until)));
+        }
+        let is_late = stall.since.is_some_and(|since| since + MAX_SILENCE <= now);
+        let lasts = |error: &&ProviderError| is_late || error.kind == ProviderErrorKind::Unauthorized;
+        let error = stall.error.as_ref().filter(lasts)?;
+        Some(Fault { reason: NO_CATALOG_YET, why: error.with_kind(), until: None })
     }
 
     /// Takes in what a node that is ready really has. Of a type whose nodes have less than their claims were promised, the planner
@@ -320,26 +351,29 @@ impl Market {
 
     /// Counts what changes the catalogs; what is no longer avoided counts.
     pub(super) fn version(&mut self, now: Timestamp) -> u64 {
-        let before = self.avoided.len() + self.blocked.len();
+        let before = self.avoided.len();
         self.avoided.retain(|_, until| now < *until);
-        self.blocked.retain(|_, (until, _)| now < *until);
-        self.version += u64::from(self.avoided.len() + self.blocked.len() != before);
+        self.version += u64::from(self.classes.lapse(now) || self.avoided.len() != before);
         self.version
     }
 
-    /// What can be bought now for each pool, save what is avoided. Pools of a node class that is not ready have no catalog.
+    /// What can be bought now for each pool, save what is avoided, or why nothing can be. Pools of a node class that is not ready have
+    /// no catalog.
     pub(super) fn catalogs(&mut self, pools: &BTreeMap<String, Arc<NodePool>>, now: Timestamp) -> Catalogs {
         let version = self.version(now);
         if let Some((_, known)) = self.known.as_ref().filter(|(of, _)| *of == version) {
             return known.clone();
         }
         let avoided: Vec<OfferingKey> = self.avoided.keys().cloned().collect();
-        let classes: BTreeSet<&String> = self.blocked.keys().collect();
         let mut out = Catalogs::new();
-        for (name, stall) in self.stalls.iter().filter(|(_, stall)| stall.class_fault.is_none()) {
-            let class = pools.get(name).map(|pool| &pool.spec.template.spec.node_class_ref.name);
-            if let Some(catalog) = stall.adjusted.as_ref().filter(|_| !class.is_some_and(|c| classes.contains(c))) {
+        for (name, stall) in &self.stalls {
+            // The pool says the same in a moment.
+            if let Some(fault) = pools.get(name).and_then(|pool| self.fault_of(pool, now)) {
+                out.insert_missing(name.clone(), because_of(NODE_CLASS_READY, ConditionStatus::False, &fault.why));
+            } else if let Some(catalog) = &stall.adjusted {
                 out.insert(name.clone(), catalog.clone());
+            } else if let Some(error) = &stall.error {
+                out.insert_missing(name.clone(), error.as_missing_catalog());
             }
         }
         let out = out.without(&avoided);

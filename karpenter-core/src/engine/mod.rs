@@ -12,6 +12,7 @@
 mod action;
 mod agenda;
 mod claims;
+mod classes;
 mod displaced;
 mod disruption;
 mod ends;

@@ -91,6 +91,7 @@ impl Engine {
             Purpose::List => self.finish_list(None, now),
             Purpose::Catalog { pool } => {
                 self.market.answer(&pool, Err(error("catalog")), self.options.catalog_period, now);
+                self.agenda.add(Work::Pool(pool));
             }
             Purpose::Drift { claim } => self.finish_drift(&claim, DriftAnswer::None),
             Purpose::Events => self.finish_events(None, now),

@@ -6,10 +6,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Action, Engine, ObjectRef, Work, outbox::Purpose};
+use super::{
+    Action, Engine, ObjectRef, Work,
+    market::{CLASS_NOT_READY, Fault, NO_CATALOG_YET},
+    outbox::Purpose,
+};
 use crate::{
     OfferingKey, Quantity, ResourceList, ResourceName, Timestamp,
-    api::{Condition, ConditionStatus, Node, NodeClaim, NodePool},
+    api::{Condition, ConditionStatus, NODE_CLASS_READY, Node, NodeClaim, NodePool},
     labels,
     lifecycle::{Census, condition, demoted, may_be_demoted, set_condition},
     provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
@@ -28,10 +32,6 @@ const UNHEALTHY_FAILURES: usize = 2;
 const SUFFIX_LENGTH: usize = 8;
 /// The condition of pools whose launches come to nodes.
 const HEALTHY: &str = "NodeRegistrationHealthy";
-/// The condition of pools whose node class can be used.
-const NODE_CLASS_READY: &str = "NodeClassReady";
-/// Why it cannot, if a launch has told.
-const CLASS_NOT_READY: &str = "NodeClassNotReady";
 /// Resources that the status of a pool always names.
 const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods", "nodes"];
 
@@ -314,9 +314,9 @@ impl Engine {
         }
         self.upkeep.counted.insert(name.to_owned(), now);
         let health = self.upkeep.health(&pool);
-        let blocked = self.blocked_class_of(&pool, now);
+        let fault = self.fault_of(&pool, now);
         let found = Content { pool: pool.clone(), health };
-        if is_known && blocked.is_none() && self.upkeep.content.get(name).is_some_and(|known| known.is_same(&found)) {
+        if is_known && fault.is_none() && self.upkeep.content.get(name).is_some_and(|known| known.is_same(&found)) {
             return;
         }
         let mut out = (*pool).clone();
@@ -328,23 +328,22 @@ impl Engine {
         if let Some(Tally { nodes, resources, .. }) = self.upkeep.tallies.get(name) {
             (out.status.nodes, out.status.resources) = (Some(*nodes), resources.clone());
         }
-        judge(&mut out, health, blocked.as_deref(), now);
+        judge(&mut out, health, fault.as_ref(), now);
         if out != *pool {
             self.upkeep.content.remove(name);
             self.write_pool(out, now);
-        } else if blocked.is_none() {
+        } else if fault.is_none() {
             self.upkeep.content.insert(name.to_owned(), found);
         }
     }
 
-    /// Why the node class of a pool cannot be used, after which it is looked at again.
-    fn blocked_class_of(&mut self, pool: &NodePool, now: Timestamp) -> Option<String> {
-        let (why, until) = self.market.class_fault(pool, now)?;
-        let why = why.to_owned();
-        if let Some(until) = until {
+    /// Why nothing can be bought for a pool, after which it is looked at again.
+    fn fault_of(&mut self, pool: &NodePool, now: Timestamp) -> Option<Fault> {
+        let fault = self.market.fault_of(pool, now)?;
+        if let Some(until) = fault.until {
             self.agenda.at(Work::Pool(pool.name().to_owned()), until);
         }
-        Some(why)
+        Some(fault)
     }
 
     /// Brings the hashes of claims to the version of today, and says whether there was one to bring.
@@ -420,12 +419,13 @@ impl Engine {
 }
 
 /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
-fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, blocked: Option<&str>, now: Timestamp) {
+fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, fault: Option<&Fault>, now: Timestamp) {
     let verdict = pool.validate();
     let conditions = &mut pool.status.conditions;
     // What somebody else says of the class stands.
-    let is_own = condition(conditions, NODE_CLASS_READY)
-        .is_none_or(|c| c.status == ConditionStatus::Unknown || c.reason == CLASS_NOT_READY);
+    let is_own = condition(conditions, NODE_CLASS_READY).is_none_or(|c| {
+        c.status == ConditionStatus::Unknown || [CLASS_NOT_READY, NO_CATALOG_YET].contains(&&*c.reason)
+    });
     let mut set = |of_type: &str, status, reason: &str, message: &str| {
         set_condition(conditions, of_type, status, reason, message, now);
     };
@@ -435,10 +435,10 @@ fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, blocked: Option<&
             set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
         }
     }
-    match blocked {
+    match fault {
         None if is_own => set(NODE_CLASS_READY, ConditionStatus::True, NODE_CLASS_READY, ""),
         None => {}
-        Some(why) => set(NODE_CLASS_READY, ConditionStatus::False, CLASS_NOT_READY, why),
+        Some(fault) => set(NODE_CLASS_READY, ConditionStatus::False, fault.reason, &fault.why),
     }
     match health {
         Some(ConditionStatus::True) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),

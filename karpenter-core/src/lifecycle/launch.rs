@@ -14,7 +14,7 @@ use crate::{
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 /// The longest wait between attempts: about ten of them come before the claim is given up after five minutes.
 const MAX_BACKOFF: Duration = Duration::from_mins(1);
-/// Two to the power of this many seconds is more than the longest wait.
+/// Two to the power of this many of the shortest waits is more than the longest.
 const MAX_DOUBLINGS: u32 = 6;
 
 /// What to do about a machine that was not bought.
@@ -23,7 +23,7 @@ const MAX_DOUBLINGS: u32 = 6;
 pub enum LaunchReaction {
     /// Delete the claim, avoid these offerings for a while, and plan its pods anew at once.
     Avoid(Vec<OfferingKey>),
-    /// Delete the claim, and make no other of this node class for a while.
+    /// Delete the claim, and make no other of this node class for a while, which is longer each time.
     BlockClass(String),
     /// Delete the claim; another one for the same pods would fare no better until something changes.
     GiveUp,
@@ -50,8 +50,13 @@ pub fn launched(claim: &NodeClaim, machine: &Launched, now: Timestamp) -> NodeCl
 /// assert_eq!(waits, [1, 2, 4, 60, 60]);
 /// ```
 pub fn launch_backoff(failed_attempts: u32) -> Duration {
+    backoff_after(failed_attempts, MIN_BACKOFF, MAX_BACKOFF)
+}
+
+/// The shortest wait, doubled with each attempt that failed after the first one, up to the longest.
+pub(crate) fn backoff_after(failed_attempts: u32, shortest: Duration, longest: Duration) -> Duration {
     let doublings = failed_attempts.saturating_sub(1).min(MAX_DOUBLINGS);
-    (MIN_BACKOFF * 2_u32.pow(doublings)).min(MAX_BACKOFF)
+    (shortest * 2_u32.pow(doublings)).min(longest)
 }
 
 /// What to do about a machine that was not bought in the last of so many attempts.

@@ -18,6 +18,7 @@ use crate::{
     catalog::Table,
     cluster::HostPort,
     labels,
+    provider::NO_CATALOG,
     reason::Obstacle,
     requirements::is_unique_to_node,
 };
@@ -148,7 +149,8 @@ impl<'a> Pool<'a> {
         }
         source.validate_for_provisioning().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
         let Some(catalog) = catalogs.get(source.name()) else {
-            return Err(Box::new(Obstacle::NotReady { message: "the provider gave no catalog for it".to_owned() }));
+            let message = catalogs.why_missing(source.name()).unwrap_or(NO_CATALOG).to_owned();
+            return Err(Box::new(Obstacle::NotReady { message }));
         };
         Ok(catalog)
     }

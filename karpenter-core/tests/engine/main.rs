@@ -3,6 +3,7 @@
 mod ending;
 mod overlays;
 mod provisioning;
+mod readiness;
 mod refusals;
 mod slots;
 mod swarm;

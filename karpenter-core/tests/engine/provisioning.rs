@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
     InstanceType, OfferingKey, Price, Quantity,
-    api::{ConditionStatus, NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus},
+    api::{NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus},
     engine::{Action, ActionResult, EngineOptions, Event, Metric, Refusal},
     labels,
     lifecycle::{INITIALIZED, READY},
@@ -233,41 +233,6 @@ fn the_shortest_and_the_longest_periods_can_be_kept() {
         world.run(60);
         assert_eq!(world.unbound(), 0, "{period:?}: {:#?}", world.log);
     }
-}
-
-#[test]
-fn a_class_that_is_not_ready_is_left_alone_for_a_while() {
-    let mut world = World::with_pool(EngineOptions::default());
-    world.launch_errors =
-        vec![CreateError::NodeClassNotReady { class: "Class/default".to_owned(), message: "no".to_owned() }];
-    world.add_pods("web", 1, "1");
-    world.run(25);
-    assert_eq!((world.claims.len(), world.count(" launch ")), (0, 1), "{:#?}", world.log);
-    world.run(60);
-    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
-}
-
-#[test]
-fn no_claim_is_made_of_a_class_that_the_provider_says_is_not_ready() {
-    let mut world = World::with_pool(EngineOptions::default());
-    world.class_fault = Some("it has no subnets".to_owned());
-    world.add_pods("web", 1, "1");
-    let ready = |world: &World, kind: &str| {
-        let pool = world.pools.values().next().expect("a pool");
-        let found = pool.status.conditions.iter().find(|condition| condition.r#type == kind).expect("said");
-        (found.status, found.message.clone())
-    };
-    world.run(90);
-    assert_eq!((world.claims.len(), world.count(" launch ")), (0, 0), "{:#?}", world.log);
-    assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::False, "it has no subnets".to_owned()));
-    assert_eq!(ready(&world, "Ready").0, ConditionStatus::False);
-    world.class_fault = None;
-    world.run(25);
-    assert_eq!(world.count(" launch "), 1, "{:#?}", world.log);
-    world.run(50);
-    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
-    assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::True, String::new()));
-    assert_eq!(ready(&world, "Ready").0, ConditionStatus::True);
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) launch_errors: Vec<CreateError>,
     /// Why the node class cannot be used, if it cannot.
     pub(crate) class_fault: Option<String>,
+    /// How each question for a catalog fails, if so.
+    pub(crate) catalog_error: Option<ProviderErrorKind>,
     pub(crate) join_after: Duration,
     pub(crate) never_joins: bool,
     /// Whether machines have the names of slots, of which the first free one is taken.
@@ -123,6 +125,7 @@ impl World {
             exhausted: BTreeSet::new(),
             launch_errors: Vec::new(),
             class_fault: None,
+            catalog_error: None,
             join_after: Duration::from_secs(30),
             never_joins: false,
             reuses_ids: false,
@@ -316,6 +319,9 @@ impl World {
     }
 
     fn catalog(&self) -> Result<Arc<Catalog>, ProviderError> {
+        if let Some(kind) = self.catalog_error {
+            return Err(ProviderError::new("test", "catalog", kind, "no such key"));
+        }
         match &self.class_fault {
             Some(why) => Err(ProviderError::new("test", "catalog", ProviderErrorKind::NodeClassNotReady, why)),
             None => Ok(Arc::new(Catalog::new(self.types.clone()).expect("valid"))),

@@ -1,0 +1,109 @@
+//! Pools of which no node can be made: what is said of them, and how it is tried again.
+
+use std::collections::BTreeSet;
+
+use karpenter_core::{
+    api::{ConditionStatus, NodePool},
+    engine::EngineOptions,
+    provider::{CreateError, ProviderErrorKind},
+};
+
+use crate::world::World;
+
+fn ready(world: &World, kind: &str) -> (ConditionStatus, String) {
+    let pool = world.pools.values().next().expect("a pool");
+    let found = pool.status.conditions.iter().find(|condition| condition.r#type == kind).expect("said");
+    (found.status, found.message.clone())
+}
+
+/// What pods were told why they have no place, each text once.
+fn reasons(world: &World) -> BTreeSet<&str> {
+    world.log.iter().filter_map(|line| Some(line.split_once("FailedScheduling ")?.1)).collect()
+}
+
+#[test]
+fn a_class_that_is_not_ready_is_left_alone_for_a_while() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.launch_errors =
+        vec![CreateError::NodeClassNotReady { class: "Class/default".to_owned(), message: "no".to_owned() }];
+    world.add_pods("web", 1, "1");
+    world.run(25);
+    assert_eq!((world.claims.len(), world.count(" launch ")), (0, 1), "{:#?}", world.log);
+    world.run(60);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn no_claim_is_made_of_a_class_that_the_provider_says_is_not_ready() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.class_fault = Some("it has no subnets".to_owned());
+    world.add_pods("web", 1, "1");
+    world.run(90);
+    assert_eq!((world.claims.len(), world.count(" launch ")), (0, 0), "{:#?}", world.log);
+    assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::False, "it has no subnets".to_owned()));
+    assert_eq!(ready(&world, "Ready").0, ConditionStatus::False);
+    world.class_fault = None;
+    world.run(25);
+    assert_eq!(world.count(" launch "), 1, "{:#?}", world.log);
+    world.run(50);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+    assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::True, String::new()));
+    assert_eq!(ready(&world, "Ready").0, ConditionStatus::True);
+}
+
+/// A provider whose catalog does not tell what only launches find out.
+#[test]
+fn a_class_that_stays_unready_is_tried_less_and_less_often_and_one_reason_is_told() {
+    let mut world = World::with_pool(EngineOptions::default());
+    let error = || CreateError::NodeClassNotReady { class: "default".to_owned(), message: "no image".to_owned() };
+    world.launch_errors = std::iter::repeat_with(error).take(1000).collect();
+    world.add_pods("web", 1, "1");
+    world.run(3600);
+    let launches = world.count(" launch ");
+    assert!((10..=18).contains(&launches), "{launches}: {:#?}", world.log);
+    let only =
+        "pool general: not ready: its condition NodeClassReady is False: node class default is not ready: no image";
+    assert_eq!(reasons(&world), BTreeSet::from([only]), "{:#?}", world.log);
+    assert_eq!(ready(&world, "NodeClassReady").0, ConditionStatus::False);
+    world.launch_errors.clear();
+    world.run(400);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+    assert_eq!(ready(&world, "NodeClassReady").0, ConditionStatus::True);
+    // What was learned of it then is over.
+    world.launch_errors.push(error());
+    world.add_pods("more", 8, "900m");
+    world.run(100);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn why_a_catalog_cannot_be_had_is_said_of_pool_and_pods() {
+    for (kind, soon) in [(ProviderErrorKind::Unauthorized, true), (ProviderErrorKind::Unavailable, false)] {
+        let mut world = World::new(EngineOptions::default());
+        world.catalog_error = Some(kind);
+        world.put_pool(NodePool::named("general"));
+        world.add_pods("web", 1, "1");
+        world.run(20);
+        let why = format!("test: catalog: no such key ({kind:?})");
+        let is_said = |world: &World| ready(world, "NodeClassReady") == (ConditionStatus::False, why.clone());
+        assert_eq!(is_said(&world), soon, "{:#?}", world.log);
+        world.run(180);
+        assert!(is_said(&world), "{:#?}", world.log);
+        assert_eq!(ready(&world, "Ready").0, ConditionStatus::False);
+        assert!(reasons(&world).iter().all(|reason| reason.ends_with(&why)), "{:#?}", world.log);
+        world.catalog_error = None;
+        world.run(150);
+        assert_eq!((world.unbound(), ready(&world, "Ready").0), (0, ConditionStatus::True), "{:#?}", world.log);
+    }
+}
+
+#[test]
+fn a_catalog_that_is_known_serves_while_the_provider_fails() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.run(10);
+    world.catalog_error = Some(ProviderErrorKind::Unauthorized);
+    world.run(3600);
+    world.add_pods("web", 1, "1");
+    world.run(60);
+    assert_eq!((world.unbound(), ready(&world, "NodeClassReady").0), (0, ConditionStatus::True), "{:#?}", world.log);
+}
