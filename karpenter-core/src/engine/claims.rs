@@ -63,6 +63,11 @@ impl Engine {
             return;
         }
         if self.is_succeeded(&claim) {
+            if !claim.status.is_true(REGISTERED) {
+                // So soon a name does not come again, unless the provider has one for several machines: others would go like this one.
+                self.provisioner.strike(name, &self.store, now);
+                self.upkeep.record_launch(&claim, false);
+            }
             let message = format!("The machine of NodeClaim {name} is gone, and there is another one of its name");
             self.delete_claim(&claim, "GarbageCollected", message, now);
             return;

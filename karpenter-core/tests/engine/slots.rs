@@ -163,3 +163,21 @@ fn a_node_without_a_claim_does_not_end_the_claim_that_has_its_slot_now() {
     assert!(!world.nodes.contains_key(&node), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.count("Terminate("), world.count("DeleteClaim")), (0, 0, 0), "{:#?}", world.log);
 }
+
+/// A provider with one name for all its machines, which is against the rules.
+#[test]
+fn machines_of_one_name_at_the_same_time_are_not_bought_without_end() {
+    let mut world = racks();
+    world.types.retain(|own| own.name == "small");
+    world.add_pods("web", 2, "1500m");
+    for _ in 0..3600 {
+        world.now = world.now + Duration::from_secs(1);
+        for request in world.engine.tick(world.now) {
+            if matches!(request.action, Action::Launch(_)) {
+                world.machines.clear();
+            }
+            world.carry_out(request);
+        }
+    }
+    assert!(world.count(" launch ") <= 30, "{:#?}", world.log);
+}
