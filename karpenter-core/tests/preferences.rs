@@ -248,3 +248,26 @@ fn pods_that_wish_to_be_alone_share_a_node_if_wishes_are_ignored() {
     assert_eq!((respected.len(), respected.iter().sum::<usize>()), (2, 8));
     assert_eq!(sizes(two(), PreferencePolicy::Ignore), [8]);
 }
+
+#[test]
+fn wishes_of_any_weight_are_planned_for() {
+    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": labels::HOSTNAME});
+    let expression = json!({"key": labels::ZONE, "operator": "In", "values": ["b"]});
+    for weight in [i32::MIN, -1, 0, i32::MAX] {
+        let of_pods = json!({"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": weight, "podAffinityTerm": term}, {"weight": 1, "podAffinityTerm": term},
+        ]});
+        let of_nodes = json!({"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": weight, "preference": {"matchExpressions": [expression]}},
+            {"weight": 1, "preference": {"matchExpressions": [expression]}},
+        ]});
+        let affinity = json!({"podAffinity": of_pods, "podAntiAffinity": of_pods, "nodeAffinity": of_nodes});
+        let pod = Pod::named("web").label("app", "web").cpu("1");
+        let mut pods = Workload::from(pod).into_pods().expect("valid");
+        pods[0].spec.affinity = read(affinity);
+        for policy in [PreferencePolicy::Respect, PreferencePolicy::Ignore, PreferencePolicy::Weigh] {
+            let builder = Snapshot::builder().pool(NodePool::named("p")).pods(pods.clone());
+            assert!(plan(builder, policy).unplaced().is_empty(), "{weight} {policy:?}");
+        }
+    }
+}

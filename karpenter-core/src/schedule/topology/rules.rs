@@ -1,6 +1,6 @@
 //! What pods say about their neighbours.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use super::{
     selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
@@ -167,13 +167,13 @@ fn wishes_of_affinity(affinity: &Affinity, mut read: impl FnMut(&PodAffinityTerm
     let Affinity { node_affinity, pod_affinity, pod_anti_affinity } = affinity;
     let mut heaviest_first = |terms: &[WeightedPodAffinityTerm], wish: fn(Term) -> Wish| -> Vec<(Wish, i32)> {
         let mut terms: Vec<_> = terms.iter().collect();
-        terms.sort_by_key(|t| -t.weight);
+        terms.sort_by_key(|t| Reverse(t.weight));
         terms.into_iter().map(|t| (wish(read(&t.pod_affinity_term)), t.weight)).collect()
     };
     let mut out = heaviest_first(&pod_affinity.preferred, Wish::Near);
     out.extend(heaviest_first(&pod_anti_affinity.preferred, Wish::Away));
     let mut nodes: Vec<_> = node_affinity.preferred.iter().collect();
-    nodes.sort_by_key(|t| -t.weight);
+    nodes.sort_by_key(|t| Reverse(t.weight));
     let node = |t: &PreferredSchedulingTerm| {
         NodeAlternatives::of_term(&t.preference).map(|wanted| (Wish::Node(wanted), t.weight))
     };
