@@ -66,15 +66,20 @@ pub struct Offering {
     pub interruption: Option<f64>,
 }
 
-/// Names an offering to those who may not buy it for a while.
+/// Names offerings to those who may not buy them for a while: all of a type in a zone for a capacity type.
+///
+/// Offerings that differ in other labels only, such as the reservation that they draw on, share a key, and whoever avoids one
+/// of them avoids all. Where one of them may be sold out while another is not, either the catalog says of it that it is not
+/// [available](Offering::available) or that nothing is left of its [reservation](Offering::reservation_capacity), or the
+/// provider makes types or capacity types of their own of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfferingKey {
     /// The name of the instance type.
     pub instance_type: String,
-    /// The zone; empty if the offering names none.
+    /// The zone; empty if the offering names none or several.
     pub zone: String,
-    /// The capacity type; empty if the offering names none.
+    /// The capacity type; empty if the offering names none or several.
     pub capacity_type: String,
 }
 
@@ -128,6 +133,12 @@ impl InstanceType {
 }
 
 impl Offering {
+    fn is_same_but_for_availability(&self, other: &Self) -> bool {
+        let Self { requirements, price, available: _, reservation_capacity, interruption } = self;
+        (requirements, price) == (&other.requirements, &other.price)
+            && (reservation_capacity, interruption) == (&other.reservation_capacity, &other.interruption)
+    }
+
     /// An available offering at an hourly price.
     pub fn new(capacity_type: &str, zone: &str, price: Price) -> Self {
         let mut requirements = Requirements::new();
@@ -136,12 +147,13 @@ impl Offering {
         Self { requirements, price, available: true, reservation_capacity: None, interruption: None }
     }
 
-    /// The only value of a label, or an empty text.
+    /// The only value of a label, or an empty text: there may be none, or several.
     pub fn label(&self, key: &str) -> &str {
-        self.requirements.get(key).and_then(|r| r.values().next()).unwrap_or("")
+        let only = self.requirements.get(key).filter(|requirement| requirement.value_count() == Some(1));
+        only.and_then(|requirement| requirement.values().next()).unwrap_or("")
     }
 
-    /// The key of this offering of `instance_type`.
+    /// The key of this offering of `instance_type`, which it may share with others.
     pub fn key(&self, instance_type: &str) -> OfferingKey {
         OfferingKey {
             instance_type: instance_type.to_owned(),
@@ -274,9 +286,13 @@ impl Catalog {
         out
     }
 
-    /// Whether it is the same catalog. What is shared is not compared.
+    /// Whether it is the same catalog, in which the same can be bought now. What is shared is not compared.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.available == other.available && (Arc::ptr_eq(&self.types, &other.types) || self.types == other.types)
+        let are_same = |a: &[InstanceType], b: &[InstanceType]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same_but_for_availability(b))
+        };
+        self.available == other.available
+            && (Arc::ptr_eq(&self.types, &other.types) || are_same(&self.types, &other.types))
     }
 
     /// Whether an offering, by its place in the list of its type, can be bought now.
@@ -302,6 +318,15 @@ impl Catalog {
 }
 
 impl InstanceType {
+    /// Whether it is the same, with offerings that may be available here and not there.
+    fn is_same_but_for_availability(&self, other: &Self) -> bool {
+        let Self { name, requirements, capacity, overhead, offerings, node_pools } = self;
+        (name, requirements, capacity) == (&other.name, &other.requirements, &other.capacity)
+            && (overhead, node_pools) == (&other.overhead, &other.node_pools)
+            && offerings.len() == other.offerings.len()
+            && offerings.iter().zip(&other.offerings).all(|(a, b)| a.is_same_but_for_availability(b))
+    }
+
     fn reservation_label(&self) -> Option<&str> {
         let all = self.offerings.iter().map(|o| &o.requirements).chain([&self.requirements]);
         all.flat_map(Requirements::iter).map(|(key, _)| key).find(|key| key.ends_with(RESERVATION_SUFFIX))
@@ -464,6 +489,66 @@ mod tests {
         let key = only.offerings[0].key("a");
         let catalog = Catalog::new(vec![only]).expect("a catalog").without([&key]);
         assert!(!catalog.is_available("a", 0));
+    }
+
+    fn dollar() -> Price {
+        Price::per_hour(1.0).expect("a price")
+    }
+
+    fn two_zones() -> InstanceType {
+        let own = InstanceType::named("a", [("cpu", Quantity::from_units(1))]);
+        own.offering("spot", "y", dollar()).offering("spot", "z", dollar())
+    }
+
+    fn read_back(catalog: &Catalog) -> Catalog {
+        serde_json::from_str(&serde_json::to_string(catalog).expect("written")).expect("read")
+    }
+
+    #[test]
+    fn what_was_taken_out_of_a_catalog_stays_out_when_it_is_written_and_read() {
+        let whole = Catalog::new(vec![two_zones()]).expect("a catalog");
+        let narrowed = whole.without([&whole.types()[0].offerings[0].key("a")]);
+        let back = read_back(&narrowed);
+        assert_eq!([0, 1].map(|offering| back.is_available("a", offering)), [false, true]);
+        assert!(back.is_same(&narrowed) && narrowed.is_same(&back) && !back.is_same(&whole));
+        assert!(read_back(&whole).is_same(&whole));
+        assert_eq!(serde_json::to_string(&back).expect("written"), serde_json::to_string(&narrowed).expect("written"));
+    }
+
+    #[test]
+    fn catalogs_that_differ_in_anything_else_are_not_the_same() {
+        let catalog_with = |change: fn(&mut InstanceType)| {
+            let mut own = two_zones();
+            change(&mut own);
+            Catalog::new(vec![own]).expect("a catalog")
+        };
+        let before = catalog_with(|_| ());
+        let changes: [fn(&mut InstanceType); 9] = [
+            |own| own.name = "b".to_owned(),
+            |own| own.requirements.add("k", Requirement::EXISTS),
+            |own| own.capacity = ResourceList::new(),
+            |own| own.overhead.kube_reserved = own.capacity.clone(),
+            |own| own.node_pools = Some(Vec::new()),
+            |own| own.offerings.truncate(1),
+            |own| own.offerings[0].price = Price::ZERO,
+            |own| own.offerings[0].reservation_capacity = Some(1),
+            |own| own.offerings[0].interruption = Some(0.5),
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            assert!(!catalog_with(change).is_same(&before), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_label_is_one_value_or_none() {
+        let mut offering = Offering::new("spot", "z", dollar());
+        assert_eq!(offering.label(labels::ZONE), "z");
+        for several in [Requirement::one_of(["y", "z"]), Requirement::EXISTS, Requirement::none_of(["z"])] {
+            offering.requirements = Requirements::new();
+            offering.requirements.add(labels::ZONE, several);
+            assert_eq!(offering.label(labels::ZONE), "");
+        }
+        assert_eq!((offering.label(labels::CAPACITY_TYPE), offering.key("a").zone.as_str()), ("", ""));
     }
 
     #[test]

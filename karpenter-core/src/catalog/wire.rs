@@ -154,31 +154,39 @@ impl InstanceType {
     }
 }
 
-impl Serialize for InstanceType {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let offering = |o: &Offering| WireOffering {
-            requirements: o.requirements.clone(),
-            price: o.price,
-            available: (!o.available).then_some(false),
-            reservation_capacity: o.reservation_capacity,
-            interruption: o.interruption,
+impl WireOffering {
+    fn of(offering: &Offering, is_available: bool) -> Self {
+        Self {
+            requirements: offering.requirements.clone(),
+            price: offering.price,
+            available: (!is_available).then_some(false),
+            reservation_capacity: offering.reservation_capacity,
+            interruption: offering.interruption,
             capacity_type: None,
             zone: None,
-        };
-        let wire = WireType {
-            name: self.name.clone(),
-            requirements: self.requirements.clone(),
-            capacity: self.capacity.clone(),
-            overhead: WireOverhead {
-                kube_reserved: self.overhead.kube_reserved.clone(),
-                system_reserved: self.overhead.system_reserved.clone(),
-                eviction_threshold: self.overhead.eviction_threshold.clone(),
-            },
-            offerings: self.offerings.iter().map(offering).collect(),
-            node_pools: self.node_pools.clone(),
-            ..WireType::default()
-        };
-        wire.serialize(serializer)
+        }
+    }
+}
+
+impl WireType {
+    fn of(source: &InstanceType, offerings: Vec<WireOffering>) -> Self {
+        let Overhead { kube_reserved, system_reserved, eviction_threshold } = source.overhead.clone();
+        Self {
+            name: source.name.clone(),
+            requirements: source.requirements.clone(),
+            capacity: source.capacity.clone(),
+            overhead: WireOverhead { kube_reserved, system_reserved, eviction_threshold },
+            offerings,
+            node_pools: source.node_pools.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Serialize for InstanceType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let offerings = self.offerings.iter().map(|offering| WireOffering::of(offering, offering.available));
+        WireType::of(self, offerings.collect()).serialize(serializer)
     }
 }
 
@@ -190,9 +198,13 @@ impl<'de> Deserialize<'de> for InstanceType {
 }
 
 impl Serialize for Catalog {
-    /// As the list of its types.
+    /// As the list of its types. What cannot be bought now says so, whether that is known of the type or of the catalog.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.types())
+        serializer.collect_seq(self.types().iter().enumerate().map(|(index, source)| {
+            let rows = self.table.rows_of(index).zip(&source.offerings);
+            let offerings = rows.map(|(row, offering)| WireOffering::of(offering, self.available.contains(row)));
+            WireType::of(source, offerings.collect())
+        }))
     }
 }
 
