@@ -313,3 +313,31 @@ fn amounts_that_make_no_sense_are_nothing() {
         assert_eq!(plan(dollars), plan(0.0), "{dollars}");
     }
 }
+
+#[test]
+fn pods_find_nodes_at_the_highest_prices_too() {
+    let dear = || vec![machine(2).offering("on-demand", "a", Price::MAX)];
+    for node_cost in [0.0, f64::MAX] {
+        let options =
+            options(|options| (options.node_cost_per_hour, options.interruption_cost) = (node_cost, f64::MAX));
+        let plan = solve(&options, cluster().pods(Pod::named("web").cpu("1").memory("1Gi").replicas(9)), dear());
+        assert_eq!(plan.claims().len(), 5);
+        assert!(plan.hourly_cost().dollars_per_hour().is_finite());
+        // What costs the most is bought only where nothing else will do.
+        let cheap = machine(4).offering("on-demand", "a", dollars(1.0));
+        let plan =
+            solve(&options, cluster().pods(Pod::named("web").cpu("1").replicas(9)), [dear(), vec![cheap]].concat());
+        assert!(plan.claims().iter().all(|claim| claim.instance_types[0] == "m04"), "{:?}", outline(&plan));
+    }
+}
+
+#[test]
+fn slack_that_is_no_number_or_without_end_is_none() {
+    let plan = |slack| {
+        let pods = Pod::named("web").cpu("900m").memory("3Gi").replicas(40);
+        solve(&options(|options| options.slack = slack), cluster().pods(pods), machines("on-demand"))
+    };
+    for slack in [-1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(plan(slack), plan(0.0), "{slack}");
+    }
+}

@@ -165,7 +165,7 @@ fn catalogs() {
         (r#"[{"name":""}]"#, "instance type [0]: name: is missing"),
         (
             r#"[{"name":"m","offerings":[{"price":0.1},{"price":-0.1}]}]"#,
-            "instance type m: offerings[1].price: invalid price -0.1: below zero or not finite",
+            "instance type m: offerings[1].price: invalid price -0.1: not from 0 to 9223372036.854776",
         ),
         (r#"[{"name":"m","offerings":[{}]}]"#, "instance type m: offerings[0]: missing field `price`"),
         (r#"[{"name":"m","capacity":{"cpu":"-1"}}]"#, "instance type m: capacity.cpu: -1 is below zero"),

@@ -99,14 +99,14 @@ pub(crate) enum PriceChange {
 }
 
 impl PriceChange {
-    /// The new price. One that is no number stays as it is.
+    /// The new price, kept within those that there are. One that is no number stays as it is.
     pub(crate) fn of(self, price: Price) -> Price {
         let dollars = match self {
             Self::To(price) => return price,
             Self::ByDollars(more) => price.dollars_per_hour() + more,
             Self::Times(factor) => price.dollars_per_hour() * factor,
         };
-        Price::per_hour(dollars.max(0.0)).unwrap_or(price)
+        Price::per_hour(dollars.clamp(0.0, Price::MAX.dollars_per_hour())).unwrap_or(price)
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_change_as_written_and_never_fall_below_zero() {
+    fn prices_change_as_written_and_stay_prices() {
         let dollars = |spec: &str, price: f64| {
             let change = overlay(spec).spec.price_change().expect(spec).expect("a change");
             change.of(Price::per_hour(price).expect("a price")).dollars_per_hour()
@@ -262,6 +262,8 @@ mod tests {
             (r#"{"priceAdjustment":"+50%"}"#, 2.0, 3.0),
             (r#"{"priceAdjustment":"-12.5%"}"#, 2.0, 1.75),
             (r#"{"priceAdjustment":"-100%"}"#, 2.0, 0.0),
+            (r#"{"priceAdjustment":"+9999999999999"}"#, 2.0, Price::MAX.dollars_per_hour()),
+            (r#"{"priceAdjustment":"+9999999999999%"}"#, 2.0, Price::MAX.dollars_per_hour()),
         ] {
             assert!((dollars(spec, before) - after).abs() < 1e-12, "{spec}");
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// Billionths in a dollar.
 const NANO: f64 = 1e9;
 
-/// Dollars an hour: finite, not below zero, totally ordered.
+/// Dollars an hour: not below zero, at most [`Price::MAX`], totally ordered. Sums may be more, and are finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price(OrderedFloat<f64>);
 
@@ -14,9 +14,13 @@ impl Price {
     /// Nothing.
     pub const ZERO: Self = Self(OrderedFloat(0.0));
 
-    /// A price; `None` if it is negative or not a number.
+    /// The highest price, a little more than nine billion dollars an hour: what 64 bits hold of billionths, in which lower
+    /// bounds are proven. It is for what must not be bought if there is any other way.
+    pub const MAX: Self = Self(OrderedFloat(i64::MAX as f64 / NANO));
+
+    /// A price; `None` if it is negative, not a number, or above [`Price::MAX`].
     pub fn per_hour(dollars: f64) -> Option<Self> {
-        (dollars.is_finite() && dollars >= 0.0).then_some(Self(OrderedFloat(dollars + 0.0)))
+        (0.0..=Self::MAX.dollars_per_hour()).contains(&dollars).then_some(Self(OrderedFloat(dollars + 0.0)))
     }
 
     /// So many billionths of a dollar an hour; zero if the number is negative.
@@ -62,7 +66,7 @@ impl<'de> Deserialize<'de> for Price {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let dollars = f64::deserialize(deserializer)?;
         Self::per_hour(dollars)
-            .ok_or_else(|| de::Error::custom(format!("invalid price {dollars}: below zero or not finite")))
+            .ok_or_else(|| de::Error::custom(format!("invalid price {dollars}: not from 0 to {}", Self::MAX.0)))
     }
 }
 
@@ -74,5 +78,19 @@ mod tests {
     fn nothing_costs_zero_without_a_sign() {
         let nothing: Price = std::iter::empty().sum();
         assert!(nothing.dollars_per_hour().is_sign_positive());
+    }
+
+    #[test]
+    fn prices_are_numbers_that_can_be_added_up() {
+        let most = Price::MAX.dollars_per_hour();
+        assert_eq!(Price::per_hour(most), Some(Price::MAX));
+        assert_eq!(Price::of_nano_dollars(i64::MAX), Price::MAX);
+        for dollars in [-1.0, most * 1.001, 1e308, f64::MAX, f64::INFINITY, f64::NAN] {
+            assert_eq!(Price::per_hour(dollars), None, "{dollars}");
+        }
+        let error = serde_json::from_str::<Price>("1e308").expect_err("too much").to_string();
+        assert!(error.starts_with("invalid price 1") && error.contains("not from 0 to 9223372036.85"), "{error}");
+        let sum: Price = std::iter::repeat_n(Price::MAX, 1_000_000).sum();
+        assert!(sum.dollars_per_hour().is_finite());
     }
 }

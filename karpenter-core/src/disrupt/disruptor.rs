@@ -22,10 +22,15 @@ use crate::{
     Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place, schedule::Shelf,
 };
 
+/// The most that savings are asked for, in dollars an hour or as a share.
+const MOST_TO_SAVE: f64 = 1e9;
+
 /// The most commands that are found in one go.
 const MAX_COMMANDS: usize = 1000;
 
 /// How nodes are sought, and what savings must be at least.
+///
+/// Numbers that are below zero or not a number count as 0. What must be saved is at most a billion: nothing is worth that.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -124,9 +129,18 @@ impl Disruptor {
         Scene::new(snapshot, catalogs, planner, roster)
     }
 
-    pub(super) const fn threshold(&self) -> Threshold {
-        Threshold { per_eviction: self.options.min_savings_per_eviction, share: self.options.min_savings_share }
+    pub(super) fn threshold(&self) -> Threshold {
+        let DisruptorOptions { min_savings_per_eviction, min_savings_share, .. } = self.options;
+        Threshold {
+            per_eviction: at_most_a_billion(min_savings_per_eviction),
+            share: at_most_a_billion(min_savings_share),
+        }
     }
+}
+
+/// A number that savings are held against, such that its product with what there is of pods and nodes is a number too.
+const fn at_most_a_billion(number: f64) -> f64 {
+    number.max(0.0).min(MOST_TO_SAVE)
 }
 
 /// What a search was made from. One that found nothing finds nothing for as long as this is the same.
@@ -310,6 +324,22 @@ mod tests {
 
     use super::*;
     use crate::api::NodePool;
+
+    #[test]
+    fn what_must_be_saved_is_a_number_whatever_the_options_say() {
+        let at_least = |number| {
+            let options = DisruptorOptions {
+                min_savings_per_eviction: number,
+                min_savings_share: number,
+                ..DisruptorOptions::default()
+            };
+            let threshold = Disruptor::new(options).threshold();
+            [threshold.per_hour(0.0, 1.0), threshold.per_hour(1.0, 0.0)].map(f64::to_bits)
+        };
+        let numbers = [f64::NAN, -1.0, f64::NEG_INFINITY, 0.5, f64::MAX, f64::INFINITY];
+        let expected = [0.0, 0.0, 0.0, 0.5, MOST_TO_SAVE, MOST_TO_SAVE];
+        assert_eq!(numbers.map(at_least), expected.map(|number: f64| [number.to_bits(); 2]));
+    }
 
     #[test]
     fn a_search_is_the_same_while_nothing_changes_and_time_allows_no_more() {

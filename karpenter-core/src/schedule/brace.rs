@@ -6,6 +6,7 @@ use ordered_float::OrderedFloat;
 
 use super::{
     amounts::raise,
+    cost::amount,
     landing::{Ground, Units},
     parallel,
     problem::{Aim, Base, Tolerance},
@@ -51,7 +52,7 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Whether the model of binding tells anything, in the time that it may take.
     pub(super) fn can_land(&self) -> bool {
         self.problem.course.aim == Aim::Bill
-            && self.problem.base.options.slack > 0.0
+            && amount(self.problem.base.options.slack) > 0.0
             && !self.batches.is_empty()
             && self.affordable_turns() >= CALM_TURNS
     }
@@ -173,7 +174,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// What the planned nodes may cost at most, further ones included.
     pub(super) fn most_to_spend(&self) -> f64 {
-        let slack = self.problem.base.options.slack.max(0.0);
+        let slack = amount(self.problem.base.options.slack);
         self.bill() + slack * (self.bill() + self.bill_of_places())
     }
 

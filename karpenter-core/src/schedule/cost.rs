@@ -5,6 +5,9 @@ use super::problem::Base;
 /// What a node costs at least, in dollars an hour.
 const LEAST_COST: f64 = 1e-9;
 
+/// The highest amount: more than nodes cost, and little enough that sums are finite and bills still count beside it.
+const MOST: f64 = 1e9;
+
 impl Base<'_> {
     /// What a node bought by a row of a pool costs, in dollars an hour: its expected price, and what every node costs. Never quite
     /// nothing, as what pods are worth is measured by it.
@@ -24,9 +27,9 @@ impl Base<'_> {
     }
 }
 
-/// An amount of money that an option names.
-pub(super) fn amount(dollars: f64) -> f64 {
-    if dollars.is_finite() { dollars.max(0.0) } else { 0.0 }
+/// An amount of money that an option names, or a multiple of one.
+pub(super) fn amount(number: f64) -> f64 {
+    if number.is_finite() { number.clamp(0.0, MOST) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -35,7 +38,7 @@ mod tests {
 
     #[test]
     fn amounts_that_make_no_sense_are_nothing() {
-        let amounts = [0.5, 0.0, -1.0, f64::NAN, f64::INFINITY].map(amount);
-        assert_eq!(amounts.map(f64::to_bits), [0.5, 0.0, 0.0, 0.0, 0.0].map(f64::to_bits));
+        let amounts = [0.5, 0.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX].map(amount);
+        assert_eq!(amounts.map(f64::to_bits), [0.5, 0.0, 0.0, 0.0, 0.0, MOST].map(f64::to_bits));
     }
 }

@@ -91,7 +91,8 @@ const PREFERENCE_PRICE: f64 = 0.01;
 
 /// How to plan.
 ///
-/// Amounts that are below zero or not finite count as 0.
+/// Amounts that are below zero or not finite count as 0, and those above a billion as a billion. A share that is below zero or
+/// not a number counts as 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -103,7 +104,7 @@ pub struct PlannerOptions {
     /// What it costs, in dollars an hour, that one preference of one pod is not met, for a preference of weight 100; one of
     /// weight 1 costs a hundredth. Spreads that may be broken have weight 100. Only [`PreferencePolicy::Weigh`] looks at it.
     /// 0.01 by default, about a quarter of what a core costs on demand; 0 pays nothing for preferences, and a price above
-    /// that of any node gives up no more of them than Karpenter's order. More than a billion counts as a billion.
+    /// that of any node gives up no more of them than Karpenter's order.
     pub preference_price_per_hour: f64,
     /// What becomes of pods that could use a reservation of which nothing is left. They fall back by default.
     pub reservations: ReservationPolicy,

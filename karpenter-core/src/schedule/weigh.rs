@@ -26,9 +26,6 @@ const MAX_PLANS: usize = 24;
 /// The weight of a wish whose price is that of the options.
 const FULL_WEIGHT: f64 = 100.0;
 
-/// The highest price, in dollars an hour: more than any node costs, and little enough that bills still count beside it.
-const MAX_PRICE: f64 = 1e9;
-
 /// What plans with weighed wishes are compared with: the problem under the other policies.
 pub(super) struct Weighing<'a> {
     respecting: Arc<Base<'a>>,
@@ -126,7 +123,7 @@ impl Tariff {
         for class in &base.classes.list {
             class.pods.iter().for_each(|&pod| of_pod[pod] = class.neighbourhood);
         }
-        let price = amount(base.options.preference_price_per_hour).min(MAX_PRICE) / FULL_WEIGHT;
+        let price = amount(base.options.preference_price_per_hour) / FULL_WEIGHT;
         Self { price, of_pod, weights }
     }
 

@@ -30,7 +30,7 @@ type Controller<'s> = (&'s str, &'s str, &'s str, &'s str);
 impl<'s> Workloads<'s> {
     /// The workloads with a controller of which pods are pending, with all their pods.
     pub(super) fn new(snapshot: &'s Snapshot, share: Option<f64>) -> Self {
-        let mut out = Self { share: share.filter(|share| *share < 1.0), ..Self::default() };
+        let mut out = Self { share: share.map(|share| share.max(0.0)).filter(|share| *share < 1.0), ..Self::default() };
         if out.share.is_none() {
             return out;
         }
@@ -94,5 +94,12 @@ mod tests {
         };
         let cases = [(0.25, 8), (0.25, 7), (0.25, 3), (0.29, 100), (0.0, 10), (-1.0, 10), (f64::NAN, 10)];
         assert_eq!(cases.map(|(share, size)| most(share, size)), [2, 1, 1, 29, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_share_that_is_no_number_is_no_share() {
+        let snapshot = Snapshot::builder().build().expect("valid");
+        let share = |share: f64| Workloads::new(&snapshot, Some(share)).share;
+        assert_eq!([-1.0, f64::NAN, 0.5, 1.0, f64::INFINITY].map(share), [Some(0.0), Some(0.0), Some(0.5), None, None]);
     }
 }
