@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use karpenter_core::{Plan, PlannerOptions, Price, schedule::MinValuesPolicy};
+use karpenter_core::{Plan, PlannerOptions, Price};
 use karpenter_fake::{CertificateError, Violation};
 
 use crate::plan::Outcome;
@@ -26,15 +26,10 @@ pub enum Finding {
 
 /// All that the independent checker finds wrong with a plan, with the proof of its lower bound, and with the two together;
 /// nothing if all is well. `options` are those that the plan was made with.
-///
-/// The checker of `karpenter-fake` knows no options. Of the rules that it holds a plan to, they change one: with
-/// [`MinValuesPolicy::BestEffort`] a claim may keep fewer values than its pool asks for.
 pub fn check(outcome: &Outcome, options: &PlannerOptions) -> Vec<Finding> {
     let Outcome { snapshot, catalogs, plan, certificate, .. } = outcome;
-    let best_effort = options.min_values == MinValuesPolicy::BestEffort;
-    let is_allowed = |violation: &Violation| best_effort && matches!(violation, Violation::MinValues { .. });
-    let violations = karpenter_fake::check(snapshot, catalogs, plan).into_iter();
-    let mut findings: Vec<_> = violations.filter(|violation| !is_allowed(violation)).map(Finding::Plan).collect();
+    let violations = karpenter_fake::check_with_options(snapshot, catalogs, plan, options).into_iter();
+    let mut findings: Vec<_> = violations.map(Finding::Plan).collect();
     let proven = karpenter_fake::check_certificate(snapshot, catalogs, plan, certificate);
     findings.extend(proven.err().map(Finding::Certificate));
     findings.extend(below_bound(plan, certificate.lower_bound));

@@ -9,7 +9,7 @@ pub mod conformance;
 pub mod sim;
 
 pub use catalog::{generated_catalog, generated_types};
-pub use checker::{CertificateError, Violation, check, check_certificate};
+pub use checker::{CertificateError, Violation, check, check_certificate, check_with_options};
 pub use cloud::FakeCloud;
 pub use cluster::FakeCluster;
 pub use conformance::Conformance;

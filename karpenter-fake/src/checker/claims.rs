@@ -17,9 +17,6 @@ use super::{
     volumes::{Mount, mounts, rivals},
 };
 
-/// The most instance types that a claim may name: Karpenter's own limit.
-const MAX_INSTANCE_TYPES: usize = 600;
-
 /// What makes it pointless to look at a claim any further is the error.
 type Checked = Result<(), Box<Violation>>;
 
@@ -59,8 +56,11 @@ impl<'a> Checker<'a> {
     }
 
     fn check_types(&mut self, claim: usize, pool: &NodePool, types: &[&InstanceType]) {
-        if types.len() > MAX_INSTANCE_TYPES {
+        if types.len() > self.max_instance_types {
             self.violations.push(Violation::TooManyTypes { claim, count: types.len() });
+        }
+        if !self.keeps_min_values {
+            return;
         }
         for requirement in &pool.spec.template.spec.requirements {
             let Some(min_values) = requirement.min_values else { continue };

@@ -26,8 +26,9 @@ mod volumes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
-    Catalogs, Plan, Snapshot,
+    Catalogs, Plan, PlannerOptions, Snapshot,
     api::{DaemonSet, ObjectKey, Pod, Taint},
+    schedule::MinValuesPolicy,
 };
 
 pub use certificate::{CertificateError, check_certificate};
@@ -37,7 +38,11 @@ use topology::{Faces, Interest, Namespaces};
 pub use violation::{PlannedNode, Violation, VolumeObstacle};
 use volumes::Mount;
 
-/// All rules that a plan breaks; none if it is valid.
+/// The most instance types that a claim names unless options say otherwise: Karpenter's own limit.
+const MAX_INSTANCE_TYPES: usize = 600;
+
+/// All rules that a plan breaks; none if it is valid. It is held to what the default options promise; of a plan that was made with
+/// others, [`check_with_options`] knows more.
 ///
 /// `snapshot` and `catalogs` are those that the plan was made from. Of each claim the first node that breaks a rule is
 /// reported, not every one that does.
@@ -56,7 +61,22 @@ use volumes::Mount;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(snapshot: &Snapshot, catalogs: &Catalogs, plan: &Plan) -> Vec<Violation> {
+    check_with_options(snapshot, catalogs, plan, &PlannerOptions::default())
+}
+
+/// All rules that a plan breaks which was made with these options; none if it is valid.
+///
+/// Options change two rules: how many instance types a claim names at most, and whether it keeps the `minValues` of its pool
+/// (with [`MinValuesPolicy::BestEffort`] it may keep fewer). All others hold whatever they are.
+pub fn check_with_options(
+    snapshot: &Snapshot,
+    catalogs: &Catalogs,
+    plan: &Plan,
+    options: &PlannerOptions,
+) -> Vec<Violation> {
     let mut checker = Checker::new(snapshot, catalogs, plan);
+    checker.max_instance_types = options.max_instance_types.max(1);
+    checker.keeps_min_values = options.min_values == MinValuesPolicy::Strict;
     checker.check_completeness();
     checker.check_places();
     checker.check_claims();
@@ -71,6 +91,10 @@ struct Checker<'a> {
     snapshot: &'a Snapshot,
     catalogs: &'a Catalogs,
     plan: &'a Plan,
+    /// How many types a claim names at most.
+    max_instance_types: usize,
+    /// Whether a claim keeps the `minValues` of its pool.
+    keeps_min_values: bool,
     daemons: Daemons<'a>,
     namespaces: Namespaces<'a>,
     interest: Interest<'a>,
@@ -93,6 +117,8 @@ impl<'a> Checker<'a> {
             snapshot,
             catalogs,
             plan,
+            max_instance_types: MAX_INSTANCE_TYPES,
+            keeps_min_values: true,
             daemons: Daemons::new(snapshot.daemonsets()),
             namespaces: Namespaces::new(snapshot),
             interest,

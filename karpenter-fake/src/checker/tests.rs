@@ -1,13 +1,14 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    Catalogs, InstanceType, Offering, Plan, PlannedClaim, Planner, Price, Quantity, Reason, Requirement, Requirements,
-    Snapshot, SnapshotBuilder,
+    Catalogs, InstanceType, Offering, Plan, PlannedClaim, Planner, PlannerOptions, Price, Quantity, Reason,
+    Requirement, Requirements, Snapshot, SnapshotBuilder,
     api::{ConditionStatus, DaemonSet, Node, NodeClaim, NodeClassRef, NodePool, ObjectKey, Pod},
     labels,
+    schedule::MinValuesPolicy,
 };
 
-use super::{Violation, check, filters};
+use super::{Violation, check, check_with_options, filters};
 
 mod helpers;
 mod reservations;
@@ -232,6 +233,26 @@ fn min_values_are_kept() {
     assert_eq!(violations(in_pool(minimum, ""), &of_claims(vec![small()])), [expected]);
     let both = claim(&["small", "large"], 0.05, "[]");
     assert_eq!(violations(in_pool(minimum, ""), &of_claims(vec![both])), [""; 0]);
+}
+
+#[test]
+fn a_plan_is_held_to_the_options_that_it_was_made_with() {
+    let minimum = r#"{"template":{"spec":{CLASS,"requirements":[{"key":"node.kubernetes.io/instance-type","operator":"Exists","minValues":3}]}}}"#;
+    let snapshot = in_pool(minimum, "").build().expect("valid");
+    let catalogs = Catalogs::shared(types(), snapshot.pools()).expect("valid");
+    let mut options = PlannerOptions::default();
+    options.min_values = MinValuesPolicy::BestEffort;
+    let plan = Planner::new(options.clone()).plan(&snapshot, &catalogs);
+    assert_eq!(plan.claims().len(), 1);
+    assert_eq!(check_with_options(&snapshot, &catalogs, &plan, &options), []);
+    assert!(matches!(check(&snapshot, &catalogs, &plan)[..], [Violation::MinValues { claim: 0, .. }]));
+    // All other rules hold whatever the policy is.
+    let wrong = of_claims(vec![claim(&["small"], 0.01, "[]")]);
+    assert!(matches!(check_with_options(&snapshot, &catalogs, &wrong, &options)[..], [Violation::Price { .. }]));
+    options.max_instance_types = 1;
+    let both = of_claims(vec![claim(&["small", "large"], 0.05, "[]")]);
+    let found = check_with_options(&snapshot, &catalogs, &both, &options);
+    assert_eq!(found, [Violation::TooManyTypes { claim: 0, count: 2 }]);
 }
 
 #[test]
