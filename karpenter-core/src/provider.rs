@@ -17,10 +17,12 @@ use crate::{
 /// A cloud, or anything else that can turn a [`NodeClaim`] into a machine.
 ///
 /// Implementations are shared between tasks and must be cheap to call often: cache what is slow to fetch. The
-/// conformance kit of `karpenter-fake` checks everything that these docs promise.
+/// conformance kit of `karpenter-fake` checks what these docs promise, as far as that can be seen from outside while two
+/// machines come and go, and says what it cannot see.
 ///
 /// A claim says what is acceptable: its requirements list instance types, zones and capacity types. Which of those to
-/// buy is the provider's choice, normally the cheapest that can be had; every one of them is fit for the pods.
+/// buy is the provider's choice, normally the cheapest that can be had; every one of them is fit for the pods. The requirements
+/// are about the labels of the node: those of the type and of the offering, and of all others those in the claim's metadata.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
     /// A short name for logs and metrics.
@@ -35,7 +37,8 @@ pub trait CloudProvider: Send + Sync {
 
     /// Buys a machine for `claim`.
     ///
-    /// Idempotent by `claim.metadata.uid`: a second call gives back the same machine.
+    /// Idempotent by `claim.metadata.uid`: a second call gives back the same machine, also one that comes before the first has
+    /// its answer.
     ///
     /// Tries every offering that the claim allows, save those that it knows to be sold out, before it gives up. One
     /// that stops earlier must remember what it tried: the same claim may come again and again.
@@ -57,7 +60,7 @@ pub trait CloudProvider: Send + Sync {
     /// [`ProviderError`] if it is not known whether there is such a machine.
     async fn get(&self, id: &ProviderId) -> Result<Option<Instance>, ProviderError>;
 
-    /// All machines that were made for claims and are not gone.
+    /// All machines that were made for claims and are not gone, each once. Those on their way out are among them.
     ///
     /// # Errors
     /// [`ProviderError`] if the list may be incomplete.
@@ -78,7 +81,8 @@ pub trait CloudProvider: Send + Sync {
         Vec::new()
     }
 
-    /// What happened to machines since `cursor`. Nothing, unless implemented.
+    /// What happened to machines since `cursor`. Nothing, unless implemented. Asked with the cursor of the answer, it tells
+    /// nothing again, and at last nothing at all.
     ///
     /// # Errors
     /// [`ProviderError`] if that cannot be known now; the same cursor is asked again.
@@ -128,7 +132,7 @@ impl std::fmt::Display for ProviderId {
 pub struct Launched {
     /// The machine.
     pub instance: Instance,
-    /// All that it has.
+    /// All that it has, no less than what pods will have.
     pub capacity: ResourceList,
     /// What pods will have of it.
     pub allocatable: ResourceList,
@@ -145,7 +149,8 @@ pub struct Instance {
     pub id: ProviderId,
     /// The uid of the claim that it was made for.
     pub claim_uid: String,
-    /// The labels that its node has: at least instance type, zone and capacity type, where the catalog names them.
+    /// The labels that its node has: as it is bought, all that the catalog promises of its type and of one of its offerings;
+    /// later at least instance type, zone and capacity type, where the catalog names them.
     pub labels: Arc<BTreeMap<String, String>>,
     /// Whether it is on its way out.
     pub is_terminating: bool,
@@ -274,7 +279,8 @@ pub enum CreateError {
     /// None of these offerings has capacity now; they are avoided for a while and the pods planned anew.
     #[error("no capacity for {}", offerings.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     InsufficientCapacity {
-        /// The offerings that were tried in vain.
+        /// The offerings that were tried in vain: at least one, by the names of the catalog, and none that the claim does not
+        /// allow. All offerings that share a key are avoided.
         offerings: Vec<OfferingKey>,
     },
     /// The node class of the claim cannot be used: the claim is deleted, its pools are not ready, and no other claim of the class is

@@ -1,21 +1,23 @@
-use std::future::Future;
+//! Machines that are there.
+
+use std::collections::BTreeSet;
 
 use karpenter_core::{
-    Catalog, Requirements,
-    api::{NodeClaim, NodeSelectorRequirement, Operator},
+    Catalog, InstanceType, Offering, Requirement, Requirements,
+    api::NodeClaim,
     labels,
-    provider::{CreateError, Deletion, Instance, Launched, ProviderError, ProviderId},
+    provider::{Instance, Launched, ProviderId},
 };
 
-use super::{Check, Run, ids};
+use super::{Check, Run, ending::expect_gone, ids};
 
-/// A zone that no cloud has.
-const NO_ZONE: &str = "conformance-nowhere";
+/// What names the offering that a machine was bought by.
+const NAMING: [&str; 3] = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
 
 impl Run<'_> {
     /// What there never was. The name is no prefix and no continuation of a real one.
     pub(super) async fn check_unknown(&mut self) {
-        let id = ProviderId::new(format!("{}-unknown", self.kit.run_id));
+        let id = ProviderId::new(format!("{}-unknown", self.buyer.run_id));
         let problem = match self.provider.get(&id).await {
             Ok(None) => None,
             Ok(Some(found)) => Some(format!("{id} is said to be {}", found.id)),
@@ -26,41 +28,17 @@ impl Run<'_> {
         self.judge(Check::UnknownMachineIsGone, "delete", problem);
     }
 
-    /// A claim for a zone that does not exist.
-    pub(super) async fn check_impossible(&mut self, types: &[String]) {
-        let mut claim = self.kit.claim("impossible", types);
-        claim.spec.requirements.push(NodeSelectorRequirement::new(labels::ZONE, Operator::In, [NO_ZONE]));
-        let problem = match self.provider.create(&claim).await {
-            Err(CreateError::NothingCompatible { .. } | CreateError::InsufficientCapacity { .. }) => None,
-            Err(error) => Some(format!("zone {NO_ZONE} was refused with: {error}")),
-            Ok(launched) => {
-                let id = launched.instance.id;
-                let given_back = self.provider.delete(&id).await;
-                let aftermath = given_back.err().map(|error| format!(", and {error}")).unwrap_or_default();
-                Some(format!("zone {NO_ZONE} was asked for, {id} was bought{aftermath}"))
-            }
-        };
-        let was_refused = problem.is_none();
-        self.judge(Check::ImpossibleClaimIsRefused, "create", problem);
-        if was_refused {
-            let uid = &claim.metadata.uid;
-            let problem = match self.provider.list().await {
-                Ok(all) => all.iter().find(|i| i.claim_uid == *uid).map(|i| format!("{} was made for {uid}", i.id)),
-                Err(error) => Some(error.to_string()),
-            };
-            self.judge(Check::RefusedClaimLeavesNothing, "create", problem);
-        }
-    }
-
     /// What was bought is what the claim allows and the catalog promises.
-    pub(super) fn check_bought(&mut self, catalog: &Catalog, claim: &NodeClaim, launched: &Launched) {
+    pub(super) fn check_bought(&mut self, claim: &NodeClaim, launched: &Launched) {
+        let catalog = &self.catalog.clone();
         let instance = &launched.instance;
         let id = &instance.id;
+        let nameless = id.as_str().is_empty().then(|| "what was bought has no name".to_owned());
+        self.judge(Check::MachineHasId, "create", nameless);
         let is_named = instance.claim_uid == claim.metadata.uid;
         let other = format!("{id} was made for uid {}, {:?} is said", claim.metadata.uid, instance.claim_uid);
         self.judge(Check::MachineNamesItsClaim, "create", (!is_named).then_some(other));
-        let needed = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
-        let missing = needed.iter().find(|k| catalog.is_well_known(k) && !instance.labels.contains_key(**k));
+        let missing = NAMING.iter().find(|k| catalog.is_well_known(k) && !instance.labels.contains_key(**k));
         let missing = missing.map(|key| format!("{id} has no label {key}"));
         let is_labelled = missing.is_none();
         self.judge(Check::MachineIsLabelled, "create", missing);
@@ -75,77 +53,41 @@ impl Run<'_> {
         let refused = refused.map(|(key, r)| format!("{id} has {key} {:?}, {r} was asked for", value(key)));
         self.judge(Check::MachineMeetsItsClaim, "create", refused);
         self.judge(Check::MachineHasWhatWasPromised, "create", broken_promise(catalog, launched));
+        self.judge(Check::MachineHasPromisedLabels, "create", broken_label(catalog, instance));
+        self.judge(Check::CapacityCoversAllocatable, "create", overdrawn(launched));
     }
 
     /// Whether `get` finds what was bought, so that it can be asked whether it is gone.
     pub(super) async fn check_found(&mut self, launched: &Launched) -> bool {
         let (id, uid) = (&launched.instance.id, &launched.instance.claim_uid);
         let problem = match self.provider.get(id).await {
-            Ok(Some(found)) => wrong_uid(&found, id, uid),
+            Ok(Some(found)) => {
+                self.judge(Check::FoundMachineIsLabelled, "get", other_label(launched, &found));
+                wrong_uid(&found, id, uid)
+            }
             Ok(None) => Some(format!("{id} was bought and is not found")),
             Err(error) => Some(error.to_string()),
         };
         let is_found = problem.is_none();
         self.judge(Check::GetFinds, "get", problem);
         let problem = match self.provider.list().await {
-            Ok(all) => match all.iter().find(|i| i.id == *id) {
-                Some(found) => wrong_uid(found, id, uid),
-                None => Some(format!("{id} was bought and is not among [{}]", ids(&all))),
-            },
+            Ok(all) => {
+                let mut seen = BTreeSet::new();
+                let twice = all.iter().find(|i| !seen.insert(&i.id));
+                let twice = twice.map(|i| format!("{} is more than once among [{}]", i.id, ids(&all)));
+                self.judge(Check::ListHasEachOnce, "list", twice);
+                match all.iter().find(|i| i.id == *id) {
+                    Some(found) => {
+                        self.judge(Check::FoundMachineIsLabelled, "list", other_label(launched, found));
+                        wrong_uid(found, id, uid)
+                    }
+                    None => Some(format!("{id} was bought and is not among [{}]", ids(&all))),
+                }
+            }
             Err(error) => Some(error.to_string()),
         };
         self.judge(Check::ListHas, "list", problem);
         is_found
-    }
-
-    /// Deletes a machine twice.
-    pub(super) async fn check_delete(&mut self, id: &ProviderId) {
-        let deleted = self.provider.delete(id).await;
-        self.judge(Check::DeleteStarts, "delete", deleted.err().map(|error| error.to_string()));
-        let again = self.provider.delete(id).await;
-        self.judge(
-            Check::DeleteIsRepeatable,
-            "delete",
-            again.err().map(|error| format!("{id} a second time: {error}")),
-        );
-    }
-
-    /// Waits until a machine is gone, and looks for what is left.
-    pub(super) async fn check_gone<F: Future<Output = ()>>(&mut self, id: &ProviderId, mut pause: impl FnMut() -> F) {
-        let mut problem = Some(format!("{id} was deleted and is still there after {} polls", self.kit.polls));
-        for _ in 0..self.kit.polls {
-            match self.provider.get(id).await {
-                Ok(None) => {
-                    problem = None;
-                    break;
-                }
-                Ok(Some(_)) => pause().await,
-                Err(error) => {
-                    problem = Some(error.to_string());
-                    break;
-                }
-            }
-        }
-        let is_gone = problem.is_none();
-        self.judge(Check::GetForgets, "get", problem);
-        if !is_gone {
-            return;
-        }
-        let problem = match self.provider.list().await {
-            Ok(all) => all.iter().any(|i| i.id == *id).then(|| format!("{id} is gone and is among [{}]", ids(&all))),
-            Err(error) => Some(error.to_string()),
-        };
-        self.judge(Check::ListForgets, "list", problem);
-        let problem = expect_gone(id, self.provider.delete(id).await);
-        self.judge(Check::DeletedMachineIsGone, "delete", problem);
-    }
-}
-
-fn expect_gone(id: &ProviderId, deleted: Result<Deletion, ProviderError>) -> Option<String> {
-    match deleted {
-        Ok(Deletion::Gone) => None,
-        Ok(Deletion::Started) => Some(format!("there is no {id}, and its deletion is said to have started")),
-        Err(error) => Some(format!("there is no {id}: {error}")),
     }
 }
 
@@ -167,4 +109,52 @@ fn broken_promise(catalog: &Catalog, launched: &Launched) -> Option<String> {
         }
     }
     None
+}
+
+/// The first label of a machine that is not what the catalog says of its type, bought by one of its offerings.
+fn broken_label(catalog: &Catalog, instance: &Instance) -> Option<String> {
+    let (id, labels) = (&instance.id, &instance.labels);
+    let instance_type = catalog.get(labels.get(labels::INSTANCE_TYPE)?)?;
+    let value = |key: &str| labels.get(key).map(String::as_str);
+    let is_kept = |(key, requirement): &(&str, &Requirement)| requirement.admits(value(key));
+    let is_of = |offering: &&Offering| offering.requirements.iter().all(|(key, r)| is_kept(&(key, r)));
+    let bought: Vec<&Offering> = instance_type.offerings.iter().filter(is_of).collect();
+    if bought.is_empty() {
+        let keys: BTreeSet<&str> =
+            instance_type.offerings.iter().flat_map(|o| o.requirements.iter()).map(|(key, _)| key).collect();
+        let has: Vec<_> = keys.into_iter().map(|key| format!("{key} {:?}", value(key))).collect();
+        return Some(format!("{id} has {}, as no offering of {} has", has.join(", "), instance_type.name));
+    }
+    let broken = |offering| promised_by_type(catalog, instance_type, offering).find(|promise| !is_kept(promise));
+    let mut broken: Vec<Option<_>> = bought.into_iter().map(broken).collect();
+    let first = if broken.contains(&None) { None } else { broken.swap_remove(0) };
+    first.map(|(key, r)| format!("{id} has {key} {:?}, the catalog promises {r} of {}", value(key), instance_type.name))
+}
+
+/// The labels of a type that an offering leaves as they are. A type names the reservations of all its offerings.
+fn promised_by_type<'c>(
+    catalog: &'c Catalog,
+    instance_type: &'c InstanceType,
+    offering: &'c Offering,
+) -> impl Iterator<Item = (&'c str, &'c Requirement)> {
+    let is_open = |key: &str| offering.requirements.get(key).is_none() && catalog.reservation_label() != Some(key);
+    instance_type.requirements.iter().filter(move |(key, _)| is_open(key))
+}
+
+/// The first resource of which pods are said to have more than there is.
+fn overdrawn(launched: &Launched) -> Option<String> {
+    let id = &launched.instance.id;
+    launched.allocatable.iter().find_map(|(resource, allocatable)| {
+        let capacity = launched.capacity.get(resource.as_str()).unwrap_or_default();
+        let is_overdrawn = capacity < allocatable;
+        is_overdrawn.then(|| format!("{id} has {resource} {allocatable} allocatable and a capacity of {capacity}"))
+    })
+}
+
+/// The first label that names the offering of a machine and is not what was said when it was bought.
+fn other_label(launched: &Launched, found: &Instance) -> Option<String> {
+    let id = &found.id;
+    let (before, after) = (&launched.instance.labels, &found.labels);
+    let other = NAMING.into_iter().find(|key| before.contains_key(*key) && before.get(*key) != after.get(*key))?;
+    Some(format!("{id} was bought with {other} {:?}, {:?} is said", before.get(other), after.get(other)))
 }

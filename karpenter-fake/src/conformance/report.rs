@@ -10,7 +10,8 @@ pub enum Check {
     CatalogIsNotEmpty,
     /// Every offering has one value of each of zone and capacity type, where the catalog names them.
     OfferingsAreNamed,
-    /// No offering is free of charge, save those of reservations.
+    /// Nothing: a machine may cost nothing.
+    #[deprecated(note = "a machine may cost nothing, and every price is one; this is in no report")]
     OfferingsHavePrices,
     /// Every type has CPU, memory and room for pods.
     TypesHaveResources,
@@ -24,28 +25,53 @@ pub enum Check {
     ImpossibleClaimIsRefused,
     /// A claim that was refused leaves no machine.
     RefusedClaimLeavesNothing,
+    /// What has no capacity is named: at least one offering, all of the catalog, and allowed by the claim. Only looked at where
+    /// there is no capacity during the run.
+    RefusalNamesOfferings,
     /// A claim gets a machine.
     CreateBuys,
     /// A claim gets the same machine again.
     CreateIsIdempotent,
+    /// A claim that asks twice at the same time gets one machine.
+    SimultaneousCreatesBuyOnce,
     /// Two claims get two machines.
     ClaimsGetMachinesOfTheirOwn,
+    /// A machine has an id.
+    MachineHasId,
     /// A machine says for which claim it was made.
     MachineNamesItsClaim,
     /// A machine has the labels that its offering promises: instance type, zone and capacity type.
     MachineIsLabelled,
     /// A machine is what its claim allows.
     MachineMeetsItsClaim,
-    /// A machine has what the catalog promises of its type.
+    /// A machine has the resources that the catalog promises of its type.
     MachineHasWhatWasPromised,
+    /// A machine has all labels that the catalog promises of its type and of one of its offerings, with values that are promised.
+    MachineHasPromisedLabels,
+    /// A machine has at least as much of everything as pods will have.
+    CapacityCoversAllocatable,
     /// A machine that was bought is found by its name.
     GetFinds,
     /// A machine that was bought is listed.
     ListHas,
+    /// No machine is listed twice.
+    ListHasEachOnce,
+    /// A machine that is found or listed has the instance type, zone and capacity type that it was bought with.
+    FoundMachineIsLabelled,
+    /// A machine that was bought just now has not drifted.
+    NewMachineIsNotDrifted,
+    /// No repair policy gives up nodes for being ready.
+    ReadyNodesStay,
+    /// Whoever reads on reads no event again, and comes to an end.
+    EventsAreToldOnce,
     /// A machine can be deleted.
     DeleteStarts,
     /// A machine can be deleted twice.
     DeleteIsRepeatable,
+    /// A machine that was deleted and is not gone is listed. Not looked at where it is gone at once.
+    ListHasEndingMachines,
+    /// A machine that was deleted says so before it is gone. Not looked at where it is gone at once.
+    DeletedMachineIsTerminating,
     /// A machine that is gone is found no more.
     GetForgets,
     /// A machine that is gone is listed no more.
@@ -77,8 +103,9 @@ impl Report {
         Self { provider: provider.to_owned(), verdicts: Vec::new() }
     }
 
-    /// Notes a verdict; of several failures of one check the first counts.
-    pub(super) fn add(&mut self, check: Check, failure: Option<String>) {
+    /// Notes a check of a method; without a problem it is passed. Of several failures of one check the first counts.
+    pub(super) fn judge(&mut self, check: Check, method: &str, problem: Option<String>) {
+        let failure = problem.map(|problem| format!("{}: {method}: {problem}", self.provider));
         match self.verdicts.iter_mut().find(|v| v.check == check) {
             Some(verdict) => verdict.failure = verdict.failure.take().or(failure),
             None => self.verdicts.push(Verdict { check, failure }),
