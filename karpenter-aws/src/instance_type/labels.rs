@@ -10,6 +10,9 @@ use crate::{
     nodeclass::{AmiFamily, CapacityReservation},
 };
 
+/// The most characters of the value of a label.
+const MAX_VALUE_CHARS: usize = 63;
+
 /// The id of a node's zone, which is the same place for all accounts.
 pub const ZONE_ID: &str = "topology.k8s.aws/zone-id";
 /// The build of Windows.
@@ -195,8 +198,12 @@ fn only<T>(items: &[T]) -> Option<&T> {
     if let [item] = items { Some(item) } else { None }
 }
 
+/// A name as the value of a label: in small letters, with a dash for whatever no label can have, such as blanks and brackets.
 fn kebab(text: &str) -> String {
-    text.to_lowercase().replace(' ', "-")
+    let small =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c.to_ascii_lowercase() } else { '-' });
+    let value: String = small.skip_while(|c| !c.is_ascii_alphanumeric()).take(MAX_VALUE_CHARS).collect();
+    value.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
 /// The letters and the number that a name begins with: `m` and `5` of `m5.large`, `u` and `1` of `u-3tb1.56xlarge`.
@@ -217,6 +224,17 @@ fn without_terabytes(rest: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_devices_become_values_of_labels() {
+        let long = "x".repeat(70);
+        for (name, expected) in
+            [("Radeon Pro V520", "radeon-pro-v520"), ("A10G (24GB)", "a10g--24gb"), (" é", ""), (&*long, &long[..63])]
+        {
+            assert_eq!(kebab(name), expected);
+            assert!(labels::is_value(&kebab(name)));
+        }
+    }
 
     #[test]
     fn names_begin_with_category_and_generation() {
