@@ -3,7 +3,10 @@
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Reason, Requirement,
     ResourceName, Snapshot, SnapshotBuilder,
-    api::{CsiNode, DaemonSet, Node, NodePool, PersistentVolume, PersistentVolumeClaim, Pod, PodBuilder},
+    api::{
+        CsiNode, DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, PersistentVolume, PersistentVolumeClaim,
+        Pod, PodBuilder,
+    },
     labels,
     reason::{Obstacle, Shortage},
     schedule::ReservationPolicy,
@@ -251,4 +254,22 @@ fn it_is_said_for_whom_a_label_is_asked() {
         "pool general: label topology.kubernetes.io/zone must be In [b], but nodes have a; \
          the one node there is cannot take it: without label topology.kubernetes.io/zone In [b]"
     );
+}
+
+#[test]
+fn only_a_label_that_the_nodes_have_may_be_the_one_that_was_meant() {
+    let on_demand = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, [labels::ON_DEMAND]);
+    let reason = |key: &str| {
+        let pod = Pod::named("p").cpu("1").node_label_in(key, ["x"]);
+        let builder = Snapshot::builder().pool(NodePool::named("general").require(on_demand.clone())).pods(pod);
+        why(&solve(builder, vec![reserved(1, "a")]))
+    };
+    for (key, hint) in [
+        ("example.com/reservation-id", ""),
+        ("other.com/reservation-id", ""),
+        ("example.com/zone", " (they have topology.kubernetes.io/zone)"),
+    ] {
+        let expected = format!("pool general: label {key} must be In [x], but nodes do not have it{hint}");
+        assert_eq!(reason(key), expected);
+    }
 }

@@ -405,7 +405,7 @@ impl<'a> Pool<'a> {
         vec![self.requirements.get(key).cloned().unwrap_or(Requirement::ABSENT)]
     }
 
-    /// The labels that some of its nodes have.
+    /// The labels that its catalog, its template or its requirements name; not all of them need be on its nodes.
     pub(super) fn known_keys(&self) -> impl Iterator<Item = &str> {
         let required = self.requirements.iter().map(|(key, _)| key);
         self.table().keys().chain(self.fixed.keys().map(String::as_str)).chain(required)

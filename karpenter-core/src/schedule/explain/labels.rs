@@ -44,9 +44,9 @@ impl<'p> Asked<'p> {
         } else {
             pool.offered(key)
         };
-        let is_unknown = pool.offered(key).iter().all(|state| *state == Requirement::ABSENT);
+        let is_unknown = !can_have(pool, key);
         let is_resource = is_unknown && problem.base.pools.iter().any(|p| has_resource(p, key));
-        let similar_key = if is_unknown && !is_resource { similar_key(key, pool.known_keys()) } else { None };
+        let similar_key = if is_unknown && !is_resource { similar_key(pool, key) } else { None };
         let (wanted, asker) = (self.wanted.clone(), asker(problem, lot, key, self.wanted));
         Obstacle::Label { key: key.to_owned(), wanted, asker, offered, similar_key, is_resource }
     }
@@ -82,12 +82,17 @@ fn has_resource(pool: &Pool<'_>, name: &str) -> bool {
     pool.catalog.types().iter().any(|t| t.capacity.get(name).is_some_and(|quantity| !quantity.is_zero()))
 }
 
-/// The first known key that has the same last part, or that contains `key` or is contained in it.
-fn similar_key<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
-    let known: BTreeSet<&str> = known.collect();
+/// Whether some node of the pool can have the label. The catalog may name it for offerings that the pool does not take.
+fn can_have(pool: &Pool<'_>, key: &str) -> bool {
+    pool.offered(key).iter().any(|state| *state != Requirement::ABSENT)
+}
+
+/// The first label of nodes of the pool that has the same last part, or that contains `key` or is contained in it.
+fn similar_key(pool: &Pool<'_>, key: &str) -> Option<String> {
+    let known: BTreeSet<&str> = pool.known_keys().collect();
     let last_part = |key: &str| key.rsplit('/').next().unwrap_or(key).to_lowercase();
-    let same_end = known.iter().find(|k| last_part(k) == last_part(key));
-    let overlapping =
-        || known.iter().find(|k| k.contains(last_part(key).as_str()) || key.contains(last_part(k).as_str()));
-    same_end.or_else(overlapping).map(|k| (*k).to_owned())
+    let has_same_end = |k: &str| last_part(k) == last_part(key);
+    let overlaps = |k: &str| k.contains(last_part(key).as_str()) || key.contains(last_part(k).as_str());
+    let first = |is_similar: &dyn Fn(&str) -> bool| known.iter().find(|k| is_similar(k) && can_have(pool, k));
+    first(&has_same_end).or_else(|| first(&overlaps)).map(|k| (*k).to_owned())
 }
