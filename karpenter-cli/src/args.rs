@@ -1,13 +1,14 @@
 //! The command line.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 #[cfg(feature = "kube")]
 use crate::{live::Access, run::RunArgs};
-use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use karpenter_core::{
     PlannerOptions, Timestamp,
     disrupt::{DisruptorOptions, SpotToSpot},
@@ -389,6 +390,23 @@ pub enum OutputFormat {
     Yaml,
     /// Tables for people
     Table,
+}
+
+impl Args {
+    /// Reads the words of a command line, the first of which names the program. If they are wrong, or ask for help, the process
+    /// ends.
+    pub fn read(words: Vec<OsString>) -> Self {
+        let mut command = Self::command().mut_subcommands(|one| one.mut_args(with_negative_numbers));
+        let read = command.try_get_matches_from_mut(words).and_then(|matches| Self::from_arg_matches(&matches));
+        read.unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+}
+
+/// An option with one value takes a number below zero for it, and says itself what is wrong with that.
+fn with_negative_numbers(arg: Arg) -> Arg {
+    let has_value = !arg.is_positional() && arg.get_action().takes_values();
+    let has_several = arg.get_num_args().is_some_and(|values| values.max_values() > 1);
+    arg.allow_negative_numbers(has_value && !has_several)
 }
 
 impl InputArgs {

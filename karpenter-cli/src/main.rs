@@ -8,7 +8,6 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser as _;
 use karpenter_cli::{
     Error,
     args::{Args, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
@@ -26,7 +25,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const PLUGIN: &str = "kubectl-karpenter";
 
 fn main() -> ExitCode {
-    let Args { command } = Args::parse_from(arguments(env::args_os().collect()));
+    let Args { command } = Args::read(arguments(env::args_os().collect()));
     if let Err(error) = check(&command) {
         error.exit();
     }

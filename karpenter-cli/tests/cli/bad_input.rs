@@ -343,6 +343,8 @@ fn wrong_usage_ends_with_status_2() {
         ("plan --cluster cluster.json --min-spot-types some", "invalid value 'some'"),
         ("plan --cluster cluster.json --max-workload-share 0", "a number above 0 and up to 1 is expected"),
         ("plan --cluster cluster.json --max-workload-share 2", "a number above 0 and up to 1 is expected"),
+        ("plan --cluster cluster.json --slack", "a value is required for '--slack <SHARE>'"),
+        ("plan --cluster cluster.json -1", "unexpected argument '-1'"),
         ("explain --cluster cluster.json", "<POD>..."),
         ("explain web", "--cluster <FILE>..."),
         ("explain web --cluster - --catalog -", "standard input can be read only once"),
@@ -350,6 +352,19 @@ fn wrong_usage_ends_with_status_2() {
         let ran = files.run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments}");
         assert!(ran.err.contains(expected), "{arguments}: {}", ran.err);
+    }
+    for (command, options) in [
+        ("plan --cluster cluster.json", "slack node-cost interruption-cost min-spot-types max-workload-share"),
+        ("plan --cluster cluster.json --preferences weigh", "preference-price time-limit repeat"),
+        ("consolidate --cluster cluster.json", "min-savings min-savings-per-eviction spot-to-spot"),
+        ("simulate day.txt", "seed threads"),
+        ("replay folder", "threads"),
+    ] {
+        for option in options.split(' ') {
+            let ran = files.run(&format!("{command} --{option} -1"));
+            assert_eq!(ran.code, Some(2), "{option}");
+            assert!(ran.err.contains(&format!("invalid value '-1' for '--{option} <")), "{option}: {}", ran.err);
+        }
     }
     let ran = files.run("--version");
     assert_eq!((ran.code, ran.out), (Some(0), format!("karpenter {}\n", env!("CARGO_PKG_VERSION"))));
