@@ -79,10 +79,14 @@ impl ChangeReader {
     ///
     /// # Errors
     /// All that is wrong with an object, also with a pod or a node pool, and an object that bears on no plan or is not
-    /// accepted.
+    /// accepted; a node pool or an overlay that breaks a rule, so that planning would leave it out.
     pub(crate) fn read(&mut self, text: &str, file: &str, accepted: Accepted) -> Result<(), Error> {
         self.start(file);
-        for_each_object(text, file, &mut |object, position| self.take(object, position, file, accepted))
+        for_each_object(text, file, &mut |object, position| {
+            self.take(object, position, file, accepted)?;
+            let broken = self.objects.cluster_mut().broken_rule(Kind::of(&object.api_version, &object.kind));
+            broken.map_or(Ok(()), |error| Err(Error::Object { file: file.to_owned(), error }))
+        })
     }
 
     /// All objects from here on are of this file.
@@ -164,6 +168,21 @@ impl ClusterReader {
 pub(crate) type Named = (&'static str, ObjectKey);
 
 impl Cluster {
+    /// What is wrong with the last object of a kind that planning would leave out for it.
+    fn broken_rule(&self, kind: Option<Kind>) -> Option<FieldError> {
+        match kind? {
+            Kind::NodePool => {
+                let pool = self.pools.last()?;
+                pool.validate().err().map(|error| error.of(format!("NodePool {}", pool.name())))
+            }
+            Kind::NodeOverlay => {
+                let overlay = self.overlays.last()?;
+                overlay.validate().err().map(|error| error.of(format!("NodeOverlay {}", overlay.name())))
+            }
+            _ => None,
+        }
+    }
+
     /// Puts further objects into the cluster, and gives back those of them that took the place of others.
     pub(crate) fn put(&mut self, further: &FurtherObjects) -> BTreeSet<Named> {
         let mut out = self.take_pods_of(&further.workloads);

@@ -82,3 +82,17 @@ fn an_overlay_that_is_left_out_is_named() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("cluster.json: NodeOverlay a: spec.weight: "), "{}", ran.err);
 }
+
+#[test]
+fn an_added_overlay_that_conflicts_with_another_is_named() {
+    let same = r#""price":"0.1""#;
+    let files = files("overlay-conflict", &[pool("general", "100%"), overlay("b", same)]);
+    files.write("more.json", &overlay("a", same));
+    for ask in ["plan", "consolidate"] {
+        let warnings = files.json(&format!("{ask} {ASK} --with more.json -o json"))["warnings"].clone();
+        let first = warnings[0].as_str().unwrap_or_default();
+        assert!(first.starts_with("NodeOverlay a: NodeOverlay b of the same weight sets"), "{warnings}");
+        let table = files.run(&format!("{ask} {ASK} --with more.json")).out;
+        assert!(table.contains("\nWarnings\n NodeOverlay a: NodeOverlay b of the same weight"), "{table}");
+    }
+}

@@ -299,6 +299,9 @@ fn pods_of_manifests_wait_unless_something_keeps_them_back() {
     assert_eq!(difference["changes"], json!(["Pod default/web is replaced"]));
 }
 
+/// What is wrong with a pool that is heavier than pools may be.
+const OVERWEIGHT: &str = "NodePool general: spec.weight: 101 is not from 1 to 100";
+
 #[test]
 fn mistakes_are_one_line() {
     let files = files("whatif-mistakes", &mixed());
@@ -325,12 +328,24 @@ fn mistakes_are_one_line() {
             list(&[DEPLOYMENT, &pod("shop-1", "1")]),
             "Pod default/shop-1: metadata.name: the same object is in with.json already",
         ),
+        (POOL.replace(r#""spec":{"template""#, r#""spec":{"weight":101,"template""#), OVERWEIGHT),
+        (
+            pool("general", "100").replace(r#""nodes":"100""#, r#""nodes":"1","schedule":"daily""#),
+            "NodePool general: spec.disruption.budgets[0]",
+        ),
+        (
+            r#"{"apiVersion":"karpenter.sh/v1alpha1","kind":"NodeOverlay","metadata":{"name":"o"},"spec":{"price":"-1"}}"#
+                .to_owned(),
+            "NodeOverlay o: spec.price: \"-1\" is not a number such as 0.05",
+        ),
         (String::new(), "is empty"),
     ] {
         files.write("with.json", &text);
         let line = refusal(&files, "--with with.json");
         assert!(line.starts_with(&format!("karpenter: with.json: {expected}")), "{line}");
     }
+    files.write("pool.json", &POOL.replace(r#""spec":{"template""#, r#""spec":{"weight":101,"template""#));
+    assert_eq!(refusal(&files, "--set-pool pool.json"), format!("karpenter: pool.json: {OVERWEIGHT}"));
     let ran = files.run(&format!("{PLAN} --with - --set-pool -"));
     assert_eq!(ran.code, Some(2), "{}", ran.err);
 }
