@@ -114,6 +114,7 @@ fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> (Consol
     let start = Instant::now();
     let search = disruptor.start(&snapshot, &catalogs, now);
     let candidates = Candidates::of(search.snapshot(), &catalogs, now);
+    let warnings = warnings.into_iter().chain(search.warnings().iter().map(ToString::to_string)).collect();
     let commands = timed(search, if args.once { 1 } else { usize::MAX }, start);
     let time = start.elapsed();
     let invalid = bad_pods.into_iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error).to_string()));

@@ -205,3 +205,27 @@ fn a_spot_node_becomes_another_only_where_that_is_allowed() {
     assert_eq!(wrong.code, Some(2));
     assert!(wrong.err.contains("a number of types such as 15"), "{}", wrong.err);
 }
+
+#[test]
+fn a_pool_that_is_left_out_is_named() {
+    let mut objects = vec![
+        pool("general", "100%").replace(r#""spec":{"disruption""#, r#""spec":{"weight":101,"disruption""#),
+        static_pool("fixed"),
+    ];
+    objects.extend(managed("full", "general", ""));
+    objects.push(running("web", "3900m", "full"));
+    let files = files("consolidate-left-out", &objects);
+    let said = "NodePool general: left out: not ready: spec.weight: 101 is not from 1 to 100";
+    assert_eq!(files.json(&format!("{ASK} -o json"))["warnings"], json!([said]), "a static pool is no pool for pods");
+    let table = files.run(ASK).out;
+    assert!(table.ends_with(&format!("\nWarnings\n {said}\n")), "{table}");
+    let changed = files.json(&format!("{ASK} -o json --without-type m-2x"));
+    assert_eq!(changed["warnings"], json!([said]));
+    let node = files.run(&ASK.replace("consolidate", "explain --node full"));
+    assert_eq!(node.err, format!("karpenter: {said}\n"));
+}
+
+/// A pool with two nodes, whatever the pods need.
+fn static_pool(name: &str) -> String {
+    pool(name, "100%").replace(r#""spec":{"disruption""#, r#""spec":{"replicas":2,"disruption""#)
+}

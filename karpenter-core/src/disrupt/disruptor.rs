@@ -19,7 +19,10 @@ use super::{
     terms::Terms,
 };
 use crate::{
-    Catalogs, Planner, PlannerOptions, Snapshot, Timestamp, api::DisruptionReason, cluster::Place, schedule::Shelf,
+    Catalogs, Planner, PlannerOptions, Snapshot, Timestamp,
+    api::DisruptionReason,
+    cluster::Place,
+    schedule::{Shelf, Warning},
 };
 
 /// The most that savings are asked for, in dollars an hour or as a share.
@@ -195,6 +198,16 @@ impl Commands<'_> {
     /// without a node and a claim.
     pub const fn snapshot(&self) -> &Snapshot {
         &self.scene.snapshot
+    }
+
+    /// What somebody should look at: the pools of which no node can come for pods. Static pools are not among them, since their
+    /// nodes come and go all the same.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let Self { scene, .. } = self;
+        // Neither pods nor nodes bear on it, and there may be very many.
+        let pools = scene.snapshot.pools().iter().filter(|pool| pool.spec.replicas.is_none()).cloned();
+        let alone = Snapshot::builder().pools(pools).build();
+        alone.map(|alone| scene.planner.plan(&alone, scene.catalogs).warnings().to_vec()).unwrap_or_default()
     }
 
     /// Which nodes of a cluster may go, where the last search has looked at just these nodes.
