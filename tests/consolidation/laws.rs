@@ -111,8 +111,8 @@ fn come(world: &mut World, pods: &[Pod], only: Option<usize>) {
 /// bought before they are gone, so that the command is judged by what was for sale when it was made.
 fn hold(world: &mut World, command: &Command, sold: &Catalogs) -> Result<(), TestCaseError> {
     keeps_guards(world, command)?;
-    let pods = command.candidates.iter().map(|node| world.pods_on(node).len());
-    prop_assert_eq!(command.moved(), pods.sum::<usize>());
+    let pods: usize = command.candidates.iter().map(|node| world.pods_on(node).len()).sum();
+    prop_assert_eq!((command.moved(), command.evictions), (pods, pods));
     let without = world.without(&command.candidates);
     let plan = Plan::from_parts(command.replacements.clone(), command.existing.clone(), BTreeMap::new());
     prop_assert_eq!(check(&without.snapshot(), sold, &plan), []);

@@ -72,7 +72,7 @@ fn paragraph(found: &Consolidation, index: usize, one: &Found) -> String {
         1 => "1 comes".to_owned(),
         nodes => format!("{nodes} come"),
     };
-    let moves = match command.moved() {
+    let moves = match command.evictions {
         1 => "1 pod moves".to_owned(),
         pods => format!("{pods} pods move"),
     };
@@ -102,7 +102,11 @@ fn why(found: &Consolidation, command: &Command) -> String {
         Method::Drift | Method::StaticDrift => {
             let reason = drift_reason(found, command).map(|reason| format!(": {reason}")).unwrap_or_default();
             let (subject, whose) = if is_one { ("It is", "its") } else { ("They are", "their") };
-            format!("{subject} not what {whose} pool asks for any more{reason}.")
+            let places = match command.method {
+                Method::StaticDrift => " The pool is static: it is not planned where the pods go.",
+                _ => "",
+            };
+            format!("{subject} not what {whose} pool asks for any more{reason}.{places}")
         }
         Method::Consolidation if command.is_delete() => "The other nodes have room for the pods.".to_owned(),
         _ => "The pods have a cheaper place.".to_owned(),
@@ -158,7 +162,12 @@ fn candidate<'c>(found: &'c Consolidation, name: &str) -> Option<&'c Candidate> 
 /// The nodes that are made, those that look alike in one row.
 fn add_coming(table: &mut Table, command: &Command) {
     for (group, claims) in Group::all(&command.replacements) {
-        let cells = group.cells(&claims);
+        let mut cells = group.cells(&claims);
+        if command.method == Method::StaticDrift {
+            // Nobody knows how many pods it will have.
+            let [.., pods] = &mut cells;
+            "-".clone_into(pods);
+        }
         table.add_row(std::iter::once("comes".to_owned()).chain(cells).chain([String::new()]));
     }
 }

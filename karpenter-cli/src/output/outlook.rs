@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use karpenter_core::{
     PlannedClaim,
     api::DisruptionReason,
-    disrupt::{Alone, MIN_BALANCE, NodeOutlook, ReasonOutlook, Scope},
+    disrupt::{Alone, Guard, MIN_BALANCE, NodeOutlook, ReasonOutlook, Scope},
     labels,
 };
 
@@ -98,13 +98,24 @@ fn of_alone(outlook: &NodeOutlook, alone: &Alone) -> String {
     for claim in &alone.replacements {
         out += &folded(&replacement(claim), DEEPER);
     }
+    let planned = alone.existing.values().chain(alone.replacements.iter().map(|claim| &claim.pods)).map(Vec::len);
+    let elsewhere = outlook.pods.len().saturating_sub(planned.sum::<usize>() + alone.unplaced.len());
+    if elsewhere > 0 {
+        let pods = count(elsewhere, "pod");
+        let text = format!("{pods} to wherever there is room: in a static pool that is not planned");
+        out += &folded(&text, DEEPER);
+    }
     out + &savings(outlook, alone)
 }
 
 fn replacement(claim: &PlannedClaim) -> String {
-    let (pods, types) = (count(claim.pods.len(), "pod"), type_and_others(&claim.instance_types));
+    let types = type_and_others(&claim.instance_types);
     let price = claim.cheapest_price.dollars_per_hour();
-    format!("{pods} to a new node of pool {}: {types}, ${price:.4} an hour", claim.node_pool)
+    let pods = match claim.pods.len() {
+        0 => String::new(),
+        pods => format!("{} to ", count(pods, "pod")),
+    };
+    format!("{pods}a new node of pool {}: {types}, ${price:.4} an hour", claim.node_pool)
 }
 
 fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
@@ -117,6 +128,10 @@ fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
     let (hourly, monthly) = (savings.abs(), savings.abs() * HOURS_PER_MONTH);
     let word = if savings < 0.0 { "more" } else { "less" };
     let mut line = format!("${hourly:.4} an hour and ${monthly:.2} a month {word}");
+    if outlook.goes_for() == Some(DisruptionReason::Drifted) || is_of_static_pool(outlook) {
+        // It goes whatever that saves, or never to save money.
+        return folded(&line, DEEPER);
+    }
     if !outlook.pods.is_empty() {
         let verdict = if savings > alone.threshold_per_hour { "enough" } else { "not enough" };
         let _ = write!(line, ": {verdict}, it must save more than ${:.4} an hour", alone.threshold_per_hour);
@@ -130,4 +145,8 @@ fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
             &folded(&format!("the balance of its pool is {balance:.2}, and must be {MIN_BALANCE:.2} at least"), DEEPER);
     }
     out
+}
+
+fn is_of_static_pool(outlook: &NodeOutlook) -> bool {
+    outlook.guards.iter().any(|guard| matches!(guard, Guard::StaticPool { .. }))
 }

@@ -226,6 +226,33 @@ fn a_pool_that_is_left_out_is_named() {
 }
 
 /// A pool with two nodes, whatever the pods need.
-fn static_pool(name: &str) -> String {
+pub(crate) fn static_pool(name: &str) -> String {
     pool(name, "100%").replace(r#""spec":{"disruption""#, r#""spec":{"replicas":2,"disruption""#)
+}
+
+/// Two nodes of a static pool, one of which has drifted, and its pods.
+pub(crate) fn drifted_static() -> Vec<String> {
+    let mut out = vec![static_pool("fixed")];
+    out.extend([managed("old", "fixed", DRIFTED), managed("new", "fixed", "")].into_iter().flatten());
+    out.extend([running("a", "1", "old"), running("b", "1", "old"), running("c", "1", "new")]);
+    out
+}
+
+#[test]
+fn pods_of_static_pools_are_evicted_too() {
+    let files = files("consolidate-static", &drifted_static());
+    let document = files.json(&format!("{ASK} -o json"));
+    let command = &document["commands"][0];
+    assert_eq!((&command["method"], &command["candidates"]), (&json!("staticDrift"), &json!(["old"])), "{document:#}");
+    assert_eq!((&command["evictions"], document["commands"].as_array().unwrap().len()), (&json!(2), 1));
+    let table = files.run(ASK).out;
+    for line in [
+        "1. 1 node goes, 1 comes, 2 pods move: $0.0900 an hour and $65.70 a month less",
+        "   It is not what its pool asks for any more: RequirementsDrifted. The pool is static: it is not",
+        "       planned where the pods go.",
+        " goes       1  fixed  m-4x       zone-a  on-demand    0.2000   0.2000     2  old",
+        " comes      1  fixed  m-2x (+1)  any     on-demand    0.1100   0.1100     -",
+    ] {
+        assert!(table.lines().any(|one| one.trim_end() == line), "{line}: {table}");
+    }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     common::Files,
-    consolidate::{files, managed, objects, pool, running},
+    consolidate::{drifted_static, files, managed, objects, pool, running},
 };
 
 const ALL: &str = "empty old half-a shy frozen-a by-hand";
@@ -167,4 +167,26 @@ fn a_node_that_others_keep_from_going_is_named_in_both_answers() {
     let why = "PodDisruptionBudget default/b has disruptionsAllowed 1, and 2 would be needed: second";
     let lines = report.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(lines.contains("2 of 2 nodes cannot go") && lines.contains(why), "{report}");
+}
+
+#[test]
+fn what_goes_for_its_drift_need_save_nothing() {
+    let drifted = r#"{"type":"Drifted","status":"True","reason":"RequirementsDrifted"}"#;
+    let mut objects = vec![pool("general", "100%")];
+    objects.extend(managed("old", "general", drifted));
+    objects.push(running("web", "3900m", "old"));
+    let ask = "explain --node old --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z";
+    let of_pods = files("outlook-drift", &objects).run(ask).out;
+    let end = "  if it went alone:\n    1 pod to a new node of pool general: m-4x, $0.2000 an hour\n    \
+        $0.0000 an hour and $0.00 a month less\n";
+    assert!(of_pods.starts_with("old: may go: it is not what") && of_pods.ends_with(end), "{of_pods}");
+    objects[0] = pool("general", "0");
+    let kept = files("outlook-drift-kept", &objects).run(ask).out;
+    let end = "$0.0000 an hour and $0.00 a month less: not enough, it must save more than $0.0120 an hour\n";
+    assert!(kept.starts_with("old: stays\n") && kept.ends_with(end), "it might still go to save money: {kept}");
+    let of_static = files("outlook-static", &drifted_static()).run(ask).out;
+    let end = "  if it went alone:\n    a new node of pool fixed: m-2x (+1), $0.1100 an hour\n    \
+        2 pods to wherever there is room: in a static pool that is not planned\n    \
+        $0.0900 an hour and $65.70 a month less\n";
+    assert!(of_static.starts_with("old: may go: it is not what") && of_static.ends_with(end), "{of_static}");
 }

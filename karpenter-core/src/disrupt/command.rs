@@ -23,6 +23,8 @@ pub struct Command {
     pub replacements: Vec<PlannedClaim>,
     /// The pods that go into room that there is, by the name of the node.
     pub existing: BTreeMap<String, Vec<ObjectKey>>,
+    /// How many pods leave the nodes that go: those that have places here, and all of a static pool.
+    pub evictions: usize,
     /// How much less the cluster costs afterwards, in dollars an hour; less than nothing if it costs more.
     pub savings_per_hour: f64,
     /// What moving the pods costs: their eviction costs together, as far as they are above zero.
@@ -66,7 +68,7 @@ impl Serialize for Command {
         out.serialize_field("replacements", &self.replacements)?;
         out.serialize_field("existing", &self.existing)?;
         out.serialize_field("savings", &self.savings_per_hour)?;
-        out.serialize_field("evictions", &self.moved())?;
+        out.serialize_field("evictions", &self.evictions)?;
         out.end()
     }
 }

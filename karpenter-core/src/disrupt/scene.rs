@@ -165,6 +165,7 @@ impl<'s> Scene<'s> {
             candidates: names,
             replacements: trial.plan.claims,
             existing: trial.plan.existing,
+            evictions: candidates.iter().map(|candidate| candidate.pods.len()).sum(),
             savings_per_hour: trial.savings_per_hour,
             eviction_cost: candidates.iter().map(|candidate| eviction_cost(candidate)).sum(),
         }
