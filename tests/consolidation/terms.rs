@@ -170,6 +170,24 @@ fn several_spot_nodes_become_fewer_with_any_choice() {
 }
 
 #[test]
+fn fewer_spot_nodes_come_where_as_many_must_not() {
+    let mut world = World::of([
+        machine("small", 4, &[(labels::SPOT, ZONE, 10)]),
+        machine("middle", 8, &[(labels::SPOT, ZONE, 30)]),
+        machine("large", 16, &[(labels::SPOT, ZONE, 100)]),
+    ]);
+    for name in ["a", "b"] {
+        world.node(name, "large", &["3"]);
+    }
+    // Two small nodes would cost least, but there is no choice of 15 types for them.
+    let commands = world.commands();
+    assert_eq!(commands.iter().map(types).collect::<Vec<_>>(), ["middle large"], "{commands:?}");
+    assert_eq!(commands[0].candidates, ["a", "b"]);
+    world.options.spot_to_spot = SpotToSpot::Always;
+    assert_eq!(world.commands().iter().map(types).collect::<Vec<_>>(), ["small middle, small middle"]);
+}
+
+#[test]
 fn what_comes_for_other_nodes_may_be_spot() {
     let mut world = spot_world(1, SpotToSpot::Never, &[]);
     let large = world.objects.types.last_mut().expect("a large type");

@@ -37,6 +37,8 @@ pub(super) enum Care {
     Plan,
     /// As well as can be.
     Best,
+    /// With as few new nodes as are found.
+    Few,
 }
 
 /// What becomes of a cluster without some of its nodes.
@@ -140,6 +142,7 @@ impl<'s> Scene<'s> {
             Care::WeighedSketch => self.planner.sketch(snapshot, self.catalogs, true),
             Care::Plan => self.planner.plan_weighing_room(snapshot, self.catalogs, true),
             Care::Best => self.planner.plan_weighing_room(snapshot, self.catalogs, false),
+            Care::Few => self.planner.plan_few_nodes(snapshot, self.catalogs),
         }
     }
 

@@ -78,6 +78,12 @@ impl Terms<'_, '_> {
         self.balance.approves(candidates, trial.savings_per_hour) && self.leave_choice(candidates, trial)
     }
 
+    /// Whether it makes a difference to these nodes if fewer come than go.
+    pub(super) fn favour_fewer(&self, candidates: &[&Candidate]) -> bool {
+        let spot = candidates.iter().filter(|candidate| candidate.is_spot());
+        matches!(self.spot_to_spot, SpotToSpot::Flexible { .. }) && spot.count() > 1
+    }
+
     /// Whether each replacement has enough types to choose from with which the nodes cost less.
     pub(super) fn leave_choice(&self, candidates: &[&Candidate], trial: &Trial) -> bool {
         let is_met = |term: &Term<'_>| term.is_met() || term.by_zones().iter().any(Term::is_met);

@@ -71,6 +71,9 @@ use crate::{Catalogs, Snapshot};
 /// The most instance types in a claim: Karpenter's own limit.
 pub(crate) const MAX_INSTANCE_TYPES: usize = 600;
 
+/// What a node costs beside its price where there are to be few, in dollars an hour: more than nearly any machine.
+const COST_OF_FEW_NODES: f64 = 100.0;
+
 /// What nodes beyond the tightest plan may cost beside all others.
 const SLACK: f64 = 0.06;
 
@@ -274,6 +277,12 @@ impl Planner {
     pub(crate) fn sketch(&self, snapshot: &Snapshot, catalogs: &Catalogs, weighs_room: bool) -> Plan {
         let order = if weighs_room { Order::Worth } else { Order::Need };
         self.course(snapshot, catalogs, Course { trials: Trials::First, order, ..Course::default() }).solve()
+    }
+
+    /// A plan with as few new nodes as are found, and of these the cheapest.
+    pub(crate) fn plan_few_nodes(&self, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
+        let options = PlannerOptions { node_cost_per_hour: COST_OF_FEW_NODES, ..self.options.clone() };
+        Self { options, ..self.clone() }.plan_weighing_room(snapshot, catalogs, true)
     }
 
     /// A plan on top of another that has many of the pods: they stay where it has them, as far as they still can.
