@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crate::api::{ContainerPort, PodSpec};
 
@@ -6,14 +6,17 @@ use crate::api::{ContainerPort, PodSpec};
 const ANY_IPV4: &str = "0.0.0.0";
 const ANY_IPV6: &str = "::";
 
+/// What almost all ports have, which need no text of their own.
+const KNOWN: [&str; 5] = [ANY_IPV4, ANY_IPV6, "TCP", "UDP", "SCTP"];
+
 /// A port of a node that a pod takes for itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct HostPort {
     /// The address on the node; `0.0.0.0` means all of them.
-    pub ip: String,
+    pub ip: Cow<'static, str>,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
+    pub protocol: Cow<'static, str>,
     /// The port.
     pub port: u16,
 }
@@ -21,7 +24,7 @@ pub struct HostPort {
 impl HostPort {
     /// The ports that a pod of this specification takes, its sidecars' among them, in order.
     pub fn of_pod(spec: &PodSpec) -> Vec<Self> {
-        let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
+        let or = |text: &str, default| if text.is_empty() { Cow::Borrowed(default) } else { read_text(text) };
         let sidecars = spec.init_containers.iter().filter(|c| c.is_sidecar());
         let ports = spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
         let read = |p: &ContainerPort| {
@@ -39,14 +42,23 @@ impl HostPort {
     /// Whether two pods cannot have these two ports on one node.
     pub fn clashes_with(&self, other: &Self) -> bool {
         let is_any = |ip: &str| ip == ANY_IPV4 || ip == ANY_IPV6;
-        let is_same_address = self.ip == other.ip || is_any(&self.ip) || is_any(&other.ip);
-        is_same_address && self.protocol == other.protocol && self.port == other.port
+        let is_same_address = || self.ip == other.ip || is_any(&self.ip) || is_any(&other.ip);
+        // Numbers first: they are cheap to compare, and most ports differ in them.
+        self.port == other.port && self.protocol == other.protocol && is_same_address()
     }
 
     /// Whether any of the wanted ports clashes with one that is taken.
     pub(crate) fn any_clash(wanted: &[Self], taken: &[Self]) -> bool {
         wanted.iter().any(|a| taken.iter().any(|b| a.clashes_with(b)))
     }
+}
+
+/// A text that takes no memory if it is known.
+fn read_text(text: &str) -> Cow<'static, str> {
+    KNOWN
+        .iter()
+        .find(|known| **known == text)
+        .map_or_else(|| Cow::Owned(text.to_owned()), |known| Cow::Borrowed(*known))
 }
 
 impl fmt::Display for HostPort {
@@ -61,13 +73,20 @@ mod tests {
 
     #[test]
     fn ports_clash_by_address_protocol_and_number() {
-        let port = |ip: &str, protocol: &str, port| HostPort { ip: ip.to_owned(), protocol: protocol.to_owned(), port };
+        let port = |ip: &str, protocol: &str, port| HostPort { ip: read_text(ip), protocol: read_text(protocol), port };
         let web = port("10.0.0.1", "TCP", 80);
         assert!(web.clashes_with(&web));
         assert!(web.clashes_with(&port("0.0.0.0", "TCP", 80)) && port("::", "TCP", 80).clashes_with(&web));
         assert!(!web.clashes_with(&port("10.0.0.2", "TCP", 80)));
         assert!(!web.clashes_with(&port("0.0.0.0", "UDP", 80)));
         assert!(!web.clashes_with(&port("0.0.0.0", "TCP", 81)));
+    }
+
+    #[test]
+    fn usual_ports_need_no_text_of_their_own() {
+        let spec = r#"{"containers":[{"ports":[{"hostPort":1},{"hostPort":2,"hostIP":"::","protocol":"SCTP"}]}]}"#;
+        let ports = HostPort::of_pod(&serde_json::from_str(spec).expect("valid"));
+        assert!(ports.iter().all(|p| matches!((&p.ip, &p.protocol), (Cow::Borrowed(_), Cow::Borrowed(_)))));
     }
 
     #[test]

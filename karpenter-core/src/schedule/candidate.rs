@@ -38,6 +38,8 @@ pub(super) struct Candidate {
     pub(super) price: f64,
     /// The shapes that fit, the most valuable for the room that they take first.
     pub(super) guests: Vec<Guest>,
+    /// The place of each shape in the order of the guests, once they are ranked; before, shapes are in order.
+    places: Option<Arc<[u32]>>,
     /// The least of each resource that a unit of any of them asks for.
     pub(super) least: Amounts,
 }
@@ -57,7 +59,6 @@ pub(super) struct Guest {
 impl Guest {
     /// A guest of the shape with this index, and how the candidate meets its constraint.
     fn new(index: usize, (tolerance, alternative): (Tolerance, usize), share: f64) -> Self {
-        let narrow = |index: usize| u32::try_from(index).expect("a cluster has fewer pods and terms");
         Self { shape: narrow(index), alternative: narrow(alternative), tolerance, share }
     }
 
@@ -74,6 +75,10 @@ impl Guest {
     pub(super) const fn seats(&self, lot: usize, count: i64) -> Seats {
         Seats { lot, alternative: self.alternative(), count }
     }
+}
+
+fn narrow(index: usize) -> u32 {
+    u32::try_from(index).expect("a cluster has fewer pods and terms")
 }
 
 impl Candidate {
@@ -107,7 +112,10 @@ impl Candidate {
 
     /// The guest that is of a shape.
     pub(super) fn guest(&self, shape: usize) -> Option<&Guest> {
-        self.guests.iter().find(|guest| guest.shape() == shape)
+        let place = |shape: usize| self.places.as_ref().map_or(narrow(shape), |places| places[shape]);
+        let index = self.guests.binary_search_by_key(&place(shape), |guest| place(guest.shape())).ok()?;
+        // Shapes that nodes of this size cannot take have no place of their own.
+        Some(&self.guests[index]).filter(|guest| guest.shape() == shape)
     }
 
     /// Orders the guests of all candidates: first those of which a node takes only a few, the more nodes they need the
@@ -123,14 +131,15 @@ impl Candidate {
         }
         let is_awaited = |of_shape: &Vec<usize>| of_shape.iter().any(|&lot| lots.list[lot].is_awaited);
         let awaited: Vec<bool> = lots.of_shapes.iter().map(is_awaited).collect();
-        let places: Vec<Vec<usize>> = taken.values().map(|taken| places(taken, values, shapes, &awaited)).collect();
+        let places: Vec<Arc<[u32]>> = taken.values().map(|taken| places(taken, values, shapes, &awaited)).collect();
         let mut ordered: Vec<Option<Guest>> = vec![None; shapes.len()];
         for candidate in candidates {
             let places = &places[taken.get_index_of(&key(candidate)).expect("each has been looked at")];
             for guest in candidate.guests.drain(..) {
-                ordered[places[guest.shape()]] = Some(guest);
+                ordered[places[guest.shape()] as usize] = Some(guest);
             }
             candidate.guests.extend(ordered.iter_mut().filter_map(Option::take));
+            candidate.places = Some(places.clone());
         }
     }
 }
@@ -158,7 +167,7 @@ fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
 }
 
 /// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none.
-fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], awaited: &[bool]) -> Vec<usize> {
+fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], awaited: &[bool]) -> Arc<[u32]> {
     let rank = |(shape, share): (usize, &Option<f64>)| {
         let share = (*share)?;
         let (needed, density) = (shapes[shape].spread_class, values[shape] / share);
@@ -169,9 +178,9 @@ fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], awaited: &[bo
     ranks.sort_unstable();
     let mut places = vec![0; shapes.len()];
     for (place, (.., shape)) in ranks.into_iter().enumerate() {
-        places[shape] = place;
+        places[shape] = narrow(place);
     }
-    places
+    places.into()
 }
 
 /// An integer that orders floats as they are, and what is not a number after all of them: it is quicker to compare.
@@ -304,12 +313,47 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, (row, way): (usize, Way),
     let price = problem.base.node_cost(pool_index, row);
     let reservation = |&row: &usize| problem.base.reservations.of(pool.catalog, row);
     let reservations: BTreeSet<usize> = way.reserved_rows.iter().filter_map(reservation).collect();
-    Candidate { pool: pool_index, row, way, reservations: reservations.into_iter().collect(), price, guests, least }
+    let reservations = reservations.into_iter().collect();
+    Candidate { pool: pool_index, row, way, reservations, price, guests, places: None, least }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Catalogs, InstanceType, Planner, Price, Quantity, Snapshot,
+        api::{NodePool, Pod},
+        labels,
+    };
+
+    #[test]
+    fn guests_are_found_by_their_shapes() {
+        let price = |dollars| Price::per_hour(dollars).expect("not below zero");
+        let machine = |name: &str, cpus: i64, memory: i64| {
+            let capacity = [("cpu", cpus), ("memory", memory), ("pods", 110)];
+            InstanceType::named(name, capacity.map(|(name, units)| (name, Quantity::from_units(units))))
+        };
+        let small = machine("small", 2, 64).offering("spot", "a", price(0.1)).offering("on-demand", "b", price(0.2));
+        let large = machine("large", 8, 16).offering("spot", "a", price(0.3)).offering("on-demand", "b", price(0.5));
+        let sizes = [("1", 1), ("1", 32), ("1500m", 8), ("3", 2), ("500m", 16), ("7", 12)];
+        let mut builder = Snapshot::builder().pool(NodePool::named("general"));
+        for (number, (cpu, memory)) in sizes.into_iter().enumerate() {
+            let pod = Pod::named(format!("pod-{number}")).cpu(cpu).memory(&memory.to_string());
+            builder = builder.pods(if number % 2 == 0 { pod.node_selector(labels::ZONE, "a") } else { pod });
+        }
+        let snapshot = builder.build().expect("valid");
+        let catalogs = Catalogs::shared(vec![small, large], snapshot.pools()).expect("valid");
+        let planner = Planner::default();
+        let problem = planner.prepare(&snapshot, &catalogs);
+        let (all, count) = (&problem.candidates, problem.lots.shapes.len());
+        assert!(all.iter().any(|c| !c.guests.is_sorted_by_key(Guest::shape) && c.guests.len() < count));
+        for candidate in all {
+            let found: Vec<usize> = (0..count).filter_map(|shape| candidate.guest(shape)).map(Guest::shape).collect();
+            let mut known: Vec<usize> = candidate.guests.iter().map(Guest::shape).collect();
+            known.sort_unstable();
+            assert_eq!(found, known);
+        }
+    }
 
     #[test]
     fn bits_are_ordered_as_floats() {

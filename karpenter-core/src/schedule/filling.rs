@@ -29,6 +29,10 @@ impl Search<'_, '_> {
 
     /// A node of a candidate with just these units, if it takes them all so willingly.
     pub(super) fn fill_with(&self, candidate: &Candidate, guests: &[Seats], tolerance: Tolerance) -> Option<Fill> {
+        // Mostly they are too many.
+        if !fits(&self.problem.total(guests), self.problem.room_of(candidate)) {
+            return None;
+        }
         let mut filling = Filling::new(self, candidate);
         let takes = |seats: &Seats| {
             let guest = candidate.guest(self.problem.lot(seats.lot).shape);

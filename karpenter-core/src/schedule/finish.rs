@@ -48,7 +48,7 @@ impl<'t, 'p> Ends<'t, 'p> {
         let empty = Occupancy::default();
         let mut most_room = problem.base.classes.axes.zero();
         for candidate in tier {
-            let room = &problem.base.pools[candidate.pool].variant(candidate.row).room;
+            let room = problem.room_of(candidate);
             raise(&mut most_room, room);
         }
         let lots = lots.iter().map(|&lot| (lot, empty.most(problem.lot(lot)))).collect();
@@ -73,7 +73,7 @@ impl<'p> Search<'p, '_> {
         let left: i64 = lots.iter().map(|&(lot, _)| self.remaining(lot)).sum();
         let holds_all = |index: usize| {
             let candidate = tier[index];
-            let room = &self.problem.base.pools[candidate.pool].variant(candidate.row).room;
+            let room = self.problem.room_of(candidate);
             let is_open = fits(&total, room) && self.is_to_be_had(candidate);
             let fill = if is_open { self.fill(candidate, tolerance) } else { return None };
             (fill.count() == left).then_some((index, fill))

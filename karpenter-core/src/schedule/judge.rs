@@ -176,7 +176,7 @@ impl Problem<'_> {
         let by_rules = lot.manners.own_limits().map(|(_, own, most)| most / own).fold(units, i64::min);
         let charge = |candidate: &Candidate| {
             candidate.guest(lot.shape)?;
-            let room = &self.base.pools[candidate.pool].variant(candidate.row).room;
+            let room = self.room_of(candidate);
             let most = fit_count(&lot.requests, room).min(by_rules).max(1);
             Some(candidate.price * (units as f64 / most as f64).ceil() / units as f64)
         };

@@ -431,6 +431,11 @@ impl<'a> Problem<'a> {
         &self.lots.list[index]
     }
 
+    /// The room that an empty node of a candidate leaves to pods.
+    pub(super) fn room_of(&self, candidate: &Candidate) -> &Amounts {
+        &self.base.pools[candidate.pool].variant(candidate.row).room
+    }
+
     /// What units ask for together.
     pub(super) fn total(&self, guests: &[Seats]) -> Amounts {
         let mut out = self.base.classes.axes.zero();

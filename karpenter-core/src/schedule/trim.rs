@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    amounts::{Amounts, fits, raise},
+    amounts::{Amounts, fits, raise, take},
     candidate::Candidate,
     landing::{Ground, is_settled},
     problem::Tolerance,
@@ -163,18 +163,15 @@ impl<'p> Search<'p, '_> {
             return false;
         }
         let mut floor = self.problem.total(guests);
-        let room = self.room_of(candidate);
+        let problem = self.problem;
+        let room = problem.room_of(candidate);
         for cheaper in &stands[..index] {
-            keep_above(&mut floor, room, self.room_of(cheaper.candidate));
+            keep_above(&mut floor, room, problem.room_of(cheaper.candidate));
         }
-        let is_pinned = stands[..index].iter().any(|cheaper| fits(&floor, self.room_of(cheaper.candidate)));
+        let is_pinned = stands[..index].iter().any(|cheaper| fits(&floor, problem.room_of(cheaper.candidate)));
         let made = self.batches.last_mut().expect("it was just made");
         (made.floor, made.is_pinned) = (floor, is_pinned);
         true
-    }
-
-    fn room_of(&self, candidate: &Candidate) -> &'p Amounts {
-        &self.problem.base.pools[candidate.pool].variant(candidate.row).room
     }
 
     /// Gives a unit that is left to a new node that has room for it, and says whether there is one.
@@ -195,7 +192,14 @@ impl<'p> Search<'p, '_> {
     }
 
     fn join_node(&mut self, lot: usize, tolerance: Tolerance, is_wanted: impl Fn(&Batch<'p>) -> bool) -> bool {
+        let problem = self.problem;
+        let requests = &problem.lot(lot).requests;
         let with_unit = |batch: &Batch<'p>| {
+            let mut total = problem.total(&batch.guests);
+            take(&mut total, requests, -1);
+            if !fits(&total, problem.room_of(batch.candidate)) {
+                return None;
+            }
             let mut guests = batch.guests.clone();
             join(&mut guests, Seats { lot, alternative: 0, count: 1 });
             Some(self.fill_with(batch.candidate, &guests, tolerance)?.guests)
@@ -204,7 +208,7 @@ impl<'p> Search<'p, '_> {
         let found = batches.find_map(|(index, batch)| Some((index, with_unit(batch)?)));
         let Some((index, guests)) = found else { return false };
         let mut node = self.split_off(index);
-        raise(&mut node.floor, &self.problem.total(&guests));
+        raise(&mut node.floor, &problem.total(&guests));
         self.batches.push(Batch { guests, ..node });
         self.use_up(lot, 1);
         true
@@ -263,7 +267,7 @@ pub(super) mod tests {
         let planner = Planner::default();
         let problem = planner.prepare(&snapshot, &catalogs);
         let mut search = Search::new(&problem, Stranding::USUAL);
-        let usual = problem.candidates.iter().find(|c| search.room_of(c)[0] == 8000).expect("it is offered");
+        let usual = problem.candidates.iter().find(|c| problem.room_of(c)[0] == 8000).expect("it is offered");
         for lot in 0..problem.lots.list.len() {
             for _ in 0..problem.lots.list[lot].units() {
                 let guest = usual.guest(problem.lots.list[lot].shape).expect("all are small enough");
@@ -273,7 +277,7 @@ pub(super) mod tests {
         let before = search.planned();
         let changed = change(search);
         assert_eq!(changed.planned(), before, "no pod is lost");
-        let cpus = |batch: &Batch<'_>| vec![changed.room_of(batch.candidate)[0] / 1000; batch.node_count()];
+        let cpus = |batch: &Batch<'_>| vec![changed.problem.room_of(batch.candidate)[0] / 1000; batch.node_count()];
         let mut all: Vec<i64> = changed.batches.iter().flat_map(cpus).collect();
         all.sort_unstable();
         all

@@ -69,7 +69,7 @@ impl<'p> Program<'p> {
         let problem = search.problem;
         let edges = Edges::new(search, tier, tolerance);
         let machines = numbered(tier.iter().map(|candidate| {
-            let room = &problem.base.pools[candidate.pool].variant(candidate.row).room;
+            let room = problem.room_of(candidate);
             (candidate.pool, candidate.price.to_bits(), room)
         }));
         let of_shapes = edges.number_shapes(search, &machines);
@@ -120,7 +120,7 @@ impl<'p> Kind<'p> {
         });
         Self {
             guests: guests.filter(|guest| guest.most > 0).collect(),
-            room: &problem.base.pools[candidate.pool].variant(candidate.row).room,
+            room: problem.room_of(candidate),
             costs: [false, true].map(|is_limited| search.stranded_cost(candidate, is_limited)),
             members: vec![member],
         }
