@@ -196,6 +196,43 @@ fn a_single_pod_goes_where_the_machine_is_cheap_and_not_its_share() {
     }
 }
 
+const ZONES: [(&str, &str, f64); 3] = [("a", "on-demand", 0.4), ("b", "on-demand", 0.4), ("c", "on-demand", 0.4)];
+
+#[test]
+fn classes_go_together_to_the_zone_where_a_node_must_be_anyway() {
+    let alone = |app: &str| pods(app, 1, "500m", &json!({"spreads": [spread(app, labels::ZONE, "DoNotSchedule")]}));
+    let together = |app: &str| pods(app, 2, "500m", &json!({"affinity": near(app, &[labels::ZONE])}));
+    for (first, second) in [(alone("s"), alone("t")), (alone("s"), together("t")), (together("s"), together("t"))] {
+        let others = pods("pinned", 1, "500m", &json!({"zone": "c"}));
+        let plan = plan(general().pods(first).pods(second).pods(others), vec![machine("m", 8, &ZONES)]);
+        assert_eq!(outline(&plan), (vec!["general"], 0.4));
+    }
+}
+
+#[test]
+fn those_leave_a_zone_together_that_can_though_others_stay() {
+    let in_zones = |app: &str| json!({"spreads": [spread(app, labels::ZONE, "DoNotSchedule")]});
+    let cluster = general().pods(pods("web", 3, "500m", &in_zones("web")));
+    let cluster = cluster.pods(pods("s", 1, "1500m", &in_zones("s"))).pods(pods("t", 1, "1500m", &in_zones("t")));
+    let cluster = cluster.pods(pods("pinned", 1, "4", &json!({"zone": "c"})));
+    let small = machine("small", 1, &ZONES.map(|(zone, capacity_type, _)| (zone, capacity_type, 0.1)));
+    let plan = plan(cluster, vec![machine("large", 8, &ZONES), small]);
+    assert_eq!(outline(&plan), (vec!["general"; 3], 0.6), "a large machine in c, and a small one each in a and b");
+}
+
+#[test]
+fn all_pods_of_a_class_leave_a_zone_if_others_may_have_as_many_more() {
+    for (max_skew, count) in [(2, 3), (2, 4), (3, 5)] {
+        let mut rule = spread("web", labels::ZONE, "DoNotSchedule");
+        rule["maxSkew"] = max_skew.into();
+        let cluster = general().pods(pods("web", count, "250m", &json!({"spreads": [rule]})));
+        let cluster =
+            cluster.pods(pods("p", 1, "1", &json!({"zone": "b"}))).pods(pods("q", 1, "1", &json!({"zone": "c"})));
+        let plan = plan(cluster, vec![machine("m", 8, &ZONES)]);
+        assert_eq!(outline(&plan), (vec!["general"; 2], 0.8), "maxSkew {max_skew}");
+    }
+}
+
 #[test]
 fn a_pod_that_keeps_others_away_leaves_them_the_only_zone_they_have() {
     let lone = pods("lone", 1, "3", &json!({"affinity": away_from("bound", labels::ZONE)}));

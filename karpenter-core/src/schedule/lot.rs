@@ -8,6 +8,7 @@ use super::{
     amounts::Amounts,
     class::Constraint,
     problem::{Base, Tolerance},
+    reconsider::Settled,
     search::number,
     topology::{Allotment, Counted, Lessons, Manners, Member, Portion, Subject},
     volumes::Volumes,
@@ -237,6 +238,19 @@ impl Lots {
         };
         let mut out: Vec<_> = portions.iter().flat_map(choices).collect();
         out.sort();
+        out
+    }
+
+    /// What a division comes to, if wishes are given up one at each step.
+    pub(super) fn settled(&self) -> Settled {
+        let mut out = Settled::new();
+        for portion in &self.portions {
+            for &Member { class, level, count } in &portion.members {
+                let (pods, wishes) = out.entry(class).or_default();
+                *pods += count * portion.units;
+                *wishes += count * portion.units * level;
+            }
+        }
         out
     }
 

@@ -4,22 +4,27 @@
 //! knows who takes which room, and what the last node of a domain costs. Each try lets a class have fewer pods in one of its
 //! domains, so that they go to others, and is kept if more pods find nodes, or the same for less. Where pods are left, it was
 //! perhaps others that took what a limit leaves, and the domain was not full: then a try lets it have one pod more.
+//!
+//! A node is not saved for as long as one class stays on it. So all classes that are in a domain and can be elsewhere leave it
+//! together, too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     problem::{Aim, Order, Problem, SpotTypes, Trials},
     refine::LEAST_SAVED,
     search::Search,
-    topology::{Lessons, Subject},
+    topology::{Domain, Lessons, Subject},
 };
 
 /// The most tries, and the most pairs of units and candidates in all of them.
 const MAX_TRIES: usize = 60;
 const MAX_PAIRS: usize = 2_000_000;
+/// For how many tries of one class there is one more in which all leave a domain.
+const CLASSES_PER_DOMAIN: usize = 3;
 /// How often pods of a try are divided at most: limits and full domains are known from before.
 const MAX_DIVISIONS: usize = 4;
-/// How many domains the pods of a class leave at most, one after the other.
+/// How many domains pods leave at most in a try, one after the other.
 const MAX_DOMAINS: usize = 6;
 
 /// What came of a division.
@@ -35,10 +40,33 @@ struct Outcome {
     bill: f64,
     /// How many pods are where, and how many might be left there if others went to another domain.
     domains: Vec<(usize, Subject, usize)>,
+    /// What the division comes to, whatever the search finds.
+    settled: Settled,
 }
 
 /// Who could be in another domain, and how many would be in this one.
 type Choice = (Subject, usize);
+/// By class, how many pods have a domain, and how many wishes are given up for it.
+pub(super) type Settled = BTreeMap<usize, (usize, usize)>;
+
+/// What was tried, and how many tries are left: those of one class, and those in which all leave a domain.
+struct Tries {
+    choices: BTreeSet<Choice>,
+    choices_left: usize,
+    domains: BTreeSet<Domain>,
+    domains_left: usize,
+}
+
+impl Tries {
+    const fn new(most: usize) -> Self {
+        Self {
+            choices: BTreeSet::new(),
+            choices_left: most,
+            domains: BTreeSet::new(),
+            domains_left: most / CLASSES_PER_DOMAIN,
+        }
+    }
+}
 
 impl Outcome {
     fn of(search: &Search<'_, '_>, lessons: Lessons) -> Self {
@@ -51,12 +79,25 @@ impl Outcome {
             lightness: search.lightness(),
             bill: search.bill(),
             domains: problem.lots.choices(&planned),
+            settled: problem.lots.settled(),
         }
+    }
+
+    /// The pods that are where they are given domains.
+    fn subjects(&self) -> impl Iterator<Item = &Subject> {
+        self.domains.iter().map(|(_, subject, _)| subject)
+    }
+
+    /// Whether fewer pods of a class have a domain in a division than in this, or give up more for it.
+    fn is_better_for(&self, class: usize, other: &Settled) -> bool {
+        let of = |settled: &Settled| settled.get(&class).copied().unwrap_or_default();
+        let ((pods, wishes), (other_pods, other_wishes)) = (of(&self.settled), of(other));
+        other_pods < pods || other_wishes > wishes
     }
 
     /// Whether some pods are in a domain.
     fn has(&self, subject: &Subject) -> bool {
-        self.domains.iter().any(|(_, other, _)| other == subject)
+        self.subjects().any(|other| other == subject)
     }
 
     /// Domains that could have fewer pods.
@@ -84,20 +125,49 @@ impl Problem<'_> {
             return None;
         }
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
-        let mut tries_left = MAX_TRIES.min(MAX_PAIRS / pairs);
+        let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
         let mut best = Outcome::of(search, lessons.clone());
-        let (mut is_better, mut tried) = (false, BTreeSet::new());
-        while tries_left > 0 && !self.is_stopped() && (best.bill > 0.0 || best.left > 0) {
-            let (fewer, more) = (best.fewer().map(|choice| (choice, false)), best.more().map(|choice| (choice, true)));
-            let is_new = |(choice, _): &(Choice, bool)| !tried.contains(choice);
-            let Some((choice, is_more)) = fewer.chain(more).find(is_new) else { break };
-            tried.insert(choice.clone());
-            let attempt = if is_more { Self::with_more } else { Self::without };
-            if let Some(found) = attempt(self, choice, &best, &mut tries_left) {
-                (best, is_better) = (found, true);
-            }
+        let mut is_better = false;
+        while let Some(found) = self.better(&best, &mut tries) {
+            (best, is_better) = (found, true);
         }
         is_better.then_some(best.lessons)
+    }
+
+    fn better(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+        self.better_for_one(best, tries).or_else(|| self.better_for_all(best, tries))
+    }
+
+    /// Something better than this, in which pods of one class are elsewhere.
+    fn better_for_one(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+        while tries.choices_left > 0 && self.can_better(best) {
+            let (fewer, more) = (best.fewer().map(|choice| (choice, false)), best.more().map(|choice| (choice, true)));
+            let (choice, is_more) = fewer.chain(more).find(|(choice, _)| !tries.choices.contains(choice))?;
+            tries.choices.insert(choice.clone());
+            let attempt = if is_more { Self::with_more } else { Self::without };
+            let found = attempt(self, choice, best, &mut tries.choices_left);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Something better than this, in which all leave a domain that can.
+    fn better_for_all(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+        while tries.domains_left > 0 && self.can_better(best) {
+            let domain = best.subjects().flat_map(Subject::domains).find(|domain| !tries.domains.contains(domain))?;
+            tries.domains.insert(domain.clone());
+            let found = self.without_domain(domain, best, tries);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    fn can_better(&self, best: &Outcome) -> bool {
+        !self.is_stopped() && (best.bill > 0.0 || best.left > 0)
     }
 
     /// Something better than this, in which pods leave a domain, and then those to which they go instead.
@@ -114,6 +184,56 @@ impl Problem<'_> {
             let is_next = |(subject, _): &Choice| subject.class() == class && !best.has(subject);
             choice = found.fewer().find(is_next)?;
             lessons = found.lessons;
+        }
+        None
+    }
+
+    /// Something better than this, in which all leave a domain that can, and then those to which they go instead.
+    fn without_domain(&self, mut domain: Domain, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+        let mut lessons = best.lessons.clone();
+        let mut leaving: BTreeSet<Subject> =
+            best.subjects().filter(|subject| subject.is_in(&domain)).cloned().collect();
+        for _ in 0..MAX_DOMAINS {
+            tries.domains_left = tries.domains_left.checked_sub(1)?;
+            lessons = self.left_by(leaving, &lessons, best, &tries.choices)?;
+            let found = self.outcome(lessons)?;
+            if found.is_better_than(best) {
+                return Some(found);
+            }
+            // Those that stayed in a domain before all this are not those that came to it.
+            leaving = found.subjects().filter(|subject| !best.has(subject)).cloned().collect();
+            domain = leaving
+                .iter()
+                .flat_map(Subject::domains)
+                .find(|(key, value)| *key == domain.0 && *value != domain.1)?;
+            leaving.retain(|subject| subject.is_in(&domain));
+            lessons = found.lessons;
+        }
+        None
+    }
+
+    /// Lessons by which pods are in their domains no more, but for classes that fare worse elsewhere; `None` if nobody leaves,
+    /// or one class alone that did already.
+    fn left_by(
+        &self,
+        mut leaving: BTreeSet<Subject>,
+        so_far: &Lessons,
+        best: &Outcome,
+        tried: &BTreeSet<Choice>,
+    ) -> Option<Lessons> {
+        for _ in 0..MAX_DIVISIONS {
+            let is_known = leaving.len() == 1 && leaving.iter().all(|subject| tried.contains(&(subject.clone(), 0)));
+            if leaving.is_empty() || is_known {
+                return None;
+            }
+            let mut lessons = so_far.clone();
+            lessons.most.extend(leaving.iter().map(|subject| (subject.clone(), 0)));
+            let settled = self.divided(&lessons).lots.settled();
+            let before = leaving.len();
+            leaving.retain(|subject| !best.is_better_for(subject.class(), &settled));
+            if leaving.len() == before {
+                return Some(lessons);
+            }
         }
         None
     }

@@ -20,7 +20,7 @@ mod wishes;
 
 pub(super) use allot::allot;
 pub(super) use neighbours::{Counted, Manners, Neighbours};
-pub(super) use portion::{Allotment, Latitude, Lessons, Member, Portion, Subject};
+pub(super) use portion::{Allotment, Domain, Latitude, Lessons, Member, Portion, Subject};
 use portion::{Blocked, PortionKey};
 pub(super) use rules::{Neighbourhood, Rules, Spread, Term};
 pub(super) use selectors::{SelectorId, Selectors};

@@ -7,7 +7,7 @@ use std::{
 
 use super::domains::Counts;
 use crate::{
-    NodeAlternatives, Requirements,
+    NodeAlternatives, Requirement, Requirements,
     api::{Toleration, tolerated_by_both},
     reason::TopologyObstacle,
     schedule::{
@@ -51,6 +51,9 @@ pub(in crate::schedule) struct Latitude {
 
 /// Tells a portion from others: a class, the step at which it gives up its wishes, and the domains that it is given.
 pub(in crate::schedule) type PortionKey = (usize, usize, Requirements);
+
+/// A label and one of its values.
+pub(in crate::schedule) type Domain = (Arc<str>, Arc<str>);
 
 /// Pods of one class in a unit.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +105,20 @@ impl Subject {
         match self {
             Self::Units((class, ..)) | Self::PodsBesideOthers(class, _) | Self::UnitsWith(class, _) => *class,
         }
+    }
+
+    /// The domains that it is about, each with its label.
+    pub(in crate::schedule) fn domains(&self) -> impl Iterator<Item = Domain> {
+        let pins = match self {
+            Self::Units((.., pins)) => Some(pins),
+            Self::PodsBesideOthers(..) | Self::UnitsWith(..) => None,
+        };
+        let of_label = |(key, requirement): (&str, &Requirement)| Some((Arc::from(key), requirement.any_value()?));
+        pins.into_iter().flat_map(Requirements::iter).filter_map(of_label)
+    }
+
+    pub(in crate::schedule) fn is_in(&self, domain: &Domain) -> bool {
+        self.domains().any(|own| own == *domain)
     }
 }
 
