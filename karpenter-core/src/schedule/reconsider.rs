@@ -49,6 +49,9 @@ type Choice = (Subject, usize);
 /// By class, how many pods have a domain, and how many wishes are given up for it.
 pub(super) type Settled = BTreeMap<usize, (usize, usize)>;
 
+/// Looks for something better than an outcome.
+type Attempt<'a> = fn(&Problem<'a>, &Outcome, &mut Tries) -> Option<Outcome>;
+
 /// What was tried, and how many tries are left: those of one class, and those in which all leave a domain.
 struct Tries {
     choices: BTreeSet<Choice>,
@@ -118,22 +121,27 @@ impl Outcome {
     }
 }
 
-impl Problem<'_> {
-    /// Lessons by which a search finds a better plan than by those of another search, if tries find any.
-    pub(super) fn reconsidered(&self, search: &Search<'_, '_>, lessons: &Lessons) -> Option<Lessons> {
+impl<'a> Problem<'a> {
+    /// Lessons by which a search finds a better plan than by those of another search, if tries find any: first those of single
+    /// classes, then those of whole domains too.
+    pub(super) fn reconsidered(&self, search: &Search<'_, '_>, lessons: &Lessons) -> [Option<Lessons>; 2] {
         if !search.problem.is_small() || !self.is_open_to_doubt() {
-            return None;
+            return [None, None];
         }
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
         let mut best = Outcome::of(search, lessons.clone());
-        let mut is_better = false;
-        while let Some(found) = self.better(&best, &mut tries) {
-            (best, is_better) = (found, true);
-        }
-        is_better.then_some(best.lessons)
+        let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
+        attempts.map(|attempt| {
+            let mut is_better = false;
+            while let Some(found) = attempt(self, &best, &mut tries) {
+                (best, is_better) = (found, true);
+            }
+            is_better.then(|| best.lessons.clone())
+        })
     }
 
+    /// Something better than this.
     fn better(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
         self.better_for_one(best, tries).or_else(|| self.better_for_all(best, tries))
     }

@@ -278,10 +278,13 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The best of a search by these lessons, or of one by better ones.
+    /// The best of a search by these lessons, or of one by better ones. Pods that leave a domain together make a search cheaper, but
+    /// perhaps not what becomes of its plan.
     fn best(&self, search: Search<'_, 'a>, lessons: &Lessons) -> Found {
-        let Some(better) = self.reconsidered(&search, lessons) else { return Found::best(search) };
-        Found::best(self.divided(&better).first_search())
+        let [by_class, by_domain] = self.reconsidered(&search, lessons);
+        let by = |lessons: Lessons| Found::best(self.divided(&lessons).first_search());
+        let first = by_class.map_or_else(|| Found::best(search), by);
+        by_domain.map(by).into_iter().fold(first, Found::better)
     }
 }
 
