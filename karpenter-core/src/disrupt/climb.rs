@@ -211,10 +211,14 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
             match self.consolidation.scene.try_without(&candidates, care) {
                 Ok(trial) => {
                     let is_fit = self.consolidation.terms.allow(&candidates, &trial);
-                    if let Some(savings_per_hour) = (!is_fit).then(|| self.saved_with_few(&candidates)).flatten() {
+                    let could_gain = self.consolidation.least_threshold().gain(&candidates, &trial) > 0.0;
+                    if !is_fit && could_gain && self.consolidation.terms.favour_fewer(&candidates) {
                         work += self.work_for(nodes.len());
-                        let outcome = Outcome { nodes, care: Care::Few, savings_per_hour, is_fit: true };
-                        return Tried { outcome: Some(outcome), work };
+                        let few = if care == Care::Plan { Care::Few } else { Care::FewSketch };
+                        if let Some(savings_per_hour) = self.saved_with_few(&candidates, few) {
+                            let outcome = Outcome { nodes, care: few, savings_per_hour, is_fit: true };
+                            return Tried { outcome: Some(outcome), work };
+                        }
                     }
                     let savings_per_hour = trial.savings_per_hour;
                     return Tried { outcome: Some(Outcome { nodes, care, savings_per_hour, is_fit }), work };
@@ -233,11 +237,10 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
 }
 
 impl Field<'_, '_, '_> {
-    /// What is saved with as few new nodes as are found, where that keeps the terms and saves anything.
-    fn saved_with_few(&self, candidates: &[&Candidate]) -> Option<f64> {
-        let Consolidation { scene, terms, .. } = self.consolidation;
-        let trial = terms.favour_fewer(candidates).then(|| scene.try_without(candidates, Care::Few).ok()).flatten()?;
-        (trial.savings_per_hour > 0.0 && terms.allow(candidates, &trial)).then_some(trial.savings_per_hour)
+    /// What is saved with as few new nodes as are found, where that keeps the terms.
+    fn saved_with_few(&self, candidates: &[&Candidate], few: Care) -> Option<f64> {
+        let trial = self.consolidation.scene.try_without(candidates, few).ok()?;
+        self.consolidation.terms.allow(candidates, &trial).then_some(trial.savings_per_hour)
     }
 }
 

@@ -156,6 +156,11 @@ impl Consolidation<'_, '_> {
         })
     }
 
+    /// What evictions must save at least, whatever a command saves of the bill.
+    pub(super) fn least_threshold(&self) -> Threshold {
+        self.threshold.times(LEAST_SHARE)
+    }
+
     /// So many attempts, as many of them as are worth the effort.
     #[expect(
         clippy::cast_possible_truncation,
@@ -175,7 +180,8 @@ impl Consolidation<'_, '_> {
         let climb = |found: &Found| Climb::new(&field, last, found.sketch).bound_by(self.threshold);
         let ends = Climb::followed(&starts, climb);
         let Outcome { nodes, care, .. } = Climb::best_planned(&ends, climb)?.outcome;
-        let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, care])?;
+        let few = if care == Care::FewSketch { Care::Few } else { care };
+        let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, few, care])?;
         let Extended { nodes, trial } = self.extended(&field, last, &Extended { nodes, trial });
         let candidates = field.candidates(&nodes);
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;

@@ -37,7 +37,9 @@ pub(super) enum Care {
     Plan,
     /// As well as can be.
     Best,
-    /// With as few new nodes as are found.
+    /// With as few new nodes as are found, by one search.
+    FewSketch,
+    /// With as few new nodes as are found, as well as can be where very many plans are made.
     Few,
 }
 
@@ -142,7 +144,8 @@ impl<'s> Scene<'s> {
             Care::WeighedSketch => self.planner.sketch(snapshot, self.catalogs, true),
             Care::Plan => self.planner.plan_weighing_room(snapshot, self.catalogs, true),
             Care::Best => self.planner.plan_weighing_room(snapshot, self.catalogs, false),
-            Care::Few => self.planner.plan_few_nodes(snapshot, self.catalogs),
+            Care::FewSketch => self.planner.for_few_nodes().sketch(snapshot, self.catalogs, false),
+            Care::Few => self.planner.for_few_nodes().plan_weighing_room(snapshot, self.catalogs, true),
         }
     }
 

@@ -284,7 +284,7 @@ impl<'r> Review<'r, '_> {
     fn replacements(&self, nodes: &[&Candidate]) -> Result<(), Invalid> {
         // A command is found by any of these, or node by node.
         let best = self.scene.plan_for(nodes, Care::Best);
-        let mut others = [Care::Plan, Care::WeighedSketch, Care::Sketch, Care::Few].into_iter();
+        let mut others = [Care::Plan, Care::WeighedSketch, Care::Sketch, Care::Few, Care::FewSketch].into_iter();
         self.served_by(&best).or_else(|error| {
             let is_served = |care| self.served_by(&self.scene.plan_for(nodes, care)).is_ok();
             if others.any(is_served) || self.stands(nodes, &best) { Ok(()) } else { Err(error) }

@@ -279,10 +279,10 @@ impl Planner {
         self.course(snapshot, catalogs, Course { trials: Trials::First, order, ..Course::default() }).solve()
     }
 
-    /// A plan with as few new nodes as are found, and of these the cheapest.
-    pub(crate) fn plan_few_nodes(&self, snapshot: &Snapshot, catalogs: &Catalogs) -> Plan {
+    /// The same planner, which makes as few new nodes as it finds, and of these the cheapest.
+    pub(crate) fn for_few_nodes(&self) -> Self {
         let options = PlannerOptions { node_cost_per_hour: COST_OF_FEW_NODES, ..self.options.clone() };
-        Self { options, ..self.clone() }.plan_weighing_room(snapshot, catalogs, true)
+        Self { options, ..self.clone() }
     }
 
     /// A plan on top of another that has many of the pods: they stay where it has them, as far as they still can.
