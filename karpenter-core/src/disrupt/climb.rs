@@ -14,7 +14,7 @@ use ordered_float::OrderedFloat;
 use super::{
     Candidate,
     consolidate::{Consolidation, Threshold, evictions_and_price},
-    scene::Care,
+    scene::{Care, Trial},
 };
 use crate::schedule::{Answers, parallel};
 
@@ -211,8 +211,7 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
             match self.consolidation.scene.try_without(&candidates, care) {
                 Ok(trial) => {
                     let is_fit = self.consolidation.terms.allow(&candidates, &trial);
-                    let could_gain = self.consolidation.least_threshold().gain(&candidates, &trial) > 0.0;
-                    if !is_fit && could_gain && self.consolidation.terms.favour_fewer(&candidates) {
+                    if !is_fit && self.could_gain_with_few(&candidates, &trial) {
                         work += self.work_for(nodes.len());
                         let few = if care == Care::Plan { Care::Few } else { Care::FewSketch };
                         if let Some(savings_per_hour) = self.saved_with_few(&candidates, few) {
@@ -234,9 +233,13 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
         }
         Tried { outcome: None, work }
     }
-}
 
-impl Field<'_, '_, '_> {
+    /// Whether fewer new nodes than in a trial, which cost no less, may be allowed and save enough.
+    fn could_gain_with_few(&self, candidates: &[&Candidate], trial: &Trial) -> bool {
+        let Consolidation { terms, .. } = self.consolidation;
+        terms.favour_fewer(candidates) && self.consolidation.least_threshold().gain(candidates, trial) > 0.0
+    }
+
     /// What is saved with as few new nodes as are found, where that keeps the terms.
     fn saved_with_few(&self, candidates: &[&Candidate], few: Care) -> Option<f64> {
         let trial = self.consolidation.scene.try_without(candidates, few).ok()?;

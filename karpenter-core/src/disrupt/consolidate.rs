@@ -180,8 +180,8 @@ impl Consolidation<'_, '_> {
         let climb = |found: &Found| Climb::new(&field, last, found.sketch).bound_by(self.threshold);
         let ends = Climb::followed(&starts, climb);
         let Outcome { nodes, care, .. } = Climb::best_planned(&ends, climb)?.outcome;
-        let few = if care == Care::FewSketch { Care::Few } else { care };
-        let trial = self.cheapest(&field.candidates(&nodes), &[Care::Best, few, care])?;
+        let ways: &[Care] = if care == Care::FewSketch { &[Care::Best, Care::Few, care] } else { &[Care::Best, care] };
+        let trial = self.cheapest(&field.candidates(&nodes), ways)?;
         let Extended { nodes, trial } = self.extended(&field, last, &Extended { nodes, trial });
         let candidates = field.candidates(&nodes);
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
