@@ -361,6 +361,23 @@ fn a_claim_names_as_many_values_as_its_pool_asks_for() {
 }
 
 #[test]
+fn a_node_that_is_made_anyway_takes_pods_of_a_heavier_pool_whatever_its_min_values() {
+    let mut heavy = NodePool::named("heavy").require(expression(labels::INSTANCE_TYPE, Operator::In, &["small"]));
+    heavy.spec.weight = Some(10);
+    let pods = || vec![Pod::named("big").cpu("4"), Pod::named("little").cpu("1")];
+    let with = |light| pods().into_iter().fold(with_pool(heavy.clone()).pool(light), SnapshotBuilder::pods);
+    for light in [pool(), several_types(2)] {
+        assert_eq!(outline(&solve(with(light), machines())), ["general medium 0.32 2"]);
+    }
+    // With the pod beside it fewer types would be large enough.
+    assert_eq!(outline(&solve(with(several_types(3)), machines())), ["heavy small 0.08 1"]);
+    let narrow = Pod::named("big").cpu("8");
+    let builder = [narrow, Pod::named("little").cpu("1")];
+    let builder = builder.into_iter().fold(with_pool(heavy).pool(several_types(2)), SnapshotBuilder::pods);
+    assert_eq!(outline(&solve(builder, machines())), ["heavy small 0.08 1", "general medium 0.32 1"]);
+}
+
+#[test]
 fn what_is_cut_from_a_claim_leaves_enough_values() {
     let mut requirement = expression("size", Operator::Exists, &[]);
     requirement.min_values = Some(2);

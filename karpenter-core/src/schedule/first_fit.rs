@@ -3,13 +3,14 @@
 //! It is mostly dearer than what the search finds. Where it is not, it is the better plan, and where it is, a plan need
 //! not be dearer than it only because of slack.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use fixedbitset::FixedBitSet;
 
 use super::{
     amounts::{Amounts, fits, take},
     candidate::Candidate,
+    eligible::too_few_values,
     flexibility::SpotChoice,
     occupancy::Occupancy,
     problem::{Problem, Tolerance},
@@ -32,6 +33,8 @@ pub(super) enum LimitUse {
 /// Nodes in the making.
 struct Drafts<'p, 'a> {
     list: Vec<Draft<'p, 'a>>,
+    /// The drafts, by index, that have refused a unit of the lot that is looked at: they take no other.
+    refused: BTreeSet<usize>,
     limit_use: LimitUse,
     /// What they leave of the limits of each pool.
     limits_left: Vec<Vec<i64>>,
@@ -64,17 +67,19 @@ impl Problem<'_> {
 
 impl<'p, 'a> Search<'p, 'a> {
     /// Plans what can be planned, in Karpenter's order. That a taint asks to be avoided is the last wish that a pod gives up, but
-    /// it does so before the next pod comes. What would come to a pool with `minValues` is left.
+    /// it does so before the next pod comes.
     pub(super) fn run_first_fit(mut self, limit_use: LimitUse) -> Self {
         let problem = self.problem;
         let mut order: Vec<usize> = (0..problem.lots.list.len()).collect();
         order.sort_by_key(|&lot| (Reverse(&problem.lot(lot).requests), lot));
         self.use_places(Tolerance::Full);
         let admits = self.tolerances().map(|tolerance| admits(problem, tolerance)).collect();
-        let mut drafts = Drafts { list: Vec::new(), limit_use, limits_left: self.limits_left.clone(), admits };
+        let limits_left = self.limits_left.clone();
+        let mut drafts = Drafts { list: Vec::new(), refused: BTreeSet::new(), limit_use, limits_left, admits };
         for &lot in &order {
             let mut drafted = 0;
             for willingness in 0..drafts.admits.len() {
+                drafts.refused.clear();
                 if willingness > 0 {
                     self.use_places_for(lot, self.remaining(lot) - drafted);
                 }
@@ -93,26 +98,69 @@ impl<'p, 'a> Search<'p, 'a> {
     fn add(&self, drafts: &mut Drafts<'p, 'a>, lot: usize, willingness: usize) -> bool {
         let problem = self.problem;
         let admits = &drafts.admits[willingness];
-        let list = &mut drafts.list;
-        let mut by_count: Vec<usize> = (0..list.len()).collect();
+        let (list, refused) = (&mut drafts.list, &mut drafts.refused);
+        let mut by_count: Vec<usize> = (0..list.len()).filter(|index| !refused.contains(index)).collect();
         by_count.sort_by_key(|&index| (list[index].unit_count, index));
-        if by_count.into_iter().any(|index| list[index].takes(problem, lot, admits)) {
-            return true;
+        for index in by_count {
+            if list[index].takes(problem, lot, admits) {
+                return true;
+            }
+            refused.insert(index);
         }
-        let shape = problem.lot(lot).shape;
+        self.start(drafts, lot, willingness)
+    }
+
+    /// Adds a unit to a new draft, in the heaviest pool that it can be in.
+    fn start(&self, drafts: &mut Drafts<'p, 'a>, lot: usize, willingness: usize) -> bool {
+        let problem = self.problem;
+        let admits = &drafts.admits[willingness];
         let is_open = |&index: &usize| {
             let candidate = &problem.candidates[index];
             self.is_to_be_had(candidate) && candidate.is_within(&drafts.limits_left[candidate.pool])
         };
-        let mut open = admits[shape].ones().filter(is_open).peekable();
-        let Some(&first) = open.peek() else { return false };
-        let pool = problem.candidates[first].pool;
-        if problem.base.pools[pool].has_min_values() {
+        let open: Vec<usize> = admits[problem.lot(lot).shape].ones().filter(is_open).collect();
+        let of_pool = |open: &[usize]| {
+            let mut draft = Draft::of(problem, open);
+            draft.takes(problem, lot, admits).then_some(draft)
+        };
+        // The candidates of a pool follow each other, those of the heaviest first.
+        let Some(draft) =
+            open.chunk_by(|&a, &b| problem.candidates[a].pool == problem.candidates[b].pool).find_map(of_pool)
+        else {
             return false;
+        };
+        if drafts.limit_use == LimitUse::Largest {
+            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].way.ceiling);
+            for (limit, left) in drafts.limits_left[draft.pool].iter_mut().enumerate() {
+                *left -= ceilings().map(|ceiling| ceiling[limit]).max().unwrap_or(0);
+            }
         }
+        drafts.list.push(draft);
+        true
+    }
+
+    /// Makes the cheapest node on which all units of a draft fit.
+    fn buy(&mut self, draft: &Draft<'p, 'a>) {
+        let problem = self.problem;
+        let mut open: Vec<&Candidate> = draft.candidates.ones().map(|index| &problem.candidates[index]).collect();
+        open.retain(|candidate| self.is_to_be_had(candidate));
+        open.sort_by(|a, b| a.price.total_cmp(&b.price));
+        let with_seats = |candidate| Some((candidate, draft.seats(problem, candidate, None)?));
+        let does =
+            |(candidate, guests): &(&Candidate, Vec<Seats>)| too_few_values(problem, candidate, guests).is_none();
+        if let Some((candidate, guests)) = open.into_iter().filter_map(with_seats).find(does) {
+            self.make(candidate, &guests, 1);
+        }
+    }
+}
+
+impl<'p, 'a> Draft<'p, 'a> {
+    /// A node that may become any of some candidates of one pool.
+    fn of(problem: &'p Problem<'a>, open: &[usize]) -> Self {
+        let pool = problem.candidates[open[0]].pool;
         let mut candidates = FixedBitSet::with_capacity(problem.candidates.len());
-        open.filter(|&index| problem.candidates[index].pool == pool).for_each(|index| candidates.insert(index));
-        let mut draft = Draft {
+        candidates.extend(open.iter().copied());
+        Self {
             pool,
             candidates,
             used: problem.base.classes.axes.zero(),
@@ -121,32 +169,9 @@ impl<'p, 'a> Search<'p, 'a> {
             units: Vec::new(),
             unit_count: 0,
             is_closed: false,
-        };
-        let is_taken = draft.takes(problem, lot, admits);
-        if drafts.limit_use == LimitUse::Largest {
-            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].way.ceiling);
-            for (limit, left) in drafts.limits_left[pool].iter_mut().enumerate() {
-                *left -= ceilings().map(|ceiling| ceiling[limit]).max().unwrap_or(0);
-            }
-        }
-        drafts.list.push(draft);
-        is_taken
-    }
-
-    /// Makes the cheapest node on which all units of a draft fit.
-    fn buy(&mut self, draft: &Draft<'p, 'a>) {
-        let problem = self.problem;
-        let open = draft.candidates.ones().map(|index| &problem.candidates[index]).filter(|c| self.is_to_be_had(c));
-        let Some(candidate) = open.min_by(|a, b| a.price.total_cmp(&b.price)) else { return };
-        let seats = |&(lot, count): &(usize, i64)| candidate.guest(problem.lot(lot).shape).map(|g| g.seats(lot, count));
-        let guests: Option<Vec<Seats>> = draft.units.iter().map(seats).collect();
-        if let Some(guests) = guests {
-            self.make(candidate, &guests, 1);
         }
     }
-}
 
-impl<'p, 'a> Draft<'p, 'a> {
     /// Adds a unit, if it may be there.
     fn takes(&mut self, problem: &'p Problem<'a>, index: usize, admits: &[FixedBitSet]) -> bool {
         let lot = problem.lot(index);
@@ -155,31 +180,17 @@ impl<'p, 'a> Draft<'p, 'a> {
         }
         let mut used = self.used.clone();
         take(&mut used, &lot.requests, -1);
-        let goes = |candidate: &Candidate| fits(&used, &problem.base.pools[self.pool].variant(candidate.row).room);
-        let mut candidates = self.candidates.clone();
-        candidates.intersect_with(&admits[lot.shape]);
-        let too_small: Vec<usize> = candidates.ones().filter(|&index| !goes(&problem.candidates[index])).collect();
-        for index in too_small {
-            candidates.set(index, false);
-        }
+        let Some(candidates) = self.candidates_with(problem, (index, &used), admits) else { return false };
         let is_open_ended = |index: usize| {
             let guest = problem.candidates[index].guest(lot.shape).expect("the candidate admits the shape");
             problem.alternative(self.pool, lot.constraint, guest.alternative()).is_open_ended
         };
-        let asked = (lot.constraint, None);
-        let is_spot = |&index: &usize| problem.candidates[index].is_spot(problem);
-        if !candidates.is_clear() && self.choice.most(&self.used, &lot.requests, asked, 1) == 0 {
-            let spot: Vec<usize> = candidates.ones().filter(is_spot).collect();
-            for index in spot {
-                candidates.set(index, false);
-            }
-        }
         let closes = candidates.ones().any(is_open_ended);
-        if candidates.is_clear() || closes && self.unit_count > 0 {
+        if closes && self.unit_count > 0 {
             return false;
         }
         (self.candidates, self.used, self.is_closed) = (candidates, used, closes);
-        self.choice.add(asked);
+        self.choice.add((lot.constraint, None));
         self.occupancy.add(lot, 1);
         self.unit_count += 1;
         match self.units.iter_mut().find(|(there, _)| *there == index) {
@@ -188,6 +199,57 @@ impl<'p, 'a> Draft<'p, 'a> {
         }
         true
     }
+
+    /// The candidates that are left with a unit more, by which so much is used; `None` if there are none.
+    fn candidates_with(
+        &mut self,
+        problem: &'p Problem<'a>,
+        (index, used): (usize, &Amounts),
+        admits: &[FixedBitSet],
+    ) -> Option<FixedBitSet> {
+        let lot = problem.lot(index);
+        let goes = |candidate: &Candidate| fits(used, &problem.base.pools[self.pool].variant(candidate.row).room);
+        let mut candidates = self.candidates.clone();
+        candidates.intersect_with(&admits[lot.shape]);
+        keep(&mut candidates, |index| goes(&problem.candidates[index]));
+        if !candidates.is_clear() && self.choice.most(&self.used, &lot.requests, (lot.constraint, None), 1) == 0 {
+            keep(&mut candidates, |index| !problem.candidates[index].is_spot(problem));
+        }
+        if problem.base.pools[self.pool].has_min_values() {
+            self.drop_poor(problem, index, &mut candidates);
+        }
+        (!candidates.is_clear()).then_some(candidates)
+    }
+
+    /// Drops candidates whose claims would have too few values of a label with a unit more, up to the first that has enough.
+    fn drop_poor(&self, problem: &Problem<'a>, index: usize, candidates: &mut FixedBitSet) {
+        let has_enough = |candidate: usize| {
+            let candidate = &problem.candidates[candidate];
+            let guests = self.seats(problem, candidate, Some(index));
+            guests.is_some_and(|guests| too_few_values(problem, candidate, &guests).is_none())
+        };
+        while let Some(first) = candidates.minimum().filter(|&first| !has_enough(first)) {
+            candidates.remove(first);
+        }
+    }
+
+    /// The units, with one more of a lot if there is one, as a node of a candidate seats them.
+    fn seats(&self, problem: &Problem<'_>, candidate: &Candidate, more: Option<usize>) -> Option<Vec<Seats>> {
+        let mut units = self.units.clone();
+        if let Some(lot) = more {
+            match units.iter_mut().find(|(there, _)| *there == lot) {
+                Some((_, count)) => *count += 1,
+                None => units.push((lot, 1)),
+            }
+        }
+        let seats = |(lot, count): (usize, i64)| Some(candidate.guest(problem.lot(lot).shape)?.seats(lot, count));
+        units.into_iter().map(seats).collect()
+    }
+}
+
+fn keep(candidates: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {
+    let dropped: Vec<usize> = candidates.ones().filter(|&index| !is_kept(index)).collect();
+    dropped.into_iter().for_each(|index| candidates.set(index, false));
 }
 
 /// The candidates that take each shape so willingly.
