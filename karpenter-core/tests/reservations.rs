@@ -3,7 +3,7 @@
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, Snapshot,
     SnapshotBuilder,
-    api::{NodePool, NodeSelectorRequirement, Operator, Pod},
+    api::{NodePool, NodeSelectorRequirement, Operator, Pod, Workload},
     labels,
     schedule::ReservationPolicy,
 };
@@ -72,6 +72,25 @@ fn a_reservation_is_used_as_far_as_it_goes() {
     let of = |i: usize| plan.claims()[i].requirements.to_string();
     assert!(of(0).contains("example.com/reservation-id In [r-1]") && of(0).contains("capacity-type In [reserved]"));
     assert!(of(2).contains("example.com/reservation-id DoesNotExist"), "{}", of(2));
+}
+
+#[test]
+fn those_that_nothing_else_takes_come_first_on_a_reserved_node() {
+    let apart = Pod::named("apart").label("app", "apart").cpu("3").replicas(9);
+    let mut apart = Workload::from(apart).into_pods().expect("valid");
+    for pod in &mut apart {
+        let spread = r#"[{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "apart"}}}]"#;
+        pod.spec.topology_spread_constraints = serde_json::from_str(spread).expect(spread);
+    }
+    let bound = Pod::named("bound").node_selector(labels::CAPACITY_TYPE, "reserved").cpu("2").replicas(2);
+    let snapshot = Snapshot::builder().pool(pool("general", 1)).pods(apart).pods(bound);
+    let snapshot = snapshot.build().expect("valid");
+    let catalogs = Catalogs::shared(vec![reserved("small", 4, "r-1", 1)], snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    assert_eq!(outline(&plan)[0], bought("general", "small", Price::ZERO));
+    assert_eq!((plan.claims().len(), plan.claims()[0].pods.len()), (10, 2));
 }
 
 #[test]

@@ -118,8 +118,9 @@ impl Candidate {
         Some(&self.guests[index]).filter(|guest| guest.shape() == shape)
     }
 
-    /// Orders the guests of all candidates: first those of which a node takes only a few, the more nodes they need the
-    /// earlier, then by what they are worth for the room that they take; of equals first those that others are to be near to.
+    /// Orders the guests of all candidates: first those that only reservations take, then those of which a node takes only a few,
+    /// the more nodes they need the earlier, then by what they are worth for the room that they take; of equals first those that
+    /// others are to be near to.
     pub(super) fn rank_all(candidates: &mut [Self], pools: &[Pool<'_>], values: &[f64], lots: &Lots) {
         let shapes = &lots.shapes;
         let key = |candidate: &Self| (candidate.pool, pools[candidate.pool].variant_of_row[candidate.row]);
@@ -130,8 +131,13 @@ impl Candidate {
             candidate.guests.iter().for_each(|guest| taken[guest.shape()] = Some(guest.share));
         }
         let is_awaited = |of_shape: &Vec<usize>| of_shape.iter().any(|&lot| lots.list[lot].is_awaited);
-        let awaited: Vec<bool> = lots.of_shapes.iter().map(is_awaited).collect();
-        let places: Vec<Arc<[u32]>> = taken.values().map(|taken| places(taken, values, shapes, &awaited)).collect();
+        let awaited = lots.of_shapes.iter().map(is_awaited);
+        let urgency: Vec<(bool, bool)> = have_others(candidates, shapes.len())
+            .into_iter()
+            .zip(awaited)
+            .map(|(has_other, is_awaited)| (has_other, !is_awaited))
+            .collect();
+        let places: Vec<Arc<[u32]>> = taken.values().map(|taken| places(taken, values, shapes, &urgency)).collect();
         let mut ordered: Vec<Option<Guest>> = vec![None; shapes.len()];
         for candidate in candidates {
             let places = &places[taken.get_index_of(&key(candidate)).expect("each has been looked at")];
@@ -166,13 +172,26 @@ fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
     }
 }
 
-/// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none.
-fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], awaited: &[bool]) -> Arc<[u32]> {
+/// Whether each of so many shapes can go to a node that is not reserved.
+fn have_others(candidates: &[Candidate], shape_count: usize) -> Vec<bool> {
+    if !candidates.iter().any(Candidate::is_reserved) {
+        return vec![true; shape_count];
+    }
+    let mut out = vec![false; shape_count];
+    let unreserved = candidates.iter().filter(|candidate| !candidate.is_reserved());
+    unreserved.flat_map(|candidate| &candidate.guests).for_each(|guest| out[guest.shape()] = true);
+    out
+}
+
+/// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none. Of each
+/// shape it is known whether it has other nodes than reserved ones, and whether nobody is to be near to it.
+fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], urgency: &[(bool, bool)]) -> Arc<[u32]> {
     let rank = |(shape, share): (usize, &Option<f64>)| {
         let share = (*share)?;
         let (needed, density) = (shapes[shape].spread_class, values[shape] / share);
         let (density, share) = (Reverse(sort_bits(density)), Reverse(sort_bits(share)));
-        Some((Reverse(needed), density, !awaited[shape], share, shape))
+        let (has_other, is_not_awaited) = urgency[shape];
+        Some((has_other, Reverse(needed), density, is_not_awaited, share, shape))
     };
     let mut ranks: Vec<_> = taken.iter().enumerate().filter_map(rank).collect();
     ranks.sort_unstable();
