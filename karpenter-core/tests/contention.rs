@@ -125,3 +125,16 @@ fn limits_are_left_to_pods_that_have_no_other_pool() {
     let plan = Planner::default().plan(&snapshot, &catalogs);
     assert_eq!(plan.unplaced().values().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
 }
+
+#[test]
+fn limits_leave_no_more_pods_than_in_the_plain_order() {
+    let eight = [("cpu", Quantity::from_units(8)), ("pods", Quantity::from_units(110))];
+    let machine = InstanceType::named("eight", eight).offering("on-demand", "a", Price::per_hour(0.1).expect("valid"));
+    let limited = NodePool::named("limited").limit("cpu", Quantity::from_units(16));
+    let (small, large) = (Pod::named("small").cpu("1700m").replicas(2), Pod::named("large").cpu("4900m").replicas(3));
+    let snapshot = Snapshot::builder().pool(limited).pods(small).pods(large).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    // A large one on each of two nodes leaves room for a small one beside it, but two small ones leave none for a large one.
+    assert_eq!((plan.claims().len(), plan.unplaced().len()), (2, 1));
+}

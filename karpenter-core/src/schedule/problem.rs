@@ -106,17 +106,26 @@ pub(super) enum Trials {
     All,
 }
 
-/// Who comes first where nodes exist already.
+/// Who comes first where nodes exist already, and on new ones with [`Order::Plain`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     /// Those that can go nowhere else, then the most valuable.
     #[default]
     Need,
-    /// The largest, CPU before all else: the plain order that Karpenter follows.
+    /// The largest, CPU before all else: the order that Karpenter follows.
     Size,
+    /// The same, and new nodes are made pod by pod in this order too. Where limits leave too few nodes, the search by worth may
+    /// leave more pods.
+    Plain,
     /// Those that can go nowhere else, then for each place those that are worth most for what they take of its room. As
     /// [`Order::Need`] where there is too much to weigh.
     Worth,
+}
+
+impl Order {
+    pub(super) const fn is_by_size(self) -> bool {
+        matches!(self, Self::Size | Self::Plain)
+    }
 }
 
 /// How many types claims name for the spot market.

@@ -6,7 +6,7 @@
 use super::{
     amounts::{Amounts, fits, take},
     occupancy::Occupancy,
-    problem::{Order, Tolerance, Trials},
+    problem::{Tolerance, Trials},
     search::Search,
 };
 
@@ -21,7 +21,7 @@ impl Search<'_, '_> {
     pub(super) fn rearrange_places(&mut self) {
         let course = &self.problem.course;
         // Others are compared with the plain order, and very many plans with each other.
-        if course.trials != Trials::All || course.weighs_room || course.order == Order::Size {
+        if course.trials != Trials::All || course.weighs_room || course.order.is_by_size() {
             return;
         }
         let mut rearrangement =

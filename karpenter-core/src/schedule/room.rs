@@ -154,7 +154,7 @@ impl Problem<'_> {
     /// the most valuable, and of equals the large, which are harder to place.
     fn rank_for_places(&self, index: usize) -> impl Ord + use<> {
         let (value, lot) = (OrderedFloat(self.value(index)), self.lot(index));
-        let need = (self.course.order != Order::Size).then(|| (self.need_of(lot), Reverse(value)));
+        let need = (!self.course.order.is_by_size()).then(|| (self.need_of(lot), Reverse(value)));
         let small_first = (self.course.aim == Aim::Pods).then(|| lot.requests.clone());
         (!self.is_first(lot), need, small_first, Reverse(lot.requests.clone()))
     }

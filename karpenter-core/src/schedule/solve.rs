@@ -142,7 +142,8 @@ impl<'a> Problem<'a> {
         }
         let by_worth = self.course.weighs_room && self.has_two_orders(&best.plan);
         let by_worth = by_worth.then(|| self.with(Course { order: Order::Worth, ..course() }));
-        let others = for_pods.into_iter().chain(for_left).chain(by_size).chain(by_worth);
+        let plain = (is_limited && self.is_small()).then(|| self.with(Course { order: Order::Plain, ..course() }));
+        let others = for_pods.into_iter().chain(for_left).chain(by_size).chain(by_worth).chain(plain);
         let best = others.fold(best, Found::better);
         match self.without_spoilers(&best.plan) {
             Some(without) => best.better(without.find_keeping_choice()),
@@ -164,7 +165,10 @@ impl<'a> Problem<'a> {
 
     /// The search that comes before all others.
     pub(super) fn first_search(&self) -> Search<'_, 'a> {
-        self.usual(self.is_for_loners()).run()
+        match self.course.order {
+            Order::Plain => Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade),
+            _ => self.usual(self.is_for_loners()).run(),
+        }
     }
 
     fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
