@@ -10,7 +10,7 @@ use karpenter_core::{
     labels,
 };
 
-/// The name of a gauge without its prefix, its labels and its value.
+/// The name of a gauge, its labels and its value.
 pub(crate) type Gauge = (&'static str, Vec<(&'static str, String)>, f64);
 
 /// The labels of nodes that are exported, by their names there.
@@ -66,10 +66,10 @@ fn of_node(node: &Node, asked: &Asked, now: Timestamp, out: &mut Vec<Gauge>) {
     let mut overhead = node.status.capacity.clone();
     overhead.subtract(&node.status.allocatable);
     let lists = [
-        ("nodes_allocatable", &node.status.allocatable),
-        ("nodes_system_overhead", &overhead),
-        ("nodes_total_daemon_requests", &asked.daemons),
-        ("nodes_total_pod_requests", &asked.pods),
+        ("karpenter_nodes_allocatable", &node.status.allocatable),
+        ("karpenter_nodes_system_overhead", &overhead),
+        ("karpenter_nodes_total_daemon_requests", &asked.daemons),
+        ("karpenter_nodes_total_pod_requests", &asked.pods),
     ];
     for (name, list) in lists {
         for (resource, quantity) in list.iter() {
@@ -78,7 +78,7 @@ fn of_node(node: &Node, asked: &Asked, now: Timestamp, out: &mut Vec<Gauge>) {
         }
     }
     if let Some(created) = node.metadata.creation_timestamp {
-        out.push(("nodes_current_lifetime_seconds", own, now.since(created).as_secs_f64()));
+        out.push(("karpenter_nodes_current_lifetime_seconds", own, now.since(created).as_secs_f64()));
     }
 }
 
@@ -94,7 +94,7 @@ fn utilization<'n>(nodes: impl Iterator<Item = &'n Node>, asked: &BTreeMap<&str,
     let known = all.iter().filter(|(_, quantity)| quantity.as_f64() > 0.0);
     let series = known.map(|(resource, quantity)| {
         let labels = vec![("resource_type", resource_label(resource))];
-        ("cluster_utilization_percent", labels, share(resource.as_str(), quantity.as_f64()))
+        ("karpenter_cluster_utilization_percent", labels, share(resource.as_str(), quantity.as_f64()))
     });
     series.collect()
 }
@@ -123,14 +123,14 @@ fn of_pod(pod: &Pod, node: Option<&Node>, now: Timestamp, out: &mut Vec<Gauge>) 
         ("managed", is_managed.to_string()),
     ]);
     state.extend(labels_of(node, &NODE_LABELS).into_iter().filter(|(name, _)| !matches!(*name, "os" | "region")));
-    out.push(("pods_state", state, 1.0));
+    out.push(("karpenter_pods_state", state, 1.0));
     let Some(created) = pod.metadata.creation_timestamp else { return };
     let age = now.since(created).as_secs_f64();
     if !is_bound {
-        out.push(("pods_unbound_time_seconds", key(), age));
+        out.push(("karpenter_pods_unbound_time_seconds", key(), age));
     }
     if !is_started {
-        out.push(("pods_unstarted_time_seconds", key(), age));
+        out.push(("karpenter_pods_unstarted_time_seconds", key(), age));
     }
 }
 
@@ -181,17 +181,17 @@ mod tests {
                 all.iter().filter(|(of, labels, _)| *of == name && fits(labels)).map(|(.., value)| *value).collect();
             found
         };
-        assert_eq!(of("nodes_allocatable", "resource_type", "cpu"), [3.0]);
-        assert_eq!(of("nodes_allocatable", "resource_type", "ephemeral_storage"), [10.0]);
-        assert_eq!(of("nodes_system_overhead", "resource_type", "cpu"), [1.0]);
-        assert_eq!(of("nodes_total_pod_requests", "resource_type", "cpu"), [1.0]);
-        assert_eq!(of("nodes_total_daemon_requests", "resource_type", "cpu"), [0.5]);
-        assert_eq!(of("cluster_utilization_percent", "resource_type", "cpu"), [50.0]);
-        assert_eq!(of("nodes_current_lifetime_seconds", "nodepool", "general"), [60.0]);
-        assert_eq!(of("pods_state", "scheduled", "true"), [1.0, 1.0]);
-        assert_eq!(of("pods_state", "phase", "Pending"), [1.0]);
-        assert_eq!(of("pods_unbound_time_seconds", "name", "late"), [60.0]);
-        assert!(of("pods_unbound_time_seconds", "name", "web").is_empty());
+        assert_eq!(of("karpenter_nodes_allocatable", "resource_type", "cpu"), [3.0]);
+        assert_eq!(of("karpenter_nodes_allocatable", "resource_type", "ephemeral_storage"), [10.0]);
+        assert_eq!(of("karpenter_nodes_system_overhead", "resource_type", "cpu"), [1.0]);
+        assert_eq!(of("karpenter_nodes_total_pod_requests", "resource_type", "cpu"), [1.0]);
+        assert_eq!(of("karpenter_nodes_total_daemon_requests", "resource_type", "cpu"), [0.5]);
+        assert_eq!(of("karpenter_cluster_utilization_percent", "resource_type", "cpu"), [50.0]);
+        assert_eq!(of("karpenter_nodes_current_lifetime_seconds", "nodepool", "general"), [60.0]);
+        assert_eq!(of("karpenter_pods_state", "scheduled", "true"), [1.0, 1.0]);
+        assert_eq!(of("karpenter_pods_state", "phase", "Pending"), [1.0]);
+        assert_eq!(of("karpenter_pods_unbound_time_seconds", "name", "late"), [60.0]);
+        assert!(of("karpenter_pods_unbound_time_seconds", "name", "web").is_empty());
         assert!(all.is_sorted_by_key(|(name, ..)| name), "those of one name are together");
     }
 }

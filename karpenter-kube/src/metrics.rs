@@ -322,6 +322,8 @@ impl Probes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use karpenter_core::{
         Catalog, Timestamp,
         api::{Node, NodeClaim, NodePool, ObjectMeta},
@@ -347,13 +349,78 @@ mod tests {
         metrics.provider_called("kwok", "List", Duration::from_millis(20), &ActionResult::Listed(Ok(Vec::new())));
         let text = metrics.encode();
         for line in [
-            "karpenter_cluster_state_node_count 1.0",
-            "karpenter_cluster_state_synced 1.0",
-            "karpenter_build_info{",
-            "node_name=\"n\"",
-            "karpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
+            "\nkarpenter_cluster_state_node_count 1.0",
+            "\nkarpenter_cluster_state_synced 1.0",
+            "\nkarpenter_build_info{",
+            "\nkarpenter_nodes_current_lifetime_seconds{",
+            "\nkarpenter_cloudprovider_duration_seconds_count{controller=\"engine\",method=\"List\",provider=\"kwok\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
+    /// A node with a pod and the pod of a daemonset, and a pod that waits.
+    fn cluster() -> Mirror {
+        fn read<T: serde::de::DeserializeOwned>(text: &str) -> Arc<T> {
+            Arc::new(serde_json::from_str(text).expect(text))
+        }
+        let node = r#"{"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}}"#;
+        let pod = r#"{"metadata": {"name": "p", "namespace": "a"}, "status": {"phase": "Running"},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}"#;
+        let daemon = r#"{"metadata": {"name": "d", "namespace": "a",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}"#;
+        let waits = r#"{"metadata": {"name": "w", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"phase": "Pending"}}"#;
+        let mut mirror = Mirror::default();
+        for object in
+            [Object::Node(read(node)), Object::Pod(read(pod)), Object::Pod(read(daemon)), Object::Pod(read(waits))]
+        {
+            mirror.observe(&Event::Applied(object));
+        }
+        mirror
+    }
+
+    /// The names that a controller exports, whatever its provider.
+    fn names() -> BTreeSet<String> {
+        let metrics = Metrics::default();
+        metrics.survey(&Engine::new(EngineOptions::default()), &cluster());
+        let failed = ActionResult::Listed(Err(ProviderError::new("p", "list", ProviderErrorKind::Other, "")));
+        metrics.provider_called("p", "List", Duration::ZERO, &failed);
+        metrics.watch_lost("Node");
+        let text = metrics.encode();
+        let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let full = |(name, kind): (&str, &str)| match kind {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_owned(),
+        };
+        described.map(full).chain(Metric::ALL.map(|metric| metric.name().to_owned())).collect()
+    }
+
+    /// The words of a file of this repository that begin as names of metrics.
+    fn named(file: &str) -> BTreeSet<String> {
+        let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect(&path);
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':')));
+        words.filter(|word| word.starts_with("karpenter_") && !word.contains(':')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn all_names_begin_as_karpenters_do() {
+        let others: Vec<_> = names().into_iter().filter(|name| !name.starts_with("karpenter_")).collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
+
+    #[test]
+    fn what_the_dashboard_and_the_book_name_is_exported() {
+        let exported = names();
+        for file in ["deploy/grafana/karpenter.json", "docs/src/compatibility.md"] {
+            let named = named(file);
+            let is_there = |name: &&String| exported.contains(name.strip_suffix("_bucket").unwrap_or(name));
+            let missing: Vec<_> = named.iter().filter(|name| !is_there(name)).collect();
+            assert!(!named.is_empty() && missing.is_empty(), "{file}: {missing:?}");
         }
     }
 

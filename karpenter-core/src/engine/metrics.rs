@@ -70,6 +70,33 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// All there are.
+    pub const ALL: [Self; Self::PoolCost as usize + 1] = [
+        Self::ClaimsCreated,
+        Self::ClaimsTerminated,
+        Self::ClaimsDisrupted,
+        Self::PodsDisrupted,
+        Self::NodesCreated,
+        Self::NodesTerminated,
+        Self::Evictions,
+        Self::LaunchErrors,
+        Self::Decisions,
+        Self::DecisionsByPool,
+        Self::FailedValidations,
+        Self::FailedCommands,
+        Self::ClaimTermination,
+        Self::NodeTermination,
+        Self::NodeLifetime,
+        Self::Synced,
+        Self::Nodes,
+        Self::PodsWaiting,
+        Self::PodsUnschedulable,
+        Self::Gap,
+        Self::PoolUsage,
+        Self::PoolLimit,
+        Self::PoolCost,
+    ];
+
     /// The name under which Karpenter exports it, or would.
     pub const fn name(self) -> &'static str {
         match self {
