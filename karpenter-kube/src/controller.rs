@@ -98,15 +98,19 @@ impl Controller {
 
     /// Works until `stop` is done. Then calls that were begun are finished and the lease is given back.
     ///
+    /// Dropped before it is done, it ends at once: what was begun is given up, and the lease runs out.
+    ///
     /// # Errors
     /// [`Stopped`] if it must not go on.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), Stopped> {
         let (stopping, stopped) = watch::channel(false);
         let (leading, mut leads) = watch::channel(self.options.lease.is_none());
-        let election = self.options.lease.clone().map(|lease| {
-            let election = Election::new(self.client.clone(), lease);
-            tokio::spawn(async move { election.run(&leading, stopped).await })
-        });
+        // Ends with this, however that ends.
+        let mut election = JoinSet::new();
+        if let Some(lease) = self.options.lease.clone() {
+            let candidate = Election::new(self.client.clone(), lease);
+            election.spawn(async move { candidate.run(&leading, stopped).await });
+        }
         let mut work = Work::new(&self);
         let ended = work.run(stop, &mut leads).await;
         // Without the lease another replica acts already: what was not begun must not be.
@@ -114,10 +118,8 @@ impl Controller {
             work.carrier.finish(PATIENCE).await;
         }
         stopping.send_replace(true);
-        if let Some(election) = election {
-            // What went wrong with it was logged, and the lease ends by itself.
-            let _ = election.await;
-        }
+        // What went wrong with it was logged, and the lease ends by itself.
+        let _ = election.join_next().await;
         ended
     }
 }
@@ -336,15 +338,36 @@ mod tests {
         assert_eq!(found, [true, false, false, false, false]);
     }
 
+    fn controller(url: &str, lease: Option<LeaseOptions>) -> Controller {
+        let client = Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
+        let cloud = karpenter_fake::FakeCloud::new(karpenter_fake::generated_catalog());
+        Controller::new(client, Arc::new(cloud), ControllerOptions { lease, ..ControllerOptions::default() })
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_on_once_a_controller_is_dropped() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let lease = LeaseOptions { retry_period: Duration::from_millis(10), ..LeaseOptions::new("default", "me") };
+        let hang_up = async || loop {
+            drop(listener.accept().await);
+        };
+        tokio::select! {
+            _ = controller(&url, Some(lease)).run(std::future::pending()) => panic!("nobody stopped it"),
+            () = hang_up() => {}
+            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+        }
+        // What was begun before may be under way.
+        let _ = tokio::time::timeout(Duration::from_millis(100), hang_up()).await;
+        let calls = tokio::time::timeout(Duration::from_millis(300), listener.accept()).await;
+        assert!(calls.is_err(), "the API server is still asked");
+    }
+
     #[tokio::test]
     async fn only_the_replica_that_acts_tells_how_things_stand() {
         for (lease, expected) in [(Some(LeaseOptions::new("default", "me")), false), (None, true)] {
             // Nobody listens there, so that no lease is taken.
-            let config = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
-            let client = Client::try_from(config).expect("a client");
-            let cloud = karpenter_fake::FakeCloud::new(karpenter_fake::generated_catalog());
-            let options = ControllerOptions { lease, ..ControllerOptions::default() };
-            let controller = Controller::new(client, Arc::new(cloud), options);
+            let controller = controller("http://127.0.0.1:1", lease);
             let metrics = controller.metrics();
             controller.run(tokio::time::sleep(Duration::from_millis(200))).await.expect("it was asked to stop");
             assert_eq!(metrics.encode().contains("karpenter_cluster_state_node_count"), expected);

@@ -238,7 +238,11 @@ async fn hold(
             break;
         }
         let pause = tokio::time::sleep(options.retry_period);
-        tokio::select! { () = pause => {}, _ = stop.changed() => {} }
+        tokio::select! {
+            () = pause => {}
+            // Nobody is left who could stop it, nor who acts.
+            changed = stop.changed() => if changed.is_err() { break },
+        }
     }
     renewed.is_some()
 }
@@ -271,6 +275,24 @@ mod tests {
         assert!(hold(&options, &mut slow, &is_leader, stopped).await);
         let written = slow.written.expect("it was renewed");
         assert_eq!((slow.answers.len(), written.elapsed()), (0, options.renew_deadline));
+    }
+
+    /// Has the lease whenever it looks, and looks no more than so often.
+    struct Holder(u32);
+
+    impl Look for Holder {
+        async fn sight(&mut self) -> Sight {
+            self.0 = self.0.checked_sub(1).expect("it goes on for ever");
+            Sight::Ours
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_election_that_nobody_can_stop_any_more_is_over() {
+        let (is_leader, _leads) = watch::channel(false);
+        let (stop, stopped) = watch::channel(false);
+        drop(stop);
+        assert!(hold(&LeaseOptions::new("default", "me"), &mut Holder(9), &is_leader, stopped).await);
     }
 
     fn held_by(holder: &str, transitions: i32) -> LeaseSpec {
