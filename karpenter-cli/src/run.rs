@@ -11,6 +11,7 @@ use std::{
 use clap::{ArgAction, ValueEnum};
 use karpenter_core::{
     Catalog, CloudProvider,
+    api::go_duration,
     disrupt::SpotToSpot,
     engine::EngineOptions,
     schedule::{MinValuesPolicy, PreferencePolicy, ReservationPolicy},
@@ -191,8 +192,7 @@ fn gates(text: &str) -> Result<Gates, String> {
 
 /// Reads a duration as Go writes it, such as `1m30s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: karpenter_core::api::NillableDuration = text.parse().map_err(|error| format!("{error}"))?;
-    parsed.duration().ok_or_else(|| "a duration such as 10s is expected".to_owned())
+    go_duration(text).ok_or_else(|| "a duration such as 10s, 1m30s or 500ms is expected".to_owned())
 }
 
 /// Works until the process is asked to end.
@@ -369,7 +369,14 @@ mod tests {
     #[test]
     fn durations_are_as_go_writes_them() {
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("Never"), Err("a duration such as 10s is expected".to_owned()));
-        assert!(duration("10").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        for wrong in ["Never", "10", "-1s", ""] {
+            assert_eq!(
+                duration(wrong),
+                Err("a duration such as 10s, 1m30s or 500ms is expected".to_owned()),
+                "{wrong}"
+            );
+        }
     }
 }

@@ -24,7 +24,7 @@ mod workload;
 
 pub use budget::{Budget, BudgetError, DisruptionReason};
 pub use conversion::{Change, Converted, Difference, READ_VERSIONS};
-pub use duration::{DurationError, NillableDuration};
+pub use duration::{DurationError, NillableDuration, go_duration};
 pub use hash::STATIC_HASH_VERSION;
 pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
