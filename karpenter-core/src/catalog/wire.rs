@@ -1,4 +1,4 @@
-//! How instance types are written in JSON: the format of `DESIGN.md`'s command line and those of the kwok provider.
+//! How instance types are written in JSON: the format of the command line's catalogs and those of the kwok provider.
 
 use std::collections::BTreeMap;
 

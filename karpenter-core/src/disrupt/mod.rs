@@ -3,13 +3,16 @@
 //! A node goes because it is empty, because it is not what its pool asks for any more, or because its pods have a cheaper
 //! place. Whether it may go is a question of its own: pods, budgets and annotations protect it.
 
+mod allowance;
 mod balance;
+mod budget;
 mod candidate;
 mod climb;
 mod command;
 mod consolidate;
 mod cost;
 mod cover;
+mod cron;
 mod disruptor;
 mod drift;
 mod eviction;
@@ -27,9 +30,11 @@ mod terms;
 mod validate;
 
 pub use balance::MIN_BALANCE;
+pub use budget::{ActiveBudget, BudgetFault, BudgetLimit, NodeCounts, PoolBudgets, UnreadableBudget};
 pub use candidate::{Candidate, Candidates, Kept};
 pub use command::{Command, Method};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
+pub use cron::{Schedule, ScheduleError, ScheduleFault, ScheduleField};
 pub(crate) use disruptor::Standing;
 pub use disruptor::{Commands, Disruptor, DisruptorOptions};
 pub use drift::{Drift, ProviderDrift, drift_order, drifted_since};
@@ -43,9 +48,3 @@ pub use shield::{Shield, is_evictable};
 pub(crate) use static_drift::static_claim;
 pub use terms::SpotToSpot;
 pub use validate::Invalid;
-mod allowance;
-mod budget;
-mod cron;
-
-pub use budget::{ActiveBudget, BudgetFault, BudgetLimit, NodeCounts, PoolBudgets, UnreadableBudget};
-pub use cron::{Schedule, ScheduleError, ScheduleFault, ScheduleField};

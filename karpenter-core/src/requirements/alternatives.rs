@@ -84,7 +84,7 @@ impl NodeAlternatives {
         Some(all)
     }
 
-    /// The alternatives in the order in which the pod names them; none means that no node will do.
+    /// The alternatives, sorted, whatever the order in which the pod names them; none means that no node will do.
     pub fn alternatives(&self) -> &[Requirements] {
         &self.0
     }
