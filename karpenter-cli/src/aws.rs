@@ -13,7 +13,7 @@ use karpenter_aws::{
 use karpenter_core::provider::ProviderId;
 use karpenter_kube::{Client, Probes};
 
-use crate::{Error, live::failed};
+use crate::{Error, aside::Aside, live::failed};
 
 /// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
 #[derive(Clone, Debug, clap::Args)]
@@ -133,7 +133,7 @@ pub(crate) struct Ec2 {
 impl Ec2 {
     /// Starts what goes on beside the controller: node classes and machines that have joined are looked after, EC2 is asked how
     /// machines fare, and the queue of interruptions is read, by the replica that acts. All replicas ask for zonal shifts.
-    pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) {
+    pub(crate) fn attend(self, args: &AwsArgs, client: Client, probes: &Arc<Probes>) -> Aside {
         let joined = JoinedMachines::new(client.clone(), self.provider.clone());
         let classes = NodeClasses::new(client.clone(), self.provider.clone());
         let health = HealthCheck::new(Arc::clone(&self.api), Arc::new(TokioClock), self.provider.clone());
@@ -141,16 +141,19 @@ impl Ec2 {
             let probes = Arc::clone(probes);
             move || probes.is_leader()
         };
-        tokio::spawn(classes.run(is_leader(probes)));
-        tokio::spawn(joined.run(is_leader(probes)));
-        tokio::spawn(check(health, is_leader(probes)));
+        let mut aside = Aside::default();
+        aside.begin("what looks after node classes", classes.run(is_leader(probes)));
+        aside.begin("what looks after machines that have joined", joined.run(is_leader(probes)));
+        aside.begin("what asks how machines fare", check(health, is_leader(probes)));
         if let Some(arn) = self.shifting {
-            tokio::spawn(ZonalShifts::new(client, self.provider.clone(), arn).run(is_leader(probes)));
+            let shifts = ZonalShifts::new(client, self.provider.clone(), arn);
+            aside.begin("what asks for zonal shifts", shifts.run(is_leader(probes)));
         }
         if !args.interruption_queue.is_empty() {
             let queue = InterruptionQueue::new(self.api, self.provider, &args.interruption_queue);
-            tokio::spawn(read(queue, is_leader(probes)));
+            aside.begin("what reads the queue of interruptions", read(queue, is_leader(probes)));
         }
+        aside
     }
 }
 

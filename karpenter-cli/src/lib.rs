@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod args;
+#[cfg(feature = "kube")]
+mod aside;
 #[cfg(feature = "aws")]
 pub mod aws;
 pub mod check;

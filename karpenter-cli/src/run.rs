@@ -24,6 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::aws;
 use crate::{
     Error,
+    aside::Aside,
     live::{Access, failed},
     load::{self, TypeList},
     plan::{name_of, read_text},
@@ -198,7 +199,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Works until the process is asked to end.
 ///
 /// # Errors
-/// Files, clusters and ports that cannot be used, and a lease that was lost.
+/// Files, clusters and ports that cannot be used, a lease that was lost, and a part that has ended.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
     let level = match args.log_level {
         LogLevel::Debug => LevelFilter::DEBUG,
@@ -229,14 +230,14 @@ async fn work(args: &RunArgs) -> Result<(), Error> {
     match args.provider {
         Provider::Kwok => {
             let cloud = KwokCloud::new(client.clone(), catalog(args.catalog.as_deref())?);
-            control(args, controller(args, client, Arc::new(cloud), options)).await
+            control(args, controller(args, client, Arc::new(cloud), options), Aside::default()).await
         }
         #[cfg(feature = "aws")]
         Provider::Aws => {
             let ec2 = aws::ec2(&args.aws, &client, args.feature_gates.reserved_capacity).await?;
             let controller = controller(args, client.clone(), Arc::new(ec2.provider.clone()), options);
-            ec2.attend(&args.aws, client, &controller.probes());
-            control(args, controller).await
+            let aside = ec2.attend(&args.aws, client, &controller.probes());
+            control(args, controller, aside).await
         }
     }
 }
@@ -253,15 +254,26 @@ fn controller(
     Controller::new(client, cloud, options)
 }
 
-/// Works until the process is asked to end, and tells of it meanwhile.
-async fn control(args: &RunArgs, controller: Controller) -> Result<(), Error> {
+/// Works until the process is asked to end, and tells of it meanwhile. Without what goes on beside it, it ends too.
+async fn control(args: &RunArgs, controller: Controller, mut aside: Aside) -> Result<(), Error> {
     if let Some(listener) = listen(args.metrics_port).await? {
-        tokio::spawn(serve_metrics(listener, controller.metrics()));
+        aside.begin("the server of metrics", serve_metrics(listener, controller.metrics()));
     }
     if let Some(listener) = listen(args.health_probe_port).await? {
-        tokio::spawn(serve_probes(listener, controller.probes()));
+        aside.begin("the server of probes", serve_probes(listener, controller.probes()));
     }
-    controller.run(asked_to_end()).await.map_err(|error| failed("the controller", &error))
+    let mut fallen = None;
+    let stop = async {
+        tokio::select! {
+            () = asked_to_end() => {}
+            what = aside.ended() => fallen = Some(what),
+        }
+    };
+    controller.run(stop).await.map_err(|error| failed("the controller", &error))?;
+    match fallen {
+        Some(what) => Err(Error::Run { what, message: "it has ended, and what it does is left undone".to_owned() }),
+        None => Ok(()),
+    }
 }
 
 fn options(args: &RunArgs, namespace: String) -> ControllerOptions {

@@ -1,7 +1,8 @@
 //! The loop: what the cluster tells goes into the engine, and what the engine asks for goes out.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use karpenter_core::{
     CloudProvider, Timestamp,
     api::{
@@ -66,6 +67,9 @@ pub enum Stopped {
     /// The clock of this machine was set back, and what was to be done at a time would wait for it once more. Start anew.
     #[error("the clock was set back")]
     ClockSetBack,
+    /// What becomes of the objects of a kind is not told any more, by a mistake of ours. Start anew, to be told all of them.
+    #[error("the watch of every {0} has ended")]
+    WatchEnded(&'static str),
 }
 
 /// Keeps a cluster in the nodes that its pods need, with the machines of any [`CloudProvider`].
@@ -140,8 +144,8 @@ struct Work {
     kinds: usize,
     /// Whether anything became known since the engine was asked last.
     has_news: bool,
-    /// One for each kind; they end with this.
-    _watches: JoinSet<()>,
+    /// One for each kind, which it gives back when it ends; they end with this, and not before unless one panics.
+    watches: JoinSet<&'static str>,
 }
 
 impl Work {
@@ -164,7 +168,7 @@ impl Work {
             listed: BTreeSet::new(),
             kinds: watches.len(),
             has_news: false,
-            _watches: watches,
+            watches,
         }
     }
 
@@ -201,6 +205,7 @@ impl Work {
                 Some((id, result)) = self.outcomes.recv() => self.observe(Event::Done { id, result }),
                 () = sleep_until(wake) => {}
                 () = turn(leads) => {}
+                Some(Ok(kind)) = self.watches.join_next() => return Err(Stopped::WatchEnded(kind)),
                 _ = gauges.tick() => {
                     // What all replicas told would be counted once for each.
                     if let Some(engine) = self.engine.as_ref().filter(|_| is_leader) {
@@ -294,7 +299,7 @@ async fn sleep_until(then: Option<Instant>) {
     }
 }
 
-fn watch_all(client: &Client, listener: &mpsc::Sender<News>, node_overlays: bool) -> JoinSet<()> {
+fn watch_all(client: &Client, listener: &mpsc::Sender<News>, node_overlays: bool) -> JoinSet<&'static str> {
     let mut watches = JoinSet::new();
     let mut add = Adder { watches: &mut watches, client, listener };
     add.kind::<NodePool>();
@@ -316,15 +321,21 @@ fn watch_all(client: &Client, listener: &mpsc::Sender<News>, node_overlays: bool
 }
 
 struct Adder<'a> {
-    watches: &'a mut JoinSet<()>,
+    watches: &'a mut JoinSet<&'static str>,
     client: &'a Client,
     listener: &'a mpsc::Sender<News>,
 }
 
 impl Adder<'_> {
     fn kind<T: Watched>(&mut self) {
-        self.watches.spawn(watch_kind::<T>(self.client.clone(), self.listener.clone()));
+        self.watches.spawn(until_ended(T::KIND, watch_kind::<T>(self.client.clone(), self.listener.clone())));
     }
+}
+
+/// The kind, once its watch has ended, be it by a panic.
+async fn until_ended(kind: &'static str, watch: impl Future<Output = ()>) -> &'static str {
+    let _ = AssertUnwindSafe(watch).catch_unwind().await;
+    kind
 }
 
 #[cfg(test)]
@@ -342,6 +353,15 @@ mod tests {
         let client = Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
         let cloud = karpenter_fake::FakeCloud::new(karpenter_fake::generated_catalog());
         Controller::new(client, Arc::new(cloud), ControllerOptions { lease, ..ControllerOptions::default() })
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_is_not_told_of_a_kind_any_more_stops() {
+        let mut work = Work::new(&controller("http://127.0.0.1:1", None));
+        work.watches.spawn(until_ended("Pod", async { panic!("of a mistake") }));
+        let (_leading, mut leads) = watch::channel(false);
+        let ended = tokio::time::timeout(Duration::from_secs(9), work.run(std::future::pending(), &mut leads)).await;
+        assert_eq!(ended, Ok(Err(Stopped::WatchEnded("Pod"))));
     }
 
     #[tokio::test]
