@@ -11,15 +11,18 @@ use karpenter_core::{
 };
 use karpenter_fake::FakeCloud;
 use kube::{
-    Api, Client, Error,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    Api, Client, Error, ResourceExt as _,
+    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams},
 };
 use serde_json::json;
 
 use crate::{
-    kinds::{Seen, Watched as _},
+    kinds::{Seen, Unread},
     write::create,
 };
+
+/// What is written on a node, without what it is like.
+type Tag = PartialObjectMeta<Seen<Node>>;
 
 const NAME: &str = "kwok";
 const PREFIX: &str = "kwok://";
@@ -49,10 +52,19 @@ impl KwokCloud {
         Api::all(self.client.clone())
     }
 
-    /// The node of a machine, unless the machine is gone.
-    async fn find(&self, name: &str) -> Result<Option<Arc<Node>>, Error> {
-        let seen = self.nodes().get_opt(name).await?;
-        Ok(seen.and_then(|seen| seen.object.ok()).filter(|node| is_machine(node)))
+    /// What is written on the node of a machine, unless the machine is gone. It can be read whatever the rest of the node is like.
+    async fn find(&self, name: &str) -> Result<Option<Tag>, Error> {
+        Ok(self.nodes().get_metadata_opt(name).await?.filter(is_machine))
+    }
+
+    /// The node of a machine.
+    async fn node(&self, name: &str) -> Result<Arc<Node>, ProviderError> {
+        let seen = self.nodes().get(name).await.map_err(|error| failed("create", &error))?;
+        let unread = |unread: Unread| {
+            let message = format!("node {name} cannot be read: {}", unread.error);
+            ProviderError::new(NAME, "create", ProviderErrorKind::Other, message)
+        };
+        seen.object.map_err(unread)
     }
 
     async fn make(&self, claim: &NodeClaim, mut node: Node) -> Result<(), CreateError> {
@@ -84,7 +96,8 @@ impl CloudProvider for KwokCloud {
         let mut launched = shop.create(claim).await?;
         let found = self.find(claim.name()).await.map_err(|error| failed("create", &error))?;
         match found {
-            Some(node) if claim_uid(&node) == claim.metadata.uid => {
+            Some(tag) if claim_uid(&tag) == claim.metadata.uid => {
+                let node = self.node(claim.name()).await?;
                 launched.instance.labels = Arc::new(node.metadata.labels.clone());
                 launched.capacity = node.status.capacity.clone();
                 launched.allocatable = node.status.allocatable.clone();
@@ -123,13 +136,12 @@ impl CloudProvider for KwokCloud {
     async fn get(&self, id: &ProviderId) -> Result<Option<Instance>, ProviderError> {
         let Some(name) = name_of(id) else { return Ok(None) };
         let node = self.find(name).await.map_err(|error| failed("get", &error))?;
-        Ok(node.as_deref().map(instance))
+        Ok(node.as_ref().map(instance))
     }
 
     async fn list(&self) -> Result<Vec<Instance>, ProviderError> {
-        let all = self.nodes().list(&ListParams::default()).await.map_err(|error| failed("list", &error))?;
-        let nodes = all.items.into_iter().filter_map(|seen| seen.object.ok());
-        Ok(nodes.filter(|node| is_machine(node)).map(|node| instance(&node)).collect())
+        let all = self.nodes().list_metadata(&ListParams::default()).await.map_err(|error| failed("list", &error))?;
+        Ok(all.items.iter().filter(|tag| is_machine(tag)).map(instance).collect())
     }
 }
 
@@ -141,18 +153,17 @@ fn name_of(id: &ProviderId) -> Option<&str> {
     id.as_str().strip_prefix(PREFIX)
 }
 
-fn claim_uid(node: &Node) -> &str {
-    node.metadata.annotations.get(CLAIM_UID).map_or("", String::as_str)
+fn claim_uid(tag: &Tag) -> &str {
+    tag.annotations().get(CLAIM_UID).map_or("", String::as_str)
 }
 
-fn is_machine(node: &Node) -> bool {
-    let annotations = &node.metadata.annotations;
-    annotations.contains_key(CLAIM_UID) && !annotations.contains_key(TERMINATED)
+fn is_machine(tag: &Tag) -> bool {
+    tag.annotations().contains_key(CLAIM_UID) && !tag.annotations().contains_key(TERMINATED)
 }
 
-fn instance(node: &Node) -> Instance {
-    let mut instance = Instance::new(id_of(&node.meta().name), claim_uid(node), node.metadata.labels.clone());
-    instance.is_terminating = node.metadata.deletion_timestamp.is_some();
+fn instance(tag: &Tag) -> Instance {
+    let mut instance = Instance::new(id_of(&tag.name_any()), claim_uid(tag), tag.labels().clone());
+    instance.is_terminating = tag.metadata.deletion_timestamp.is_some();
     instance
 }
 
@@ -164,4 +175,39 @@ fn failed(operation: &'static str, error: &Error) -> ProviderError {
         _ => ProviderErrorKind::Unavailable,
     };
     ProviderError::new(NAME, operation, kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use axum::{Router, routing::get};
+
+    use super::*;
+
+    /// A cloud whose API server has one machine, of which the node cannot be read.
+    async fn cloud() -> KwokCloud {
+        let node = json!({
+            "metadata": {"name": "n", "resourceVersion": "1", "labels": {"a": "b"}, "annotations": {CLAIM_UID: "u"}},
+            "spec": {"taints": 7},
+        });
+        let all = json!({"metadata": {"resourceVersion": "1"}, "items": [&node]}).to_string();
+        let node = node.to_string();
+        let routes = Router::new()
+            .route("/api/v1/nodes", get(|| async { all }))
+            .route("/api/v1/nodes/n", get(|| async { node }));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async { axum::serve(listener, routes).await });
+        let client = Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
+        KwokCloud::new(client, karpenter_fake::generated_catalog())
+    }
+
+    #[tokio::test]
+    async fn a_machine_whose_node_cannot_be_read_is_not_gone() {
+        let cloud = cloud().await;
+        let machine = Instance::new(id_of("n"), "u", BTreeMap::from([("a".to_owned(), "b".to_owned())]));
+        assert_eq!(cloud.get(&id_of("n")).await.expect("an answer"), Some(machine.clone()));
+        assert_eq!(cloud.list().await.expect("an answer"), [machine]);
+    }
 }
