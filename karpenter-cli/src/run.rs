@@ -208,7 +208,11 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     };
     tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|source| Error::Run { what: "the runtime", message: source.to_string() })?.block_on(work(args))
+    let runtime = runtime.map_err(|source| Error::Run { what: "the runtime", message: source.to_string() })?;
+    let ended = runtime.block_on(work(args));
+    // Nobody waits for a decision that is under way still.
+    runtime.shutdown_background();
+    ended
 }
 
 /// What the kwok provider sells.

@@ -195,7 +195,9 @@ impl Work {
             self.probes.beat(self.is_synced(), is_leader);
             let wake = self.wake().filter(|_| is_leader).map(|wake| wake.max(next_tick));
             if wake.is_some_and(|wake| wake <= Instant::now()) {
-                self.tick(leads).await;
+                if let Some(ended) = unless_over(&mut stop, leads, self.tick()).await {
+                    return ended;
+                }
                 next_tick = Instant::now() + MIN_STEP;
                 continue;
             }
@@ -261,8 +263,8 @@ impl Work {
         }
     }
 
-    /// Asks the engine what is to be done, on a thread where that may take a while, and begins it if it may still.
-    async fn tick(&mut self, leads: &watch::Receiver<bool>) {
+    /// Asks the engine what is to be done, on a thread where that may take a while, and begins it.
+    async fn tick(&mut self) {
         let Some(mut engine) = self.engine.take() else { return };
         self.has_news = false;
         let start = Instant::now();
@@ -273,9 +275,7 @@ impl Work {
         let (engine, requests) = decided.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         self.engine = Some(engine);
         self.metrics.decided(start.elapsed());
-        if *leads.borrow() {
-            self.carrier.begin(requests, &self.mirror);
-        }
+        self.carrier.begin(requests, &self.mirror);
     }
 }
 
@@ -288,6 +288,28 @@ fn is_set_back(latest: Timestamp, now: Timestamp) -> bool {
 async fn turn(leads: &mut watch::Receiver<bool>) {
     if leads.changed().await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+/// Waits until another replica may act: never without a lease.
+async fn lost(leads: &mut watch::Receiver<bool>) {
+    if leads.wait_for(|is_leader| !is_leader).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Decides, unless the controller must end before that is done, and says how it ends. What would have been decided is not begun
+/// then; the cluster is as it was.
+async fn unless_over(
+    stop: &mut (impl Future<Output = ()> + Unpin),
+    leads: &mut watch::Receiver<bool>,
+    decide: impl Future<Output = ()>,
+) -> Option<Result<(), Stopped>> {
+    tokio::select! {
+        biased;
+        () = lost(leads) => Some(Err(Stopped::LeaseLost)),
+        () = stop => Some(Ok(())),
+        () = decide => None,
     }
 }
 
@@ -353,6 +375,24 @@ mod tests {
         let client = Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
         let cloud = karpenter_fake::FakeCloud::new(karpenter_fake::generated_catalog());
         Controller::new(client, Arc::new(cloud), ControllerOptions { lease, ..ControllerOptions::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_decision_once_it_is_over() {
+        let (leading, mut leads) = watch::channel(true);
+        let soon = || Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+        let never = || std::future::pending::<()>();
+        assert_eq!(unless_over(&mut never(), &mut leads, soon()).await, None);
+        assert_eq!(unless_over(&mut soon(), &mut leads, never()).await, Some(Ok(())));
+        leading.send_replace(false);
+        assert_eq!(unless_over(&mut never(), &mut leads, never()).await, Some(Err(Stopped::LeaseLost)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_there_is_not_cannot_be_lost() {
+        let (leading, mut leads) = watch::channel(true);
+        drop(leading);
+        assert!(tokio::time::timeout(Duration::from_hours(1), lost(&mut leads)).await.is_err());
     }
 
     #[tokio::test]
