@@ -132,13 +132,13 @@ impl Metrics {
         let objects = mirror.objects().filter(|object| matches!(object, Object::Node(_) | Object::Pod(_))).cloned();
         let reading =
             Reading { counters: engine.counters().clone(), levels: engine.levels(), objects: objects.collect() };
-        *self.engine.0.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+        *self.engine.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(reading);
     }
 }
 
 /// What an engine said last.
 #[derive(Clone, Debug, Default)]
-struct OfEngine(Arc<Mutex<Reading>>);
+struct OfEngine(Arc<Mutex<Arc<Reading>>>);
 
 #[derive(Debug, Default)]
 struct Reading {
@@ -150,7 +150,8 @@ struct Reading {
 
 impl Collector for OfEngine {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The loop must not wait until all texts are made.
+        let reading = Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let counts: Vec<_> = reading.counters.counts().collect();
         for series in counts.chunk_by(|a, b| a.0 == b.0) {
             let name = stem(series[0].0.name());
