@@ -85,7 +85,12 @@ pub struct Controller {
 
 impl Controller {
     /// A controller of the cluster of this client.
+    ///
+    /// # Panics
+    /// The times of the lease let two replicas act at a time ([`LeaseOptions::duration`]).
     pub fn new(client: Client, provider: Arc<dyn CloudProvider>, options: ControllerOptions) -> Self {
+        let is_safe = options.lease.as_ref().is_none_or(LeaseOptions::is_safe);
+        assert!(is_safe, "a lease must hold for longer than it takes to give it up: {:?}", options.lease);
         let metrics = Arc::new(Metrics::of_provider(Arc::clone(&provider)));
         Self { client, provider, options, metrics, probes: Arc::default() }
     }
@@ -119,8 +124,13 @@ impl Controller {
         let ended = work.run(stop, &mut leads).await;
         // Without the lease another replica acts already: what was not begun must not be.
         if !matches!(ended, Err(Stopped::LeaseLost)) {
-            work.carrier.finish(PATIENCE).await;
+            tokio::select! {
+                () = work.carrier.finish(PATIENCE) => {}
+                () = lost(&mut leads) => {}
+            }
         }
+        // Calls that are under way still are given up before another replica may act.
+        drop(work);
         stopping.send_replace(true);
         // What went wrong with it was logged, and the lease ends by itself.
         let _ = election.join_next().await;
@@ -386,6 +396,13 @@ mod tests {
         assert_eq!(unless_over(&mut soon(), &mut leads, never()).await, Some(Ok(())));
         leading.send_replace(false);
         assert_eq!(unless_over(&mut never(), &mut leads, never()).await, Some(Err(Stopped::LeaseLost)));
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "longer than it takes to give it up")]
+    async fn a_lease_that_ends_before_its_holder_gives_up_is_a_mistake() {
+        let lease = LeaseOptions { duration: Duration::from_secs(10), ..LeaseOptions::new("default", "me") };
+        controller("http://127.0.0.1:1", Some(lease));
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub struct LeaseOptions {
     pub namespace: String,
     /// Who wants it: a name that no other replica has.
     pub identity: String,
-    /// How long it holds without being renewed.
+    /// How long it holds without being renewed: whole seconds, and more of them than `renew_deadline`.
     pub duration: Duration,
     /// A holder who could not renew it for so long gives up: others may take it soon.
     pub renew_deadline: Duration,
@@ -45,6 +45,11 @@ impl LeaseOptions {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
         }
+    }
+
+    /// Whether its holder gives it up before others may take it. They are told its duration in whole seconds.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.renew_deadline < Duration::from_secs(self.duration.as_secs())
     }
 }
 
