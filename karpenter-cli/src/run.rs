@@ -76,6 +76,10 @@ pub struct RunArgs {
     #[arg(long, env = "FEATURE_GATES", value_parser = gates, default_value = "", value_name = "GATES")]
     pub feature_gates: Gates,
 
+    /// Hold each plan against the lower bound on its bill, for a metric; pods wait about twice as long for a plan then
+    #[arg(long, env = "MEASURE_GAP", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    pub measure_gap: bool,
+
     /// Act at once: there must be no other replica
     #[arg(long, env = "DISABLE_LEADER_ELECTION", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
     pub disable_leader_election: bool,
@@ -298,7 +302,7 @@ fn engine_options(args: &RunArgs) -> EngineOptions {
     let mut engine = EngineOptions::default();
     engine.batch_idle = args.batch_idle_duration;
     engine.batch_max = args.batch_max_duration;
-    engine.measures_gap = true;
+    engine.measures_gap = args.measure_gap;
     let preferences = match args.preference_policy {
         Preferences::Respect => PreferencePolicy::Respect,
         Preferences::Ignore => PreferencePolicy::Ignore,
@@ -366,8 +370,7 @@ mod tests {
         assert_eq!(gates("NodeRepair=on"), Err("NodeRepair=on: true or false is expected".to_owned()));
     }
 
-    #[test]
-    fn only_waiting_pods_wait_for_reservations() {
+    fn engine_of(flags: &[&str]) -> EngineOptions {
         use clap::Parser;
 
         #[derive(Parser)]
@@ -375,7 +378,18 @@ mod tests {
             #[command(flatten)]
             run: RunArgs,
         }
-        let options = |gates: &str| engine_options(&Command::parse_from(["run", "--feature-gates", gates]).run);
+        engine_options(&Command::parse_from(["run"].iter().chain(flags)).run)
+    }
+
+    #[test]
+    fn pods_do_not_wait_for_a_proof_that_nobody_asked_for() {
+        assert!(!engine_of(&[]).measures_gap);
+        assert!(engine_of(&["--measure-gap"]).measures_gap);
+    }
+
+    #[test]
+    fn only_waiting_pods_wait_for_reservations() {
+        let options = |gates: &str| engine_of(&["--feature-gates", gates]);
         let policies = |options: &EngineOptions| [options.planner.reservations, options.disruptor.planner.reservations];
         let fallback = ReservationPolicy::Fallback;
         assert_eq!(policies(&options("ReservedCapacity=true")), [ReservationPolicy::Strict, fallback]);

@@ -53,7 +53,7 @@ impl Engine {
     }
 
     fn measure_gap(&mut self, plan: &Plan, snapshot: &Snapshot, catalogs: &Catalogs) {
-        let planner = Planner::new(self.options.planner.clone());
+        let planner = Planner::new(self.options.planner.clone()).keeping(&self.shelf);
         let certificate = planner.prepare(snapshot, catalogs).certify(plan);
         let (cost, bound) = (plan.hourly_cost().dollars_per_hour(), certificate.lower_bound.dollars_per_hour());
         if bound > 0.0 {
