@@ -249,7 +249,9 @@ impl<'p, 'a> Draft<'p, 'a> {
 
 fn keep(candidates: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {
     let dropped: Vec<usize> = candidates.ones().filter(|&index| !is_kept(index)).collect();
-    dropped.into_iter().for_each(|index| candidates.set(index, false));
+    for index in dropped {
+        candidates.set(index, false);
+    }
 }
 
 /// The candidates that take each shape so willingly.

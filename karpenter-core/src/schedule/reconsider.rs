@@ -125,12 +125,13 @@ impl<'a> Problem<'a> {
     /// Lessons by which a search finds a better plan than by those of another search, if tries find any: first those of single
     /// classes, then those of whole domains too.
     pub(super) fn reconsidered(&self, search: &Search<'_, '_>, lessons: &Lessons) -> [Option<Lessons>; 2] {
-        if !search.problem.is_small() || !self.is_open_to_doubt() {
+        let first = Outcome::of(search, lessons.clone());
+        if !search.problem.is_small() || !self.is_open_to_doubt(&first) {
             return [None, None];
         }
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
-        let mut best = Outcome::of(search, lessons.clone());
+        let mut best = first;
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
             let mut is_better = false;
@@ -152,8 +153,12 @@ impl<'a> Problem<'a> {
             let (fewer, more) = (best.fewer().map(|choice| (choice, false)), best.more().map(|choice| (choice, true)));
             let (choice, is_more) = fewer.chain(more).find(|(choice, _)| !tries.choices.contains(choice))?;
             tries.choices.insert(choice.clone());
-            let attempt = if is_more { Self::with_more } else { Self::without };
-            let found = attempt(self, choice, best, &mut tries.choices_left);
+            let left = &mut tries.choices_left;
+            let found = if is_more {
+                self.with_more(choice, best, left)
+            } else {
+                self.without(choice.clone(), best, left).or_else(|| self.without_afresh(choice, best, left))
+            };
             if found.is_some() {
                 return found;
             }
@@ -194,6 +199,20 @@ impl<'a> Problem<'a> {
             lessons = found.lessons;
         }
         None
+    }
+
+    /// Something better than this, in which pods leave a domain and others learn anew what they find there, if pods are left: what
+    /// they learned was perhaps that these were there.
+    fn without_afresh(&self, (subject, most): Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
+        let mut lessons = best.lessons.clone();
+        lessons.most.retain(|other, _| other.class() == subject.class());
+        if best.left == 0 || lessons.most.len() == best.lessons.most.len() {
+            return None;
+        }
+        *tries_left = tries_left.checked_sub(1)?;
+        lessons.given_up.retain(|class| *class == subject.class());
+        lessons.most.insert(subject, most);
+        self.outcome(lessons).filter(|found| found.is_better_than(best))
     }
 
     /// Something better than this, in which all leave a domain that can, and then those to which they go instead.
@@ -258,11 +277,12 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether the division of pods among domains may be looked at again: once for each plan, and not for each of those that are
-    /// made to weigh wishes.
-    fn is_open_to_doubt(&self) -> bool {
+    /// made to weigh wishes. In the order of size, that no class may fare worse than there, only for pods that are left.
+    fn is_open_to_doubt(&self, outcome: &Outcome) -> bool {
         let course = &self.course;
         course.trials == Trials::All
-            && (course.aim, course.order, course.spot_types) == (Aim::Bill, Order::Need, SpotTypes::Enough)
+            && (course.order == Order::Need || course.order == Order::Size && outcome.left > 0)
+            && (course.aim, course.spot_types) == (Aim::Bill, SpotTypes::Enough)
             && !course.spills
             && course.first.is_empty()
             && self.base.weighing.is_none()

@@ -23,10 +23,18 @@ fn running(count: usize) -> Vec<Pod> {
 
 /// A hard constraint on pods of the app `a`, with more of it.
 fn spread_by(topology_key: &str, more: &str) -> String {
+    spreads(&[constraint(topology_key, more)])
+}
+
+fn constraint(topology_key: &str, more: &str) -> String {
     format!(
-        r#""topologySpreadConstraints":[{{"maxSkew":1,"topologyKey":"{topology_key}","whenUnsatisfiable":"DoNotSchedule",
-            "labelSelector":{{"matchLabels":{{"app":"a"}}}}{more}}}]"#
+        r#"{{"maxSkew":1,"topologyKey":"{topology_key}","whenUnsatisfiable":"DoNotSchedule",
+            "labelSelector":{{"matchLabels":{{"app":"a"}}}}{more}}}"#
     )
+}
+
+fn spreads(constraints: &[String]) -> String {
+    format!(r#""topologySpreadConstraints":[{}]"#, constraints.join(","))
 }
 
 fn spread() -> String {
@@ -131,6 +139,19 @@ fn domains_are_what_a_ready_pool_without_limits_could_make() {
     roomy.status.allocatable.insert("cpu".into(), Quantity::from_units(64));
     let too_big = with_pool(Snapshot::builder()).node(roomy).pods(series(&["a", "b"], &big));
     passes(too_big, &plan());
+}
+
+#[test]
+fn nodes_without_the_label_of_another_spread_are_no_domains() {
+    let mut racked = node("n1", "a");
+    racked.metadata.labels.insert("rack".to_owned(), "r1".to_owned());
+    let spreads = spreads(&[constraint(labels::ZONE, ""), constraint("rack", "")]);
+    let with = |pool| Snapshot::builder().node(racked.clone()).pool(pool).pods(series(&["a", "b"], &spreads));
+    passes(with(NodePool::named("pool")), &onto([("n1", &["a", "b"])]));
+    let mut labelled = NodePool::named("pool");
+    labelled.spec.template.metadata.labels.insert("rack".to_owned(), "r1".to_owned());
+    let uneven = "default/b on n1: 2 in a, 0 in the emptiest domain of topology.kubernetes.io/zone, maxSkew 1";
+    breaks(with(labelled), &onto([("n1", &["a", "b"])]), uneven);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use karpenter_core::{
     labels,
 };
 
+use super::scene::hard_keys;
 use crate::checker::{
     Checker,
     filters::{Amounts, fits, misfit, requests, untolerated},
@@ -44,6 +45,8 @@ type Terms<'a> = Vec<(&'a [NodeSelectorRequirement], &'a [NodeSelectorRequiremen
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Question<'a> {
     topology_key: &'a str,
+    /// The labels without which a node counts for none of its spreads.
+    keys: BTreeSet<&'a str>,
     node_selector: &'a BTreeMap<String, String>,
     terms: Option<Terms<'a>>,
     tolerations: &'a [Toleration],
@@ -86,7 +89,9 @@ impl<'a> Question<'a> {
         });
         let (node_selector, tolerations) = (&spec.node_selector, &spec.tolerations[..]);
         let mounts = mounts(pod, storage).into_iter().map(|mount| mount.rule).collect();
-        Self { topology_key, node_selector, terms, tolerations, requests: requests(pod), mounts }
+        let mut keys = hard_keys(spec);
+        keys.remove(labels::HOSTNAME);
+        Self { topology_key, keys, node_selector, terms, tolerations, requests: requests(pod), mounts }
     }
 }
 
@@ -94,6 +99,7 @@ impl PoolRoom<'_> {
     fn takes(&self, pod: &Pod, question: &Question<'_>) -> bool {
         let labels = &self.room.labels;
         fits(&question.requests, &self.room.free)
+            && question.keys.iter().all(|key| labels.contains_key(*key))
             && untolerated(&pod.spec, self.taints, false).is_none()
             && misfit(&pod.spec, "new", labels).is_none()
             && question.mounts.iter().all(|rule| rule.obstacle("new", labels).is_none())
