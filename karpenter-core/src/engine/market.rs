@@ -99,7 +99,7 @@ struct Stall {
     class_fault: Option<String>,
     /// Why there never was a catalog, if the provider was asked for one.
     error: Option<ProviderError>,
-    /// When to ask; at once if it was never asked.
+    /// When to ask; at once if it was never asked, or if the pool has changed since.
     next: Option<Timestamp>,
     failed_attempts: u32,
 }
@@ -117,7 +117,7 @@ impl Market {
         for (name, pool) in pools {
             let stall = self.stalls.entry(name.clone()).or_default();
             if !stall.is_asked && stall.next.is_none_or(|next| next <= now) {
-                stall.is_asked = true;
+                (stall.is_asked, stall.next) = (true, Some(now));
                 stall.since.get_or_insert(now);
                 out.push(pool.clone());
             }
@@ -136,6 +136,8 @@ impl Market {
         let Some(stall) = self.stalls.get_mut(pool) else { return };
         self.is_stale |= !stall.is_answered;
         (stall.is_asked, stall.is_answered) = (false, true);
+        // The answer may be that of the pool before it changed.
+        let is_outdated = stall.next.is_none();
         let catalog = match answer {
             Ok(catalog) => catalog,
             Err(error) => {
@@ -149,13 +151,13 @@ impl Market {
                     self.version += u64::from(stall.error.as_ref() != Some(&error));
                     stall.error = Some(error);
                 }
-                stall.next = Some(now + wait);
+                stall.next = Some(if is_outdated { now } else { now + wait });
                 return;
             }
         };
         self.version += u64::from(stall.class_fault.take().is_some() || stall.error.is_some());
         stall.error = None;
-        (stall.failed_attempts, stall.next) = (0, Some(now + period));
+        (stall.failed_attempts, stall.next) = (0, Some(if is_outdated { now } else { now + period }));
         let is_known = stall.catalog.as_ref().is_some_and(|known| known.is_same(&catalog));
         if !is_known {
             stall.catalog = Some(catalog);
@@ -221,7 +223,7 @@ impl Market {
         (!Arc::ptr_eq(given, overlaid)).then_some(Terms { given, overlaid })
     }
 
-    /// Asks for the catalog of a pool again soon, because the pool has changed.
+    /// Asks for the catalog of a pool again, because the pool has changed: at once, or when the question that is open is answered.
     pub(super) fn renew(&mut self, pool: &str) {
         if let Some(stall) = self.stalls.get_mut(pool) {
             stall.next = None;

@@ -239,11 +239,11 @@ impl Engine {
 
     /// What a pool asks for, and the hash that says so, bear on all its claims.
     fn react_to_pool(&mut self, name: String, before: Option<&NodePool>) {
-        self.market.renew(&name);
         let pool = self.store.pools.get(&name);
         if before.map(|pool| (&pool.spec, &pool.metadata.annotations))
             != pool.map(|pool| (&pool.spec, &pool.metadata.annotations))
         {
+        // The engine itself writes the status, as often as nodes come and go: no catalog depends on it.
             let is_of = |claim: &&Arc<NodeClaim>| {
                 claim.metadata.labels.get(crate::labels::NODE_POOL).is_some_and(|pool| *pool == name)
             };
@@ -258,6 +258,7 @@ impl Engine {
         }
         self.agenda.add(Work::Pool(name));
     }
+            self.market.renew(&name);
 
     /// Pods without a place may have one now.
     fn react_to_overlay(&mut self, name: String, before: Option<&NodeOverlay>, now: Timestamp) {

@@ -1,5 +1,6 @@
 //! The engine against a cluster of a few lines, second by second.
 
+mod catalogs;
 mod ending;
 mod overlays;
 mod provisioning;
