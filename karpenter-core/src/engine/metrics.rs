@@ -44,6 +44,8 @@ pub enum Metric {
     FailedValidations,
     /// Commands that were given up, by `decision`, `reason` and `consolidation_type`.
     FailedCommands,
+    /// How often nothing could be decided, because objects contradict each other.
+    SnapshotErrors,
     /// How long claims took to go, in seconds, by `nodepool`.
     ClaimTermination,
     /// How long nodes took to go, in seconds, by `nodepool`.
@@ -112,6 +114,7 @@ impl Metric {
             Self::DecisionsByPool => "karpenter_voluntary_disruption_decisions_by_nodepool_total",
             Self::FailedValidations => "karpenter_voluntary_disruption_failed_validations_total",
             Self::FailedCommands => "karpenter_voluntary_disruption_queue_failures_total",
+            Self::SnapshotErrors => "karpenter_cluster_state_errors_total",
             Self::ClaimTermination => "karpenter_nodeclaims_termination_duration_seconds",
             Self::NodeTermination => "karpenter_nodes_termination_duration_seconds",
             Self::NodeLifetime => "karpenter_nodes_lifetime_duration_seconds",
@@ -277,6 +280,10 @@ impl Counters {
 
     pub(super) fn given_up(&mut self, method: Method, candidates: usize, is_delete: bool) {
         self.add(Metric::FailedCommands, decision_labels(method, candidates, is_delete), 1);
+    }
+
+    pub(super) fn not_seen(&mut self) {
+        self.add(Metric::SnapshotErrors, Vec::new(), 1);
     }
 }
 

@@ -57,7 +57,7 @@ use store::{Change, Store, waits};
 use upkeep::Upkeep;
 
 use crate::{
-    Snapshot, Timestamp,
+    Snapshot, SnapshotError, Timestamp,
     api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, Pod},
     schedule::Shelf,
 };
@@ -101,6 +101,8 @@ pub struct Engine {
     has_acted: bool,
     /// What the next one shares as far as nothing has changed.
     last_snapshot: Option<Snapshot>,
+    /// Why there was none when one was made last, if so.
+    snapshot_error: Option<SnapshotError>,
     /// What planning keeps from one plan to the next.
     shelf: Shelf,
     /// The last time that was told.
@@ -130,6 +132,7 @@ impl Engine {
             is_synced: false,
             has_acted: false,
             last_snapshot: None,
+            snapshot_error: None,
             shelf,
             now: Timestamp::default(),
         }
@@ -240,10 +243,10 @@ impl Engine {
     /// What a pool asks for, and the hash that says so, bear on all its claims.
     fn react_to_pool(&mut self, name: String, before: Option<&NodePool>) {
         let pool = self.store.pools.get(&name);
+        // The engine itself writes the status, as often as nodes come and go: no catalog depends on it.
         if before.map(|pool| (&pool.spec, &pool.metadata.annotations))
             != pool.map(|pool| (&pool.spec, &pool.metadata.annotations))
         {
-        // The engine itself writes the status, as often as nodes come and go: no catalog depends on it.
             let is_of = |claim: &&Arc<NodeClaim>| {
                 claim.metadata.labels.get(crate::labels::NODE_POOL).is_some_and(|pool| *pool == name)
             };
@@ -255,10 +258,10 @@ impl Engine {
             if !self.store.overlays.is_empty() {
                 self.market.forget_overlays();
             }
+            self.market.renew(&name);
         }
         self.agenda.add(Work::Pool(name));
     }
-            self.market.renew(&name);
 
     /// Pods without a place may have one now.
     fn react_to_overlay(&mut self, name: String, before: Option<&NodeOverlay>, now: Timestamp) {

@@ -40,7 +40,11 @@ impl Engine {
         if !self.may_want_places() {
             return;
         }
-        let Some(snapshot) = self.snapshot(now) else { return };
+        let Some(snapshot) = self.snapshot(now) else {
+            self.provisioner.hurry(now);
+            self.provisioner.not_before = Some(now + RETRY);
+            return;
+        };
         if snapshot.pending().len() == 0 {
             return;
         }

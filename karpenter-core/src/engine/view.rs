@@ -2,24 +2,46 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Engine, disruption::Active};
+use super::{Engine, ObjectRef, disruption::Active};
 use crate::{
-    Snapshot, Timestamp,
+    Snapshot, SnapshotError, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
     labels,
 };
 
 impl Engine {
     /// The cluster with what was promised: claims that were asked for are there, nodes that are being replaced are on their way
-    /// out, and their pods are where they will be. `None` if the objects are no cluster, which people are told of by nobody but
-    /// the API server: it lets no such objects in.
+    /// out, and their pods are where they will be. `None` if the objects are no cluster. An API server lets no such objects in, so
+    /// that people must hear of it: nothing is decided until they are gone.
     pub(super) fn snapshot(&mut self, now: Timestamp) -> Option<Snapshot> {
-        let snapshot = self.built_snapshot(now)?;
-        self.last_snapshot = Some(snapshot.clone());
-        Some(snapshot)
+        match self.built_snapshot(now) {
+            Ok(snapshot) => {
+                self.snapshot_error = None;
+                self.last_snapshot = Some(snapshot.clone());
+                Some(snapshot)
+            }
+            Err(error) => {
+                self.tell_of_no_snapshot(error, now);
+                None
+            }
+        }
     }
 
-    fn built_snapshot(&mut self, now: Timestamp) -> Option<Snapshot> {
+    /// Says why nothing is decided: to each pool, for all of them stand still, and once for as long as the reason is the same.
+    fn tell_of_no_snapshot(&mut self, error: SnapshotError, now: Timestamp) {
+        self.counters.not_seen();
+        if self.snapshot_error.as_ref() == Some(&error) {
+            return;
+        }
+        let pools: Vec<String> = self.store.pools.keys().cloned().collect();
+        for pool in pools {
+            let message = format!("No node is made or taken away: {error}");
+            self.note(ObjectRef::NodePool(pool), true, "ClusterNotUnderstood", message, now);
+        }
+        self.snapshot_error = Some(error);
+    }
+
+    fn built_snapshot(&mut self, now: Timestamp) -> Result<Snapshot, SnapshotError> {
         let leaving = self.disruption.leaving();
         let claims = self.claims(&leaving, now);
         let store = &self.store;
@@ -52,7 +74,7 @@ impl Engine {
         if let Some(last) = &self.last_snapshot {
             builder = builder.sharing_with(last);
         }
-        builder.build().ok()
+        builder.build()
     }
 
     /// The claims of a command's nodes that would stay if it were given up.

@@ -1,10 +1,10 @@
 //! Pools of which no node can be made: what is said of them, and how it is tried again.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use karpenter_core::{
     api::{ConditionStatus, NodePool},
-    engine::EngineOptions,
+    engine::{EngineOptions, Event, Metric, Object, ObjectRef},
     provider::{CreateError, ProviderErrorKind},
 };
 
@@ -106,4 +106,18 @@ fn a_catalog_that_is_known_serves_while_the_provider_fails() {
     world.add_pods("web", 1, "1");
     world.run(60);
     assert_eq!((world.unbound(), ready(&world, "NodeClassReady").0), (0, ConditionStatus::True), "{:#?}", world.log);
+}
+
+#[test]
+fn objects_that_are_no_cluster_are_told_of_once_and_counted() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.engine.observe(Event::Applied(Object::Node(Arc::default())), world.now);
+    world.add_pods("web", 1, "1");
+    world.run(60);
+    let why = "note ClusterNotUnderstood No node is made or taken away: Node: metadata.name: must not be empty";
+    assert_eq!((world.unbound(), world.count(why)), (1, 1), "{:#?}", world.log);
+    assert!(world.engine.counters().total(Metric::SnapshotErrors) > 1);
+    world.engine.observe(Event::Deleted(ObjectRef::Node(String::new())), world.now);
+    world.run(60);
+    assert_eq!((world.unbound(), world.count(why)), (0, 1), "{:#?}", world.log);
 }
