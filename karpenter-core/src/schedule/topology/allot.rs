@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    rc::Rc,
     sync::Arc,
 };
 
@@ -10,8 +9,8 @@ use super::{
     Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Rules, Subject, Term,
     domains::{Counts, Domains},
     seek::{Company, Seek},
-    selectors::{SelectedBy, SelectorId},
     settle::{Step, pins},
+    whereabouts::{Relations, Whereabouts},
 };
 use crate::{
     NodeAlternatives, Requirements,
@@ -58,14 +57,11 @@ pub(super) struct Allotter<'b, 'a> {
     ladders: &'b Ladders,
     pub(super) domains: Domains<'b, 'a>,
     pub(super) out: Allotment,
-    /// Which pods are known to be in which domain, by key and domain.
-    pub(super) settled: BTreeSet<(Arc<str>, Arc<str>, SelectedBy)>,
-    /// Whom pods keep away from which domain, by key and domain.
-    pub(super) barred: BTreeSet<(Arc<str>, Arc<str>, SelectorId)>,
+    /// Which pods are known to be where, and whom they keep away.
+    pub(super) whereabouts: Whereabouts,
     /// How many pods with a spread over a label are allotted to its domains, by the nodes on which they may be.
     pub(super) planned: BTreeMap<Term, BTreeMap<NodesOf, Counts>>,
-    /// The classes that must keep away from pods in whole domains.
-    pub(super) keepers: Rc<[usize]>,
+    pub(super) relations: Relations,
     /// How many pods of each class have no domain yet.
     pub(super) left: Vec<usize>,
     /// The places of portions of single pods, by their keys.
@@ -74,26 +70,15 @@ pub(super) struct Allotter<'b, 'a> {
 
 impl<'b, 'a> Allotter<'b, 'a> {
     fn new(base: &'b Base<'a>, lessons: &'b Lessons, ladders: &'b Ladders) -> Self {
-        let mut barred = BTreeSet::new();
-        for (index, place) in base.snapshot.places().iter().enumerate() {
-            for term in base.classes.standing.away(index).iter().filter(|term| !term.is_by_host()) {
-                if let Some(domain) = place.labels.get(&*term.key) {
-                    barred.insert((term.key.clone(), Arc::from(domain.as_str()), term.selector));
-                }
-            }
-        }
-        let keeps_away = |class: &usize| base.classes.neighbourhood(*class).hard().away.iter().any(|t| !t.is_by_host());
-        let keepers = (0..base.classes.list.len()).filter(keeps_away);
         Self {
             base,
             lessons,
             ladders,
             domains: Domains::new(base),
             out: Allotment::default(),
-            settled: BTreeSet::new(),
-            barred,
+            whereabouts: Whereabouts::new(base),
             planned: BTreeMap::new(),
-            keepers: keepers.collect(),
+            relations: Relations::new(&base.classes),
             left: base.classes.list.iter().map(|class| class.pods.len()).collect(),
             by_key: BTreeMap::new(),
         }

@@ -16,6 +16,7 @@ mod seek;
 mod selectors;
 mod settle;
 mod standing;
+mod whereabouts;
 mod wishes;
 
 pub(super) use allot::allot;

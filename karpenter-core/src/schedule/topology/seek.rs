@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
-use super::{
-    Member, Portion, Rules, Spread, Term, allot::Allotter, domains::Reach, quota::Rule, selectors::SelectedBy,
-    settle::pins,
-};
+use super::{Member, Portion, Rules, Spread, Term, allot::Allotter, domains::Reach, quota::Rule, settle::pins};
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Classes};
 
 /// What the pods of a class ask of their nodes and domains.
@@ -168,22 +165,17 @@ impl Allotter<'_, '_> {
     /// Keeps out of domains from which others keep these pods away.
     fn avoid_barred(&self, class: usize, draft: &mut Draft) {
         let selected_by = self.neighbourhood(class).selected_by;
-        let selectors = &self.base.classes.selectors;
-        for (key, domain, selector) in &self.barred {
-            if selectors.selects(*selector, selected_by) {
-                draft.extra.add(key, Requirement::none_of([domain.clone()]));
-                let known = draft.causes.iter_mut().find_map(|cause| match cause {
-                    TopologyObstacle::Repelled { key: known, domains } if **known == **key => Some(domains),
-                    _ => None,
-                });
-                match known {
-                    // Several pods may keep these out of a domain, each by a rule of its own.
-                    Some(domains) if domains.iter().any(|known| **known == **domain) => {}
-                    Some(domains) => domains.push(domain.to_string()),
-                    None => draft
-                        .causes
-                        .push(TopologyObstacle::Repelled { key: key.to_string(), domains: vec![domain.to_string()] }),
-                }
+        for (key, domain) in self.whereabouts.barred_to(&self.base.classes.selectors, selected_by) {
+            draft.extra.add(key, Requirement::none_of([domain.clone()]));
+            let known = draft.causes.iter_mut().find_map(|cause| match cause {
+                TopologyObstacle::Repelled { key: known, domains } if **known == **key => Some(domains),
+                _ => None,
+            });
+            match known {
+                Some(domains) => domains.push(domain.to_string()),
+                None => draft
+                    .causes
+                    .push(TopologyObstacle::Repelled { key: key.to_string(), domains: vec![domain.to_string()] }),
             }
         }
     }
@@ -221,15 +213,10 @@ impl Allotter<'_, '_> {
             }
         }
         // Those that are divided later and keep away from these pods must know where these are.
-        let keepers = self.keepers.clone();
-        for &other in keepers.iter() {
-            if other == class || self.left[other] == 0 {
-                continue;
-            }
-            for term in self.neighbourhood(other).hard().away.iter().filter(|t| !t.is_by_host()) {
-                if selectors.selects(term.selector, selected_by) && self.reaches(class, &term.key) {
-                    draft.keep_apart(&term.key);
-                }
+        for (other, index) in self.relations.keepers_from(selectors, selected_by) {
+            let term = &self.neighbourhood(other).hard().away[index];
+            if other != class && self.left[other] > 0 && self.reaches(class, &term.key) {
+                draft.keep_apart(&term.key);
             }
         }
     }
@@ -259,9 +246,8 @@ impl Allotter<'_, '_> {
 
     /// Whether pods of another class are selected by a term.
     fn is_selected_elsewhere(&self, class: usize, term: &Term) -> bool {
-        let selectors = &self.base.classes.selectors;
-        let is_selected = |other: usize| selectors.selects(term.selector, self.neighbourhood(other).selected_by);
-        (0..self.base.classes.list.len()).any(|other| other != class && is_selected(other))
+        let own = self.base.classes.selectors.selects(term.selector, self.neighbourhood(class).selected_by);
+        self.relations.selected(term.selector) > usize::from(own)
     }
 
     fn spread(&mut self, class: usize, rules: &Rules, spread_keys: &[Arc<str>], draft: &mut Draft) {
@@ -359,9 +345,7 @@ impl Allotter<'_, '_> {
         let running = places
             .filter(|(index, _)| self.base.classes.standing.has_company(selectors, *index, terms))
             .filter_map(|(_, place)| place.labels.get(&**key).map(|domain| Arc::from(domain.as_str())));
-        let is_company = |selected_by: SelectedBy| selectors.all_select(terms, selected_by);
-        let settled = self.settled.iter().filter(|(k, _, set)| k == key && is_company(*set));
-        running.chain(settled.map(|(_, domain, _)| domain.clone())).collect()
+        running.chain(self.whereabouts.with_company(selectors, terms, key).cloned()).collect()
     }
 
     /// Whether pods have a node that all terms select and that must be near others themselves. The kube-scheduler lets

@@ -266,23 +266,23 @@ impl Allotter<'_, '_> {
 
     /// Takes down what is known of pods that are pinned: which domains they are in, and whom they keep out of them.
     pub(super) fn note(&mut self, class: usize, pins: &Requirements, count: usize, rules: &Rules) {
-        let selected_by = self.neighbourhood(class).selected_by;
+        let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
         let domain_of = |key: &str| pins.get(key).and_then(Requirement::any_value);
         for (key, requirement) in pins.iter() {
             if let Some(domain) = requirement.any_value() {
-                self.settled.insert((Arc::from(key), domain, selected_by));
+                self.whereabouts.settle(selectors, selected_by, key, &domain);
             }
         }
         for term in &rules.away {
             if let Some(domain) = domain_of(&term.key) {
-                self.barred.insert((term.key.clone(), domain, term.selector));
+                self.whereabouts.bar(term, domain);
             }
         }
         // Two constraints may count the same pods over the same label.
         let spread_terms: BTreeSet<&Term> = rules.spreads.iter().map(|spread| &spread.term).collect();
         let nodes = (self.base.classes.list[class].constraint, self.spread_keys(class));
         for term in spread_terms {
-            let is_own = self.base.classes.selectors.selects(term.selector, selected_by);
+            let is_own = selectors.selects(term.selector, selected_by);
             if let Some(domain) = domain_of(&term.key).filter(|_| is_own) {
                 let of_term = self.planned.entry(term.clone()).or_default();
                 let counts = of_term.entry(nodes.clone()).or_default();
