@@ -181,6 +181,21 @@ fn limits_count_nodes_that_are_there() {
 }
 
 #[test]
+fn limits_count_nodes_that_have_more_than_can_be_counted() {
+    let node = |name: &str| -> Node {
+        let labels = r#"{"karpenter.sh/nodepool":"general"}"#;
+        let capacity = r#"{"cpu":"9223372036854775"}"#;
+        read(&format!(r#"{{"metadata":{{"name":"{name}","labels":{labels}}},"status":{{"capacity":{capacity}}}}}"#))
+    };
+    let limited = pool().limit("cpu", Quantity::from_units(100));
+    for count in 1..=3 {
+        let nodes = ["a", "b", "c"].into_iter().take(count).map(node);
+        let plan = solve(with_pool(limited.clone()).nodes(nodes).pods(Pod::named("web").cpu("1")), machines());
+        assert_eq!(outline(&plan), [""; 0], "{count}");
+    }
+}
+
+#[test]
 fn room_that_there_is_comes_first() {
     let node: Node =
         read(r#"{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"3","memory":"8Gi","pods":"9"}}}"#);

@@ -23,6 +23,11 @@ pub(super) struct Limit {
 }
 
 impl Limit {
+    /// What new nodes may have; below nothing if there is more already.
+    pub(super) const fn left(&self) -> i64 {
+        self.most.saturating_sub(self.used)
+    }
+
     /// The quantity of an amount of the limited resource.
     pub(super) fn quantity(&self, amount: i64) -> Quantity {
         amount_quantity(&self.resource, amount)
@@ -44,17 +49,17 @@ pub(super) fn limits_of(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog)
     pool.spec.limits.iter().map(limit).collect()
 }
 
-/// What the nodes of a pool have of a resource. Those on their way out do not count, save where they stay if others do not come.
+/// What the nodes of a pool have of a resource, or the most that can be counted. Those on their way out do not count, save where they stay if others do not come.
 fn used(resource: &ResourceName, pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> i64 {
     let mut used = 0;
     let mut exchanges: BTreeMap<usize, Sides> = BTreeMap::new();
     let mut count = |claim: Option<&str>, is_going: bool, size: i64| {
         let exchange = claim.and_then(|claim| snapshot.exchange_of(claim));
         match exchange.map(|exchange| (exchange.is_outgoing, exchanges.entry(exchange.number).or_default())) {
-            Some((true, sides)) => sides.outgoing += size,
+            Some((true, sides)) => sides.outgoing = sides.outgoing.saturating_add(size),
             _ if is_going => {}
-            Some((false, sides)) => sides.incoming += size,
-            None => used += size,
+            Some((false, sides)) => sides.incoming = sides.incoming.saturating_add(size),
+            None => used = i64::saturating_add(used, size),
         }
     };
     for place in snapshot.places().iter().filter(|place| place.pool.as_deref() == Some(pool.name())) {
@@ -64,7 +69,7 @@ fn used(resource: &ResourceName, pool: &NodePool, snapshot: &Snapshot, catalog: 
     for claim in snapshot.unlaunched().iter().filter(is_own) {
         count(Some(claim.name()), claim.metadata.deletion_timestamp.is_some(), largest(resource, claim, catalog));
     }
-    used + exchanges.values().map(|sides| sides.outgoing.max(sides.incoming)).sum::<i64>()
+    exchanges.values().map(|sides| sides.outgoing.max(sides.incoming)).fold(used, i64::saturating_add)
 }
 
 /// What the nodes have that go once others are there, and what those others have.

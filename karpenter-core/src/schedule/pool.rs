@@ -375,7 +375,7 @@ impl<'a> Pool<'a> {
     /// Whether the limits, as they are before planning, leave room for a node bought by `row`.
     pub(super) fn has_limits_left(&self, row: usize) -> bool {
         let type_index = self.table().rows()[row].type_index;
-        self.limits.iter().all(|limit| limit.capacity_by_type[type_index] <= limit.most - limit.used)
+        self.limits.iter().all(|limit| limit.capacity_by_type[type_index] <= limit.left())
     }
 
     /// How many nodes the limits allow if each is of the largest type.
@@ -383,7 +383,7 @@ impl<'a> Pool<'a> {
         let types = || self.open_rows.ones().map(|row| self.table().rows()[row].type_index);
         let of_limit = |limit: &Limit| {
             let largest = types().map(|t| limit.capacity_by_type[t]).max().unwrap_or(0);
-            if largest > 0 { (limit.most - limit.used).max(0) / largest } else { i64::MAX }
+            if largest > 0 { limit.left().max(0) / largest } else { i64::MAX }
         };
         let count = self.limits.iter().map(of_limit).min().unwrap_or(i64::MAX);
         usize::try_from(count).unwrap_or(usize::MAX)

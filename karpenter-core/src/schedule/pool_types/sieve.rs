@@ -109,7 +109,7 @@ impl<'s, 'a> Sieve<'s, 'a> {
         if rows.is_empty() {
             return Err(vec![self.overdrawn(first).unwrap_or(Step::Unavailable)]);
         }
-        let is_over = |limit: &Limit| limit.capacity_by_type[index] > limit.most - limit.used;
+        let is_over = |limit: &Limit| limit.capacity_by_type[index] > limit.left();
         let over: Vec<Step> = (0..pool.limits.len()).filter(|&i| is_over(&pool.limits[i])).map(Step::Limit).collect();
         if over.is_empty() { Ok(rows) } else { Err(over) }
     }
