@@ -17,6 +17,7 @@ use crate::{
         TopologySelectorTerm, Volume, VolumeBindingMode, driver_of,
     },
     labels,
+    requirements::MAX_PRODUCT,
 };
 
 /// The labels that tell the zones of a volume.
@@ -142,6 +143,11 @@ impl Storage {
             }
         }
         let alternatives = combine(&narrowings)?;
+        let terms = pod.spec.affinity.node_affinity.required.as_ref().map_or(1, |own| own.node_selector_terms.len());
+        if alternatives.len() > 1 && alternatives.len().saturating_mul(terms) > MAX_PRODUCT {
+            let claims = narrowings.into_iter().map(|(claim, _)| claim).collect();
+            return Err(VolumeProblem::TooManyTerms { claims, max: MAX_PRODUCT });
+        }
         Ok(VolumeNeeds { alternatives, attachments: self.attachments_of(pod).into_iter().collect() })
     }
 

@@ -1,10 +1,19 @@
 use std::collections::BTreeMap;
 
+use indexmap::IndexSet;
+
 use super::{Requirement, Requirements};
-use crate::api::{NodeSelectorTerm, PodSpec};
+use crate::{
+    FxBuild,
+    api::{NodeSelectorTerm, PodSpec},
+};
 
 /// The key under which a requirement on the name of a node is kept. A colon cannot occur in the key of a label.
 const NODE_NAME_FIELD: &str = "field:metadata.name";
+
+/// The most alternatives that several lists of them may come to together. One that a user writes may be as long as the API server
+/// takes it.
+pub(crate) const MAX_PRODUCT: usize = 10_000;
 
 /// What a pod's node must be like: one of several sets of requirements.
 ///
@@ -27,15 +36,8 @@ impl NodeAlternatives {
     pub fn of_pod(spec: &PodSpec) -> Self {
         let selector = Requirements::of_labels(&spec.node_selector);
         let Some(required) = &spec.affinity.node_affinity.required else { return Self(vec![selector]) };
-        let mut alternatives: Vec<Requirements> = Vec::new();
-        for term in &required.node_selector_terms {
-            let Some(term) = Self::of_term(term) else { continue };
-            let mut all = selector.clone();
-            all.add_all(&term);
-            if all.contradiction().is_none() && !alternatives.contains(&all) {
-                alternatives.push(all);
-            }
-        }
+        let terms: Vec<Requirements> = required.node_selector_terms.iter().filter_map(Self::of_term).collect();
+        let Self(mut alternatives) = Self(vec![selector]).and(&terms);
         alternatives.sort();
         Self(alternatives)
     }
@@ -59,17 +61,17 @@ impl NodeAlternatives {
 
     /// What meets one of others too: each alternative with each of them, without those that contradict themselves.
     pub(crate) fn and(&self, others: &[Requirements]) -> Self {
-        let mut out: Vec<Requirements> = Vec::new();
-        for own in &self.0 {
-            for theirs in others {
-                let mut both = own.clone();
-                both.add_all(theirs);
-                if both.contradiction().is_none() && !out.contains(&both) {
-                    out.push(both);
-                }
-            }
+        let both = |own: &Requirements, theirs: &Requirements| {
+            let mut both = own.clone();
+            both.add_all(theirs);
+            both.contradiction().is_none().then_some(both)
+        };
+        let all = self.0.iter().flat_map(|own| others.iter().filter_map(move |theirs| both(own, theirs)));
+        if self.0.len() * others.len() == 1 {
+            return Self(all.collect());
         }
-        Self(out)
+        let each_once: IndexSet<Requirements, FxBuild> = all.collect();
+        Self(each_once.into_iter().collect())
     }
 
     /// What a term asks for; `None` for a term without expressions, which no node meets.

@@ -90,6 +90,14 @@ pub enum VolumeProblem {
         /// The most that are handled.
         max: usize,
     },
+    /// The terms of the pod's node affinity and what its volumes ask for come to too many alternatives together.
+    #[error("the node affinity of the pod and the volumes of {} come to more than {max} kinds of nodes", listed(.claims))]
+    TooManyTerms {
+        /// The claims whose volumes not every node can mount, in the order in which the pod names them.
+        claims: Vec<ObjectKey>,
+        /// The most that are handled.
+        max: usize,
+    },
 }
 
 fn listed(claims: &[ObjectKey]) -> String {

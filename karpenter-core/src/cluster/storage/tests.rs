@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Snapshot, SnapshotBuilder};
+use crate::{Snapshot, SnapshotBuilder, api::NodeSelector};
 
 const BOUND: &str = r#""annotations":{"pv.kubernetes.io/bind-completed":"yes"}"#;
 const GONE: &str = r#""deletionTimestamp":"2026-01-01T00:00:00Z""#;
@@ -262,6 +262,15 @@ fn too_many_combinations_are_refused() {
     assert_eq!(storage.needs_of(&pod(&names[..5])).map(|needs| needs.alternatives.len()), Ok(1024));
     let claims = names.iter().map(|&name| ObjectKey::new("default", name)).collect();
     assert_eq!(storage.needs_of(&pod(&names)), Err(VolumeProblem::TooManyAlternatives { claims, max: 1024 }));
+    let with_terms = |count: usize| {
+        let mut pod = pod(&names[..5]);
+        let node_selector_terms = vec![NodeSelectorTerm::default(); count];
+        pod.spec.affinity.node_affinity.required = Some(NodeSelector { node_selector_terms });
+        storage.needs_of(&pod).map(|needs| needs.alternatives.len())
+    };
+    let claims = names[..5].iter().map(|&name| ObjectKey::new("default", name)).collect();
+    assert_eq!(with_terms(9), Ok(1024));
+    assert_eq!(with_terms(10), Err(VolumeProblem::TooManyTerms { claims, max: 10_000 }));
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Pods that must share a node with others that are still to come are planned as one.
 
 use super::{Manners, Member, Neighbours, Portion, Subject, Term, allot::Allotter};
-use crate::{NodeAlternatives, Requirements, api::tolerated_by_both, cluster::HostPort, schedule::class::Constraint};
+use crate::{
+    NodeAlternatives, Requirements, api::tolerated_by_both, cluster::HostPort, requirements::MAX_PRODUCT,
+    schedule::class::Constraint,
+};
 
 impl Allotter<'_, '_> {
     /// Puts as many pods of a class as fit on the nodes of the pods that they must be near to, as many on each as its
@@ -91,6 +94,9 @@ impl Allotter<'_, '_> {
     /// are there keep them all out, who must be there comes first.
     fn join(&mut self, index: usize, (class, level): (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
         let portion = &self.out.portions[index];
+        if portion.wanted.alternatives().len().saturating_mul(wanted.alternatives().len()) > MAX_PRODUCT {
+            return 0;
+        }
         let both = portion.wanted.and(wanted.alternatives());
         let theirs = portion.tolerations(&self.base.classes);
         let tolerations = tolerated_by_both(&theirs, &self.constraint(class).tolerations);
