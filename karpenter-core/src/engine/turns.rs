@@ -24,6 +24,9 @@ const LAST_TURN: usize = 3;
 /// Once the pods of a turn have left, those of the next one follow after this long: time for a controller and the kube-scheduler
 /// to put the next ones of the first there.
 pub(super) const TURN: Duration = Duration::from_secs(1);
+/// The most pods of one command that leave in order: a hundred nodes of twenty pods. Those of a larger one leave at once, as each
+/// would have to be compared with each other.
+const MAX_ORDERED: usize = 2000;
 /// The most pods that are leaving already which those of one command are compared with: fifty nodes of twenty pods.
 const MAX_COMPARED: usize = 1000;
 /// A pod that ends later than this is not waited for.
@@ -41,6 +44,12 @@ impl Turns {
     /// The turn of a pod.
     pub(super) fn of(&self, pod: &ObjectKey) -> usize {
         self.by_pod.get(pod).copied().unwrap_or(0)
+    }
+
+    fn forget(&mut self, pods: &[ObjectKey]) {
+        for pod in pods {
+            self.by_pod.remove(pod);
+        }
     }
 
     /// Takes in what a pod has become.
@@ -116,6 +125,10 @@ impl Engine {
             self.add_movers(node, &mut movers, &mut rooms);
         }
         let count = movers.len();
+        if count > MAX_ORDERED {
+            let anew: Vec<ObjectKey> = movers.into_iter().map(|mover| mover.key).collect();
+            return self.ends.turns.forget(&anew);
+        }
         for mover in &mut movers {
             mover.turn = 0;
         }
@@ -138,9 +151,7 @@ impl Engine {
         let turn = |index: usize| (movers[index].key.clone(), movers[index].turn);
         let turns: Vec<(ObjectKey, usize)> = of_pairs.into_iter().map(turn).collect();
         let anew: Vec<ObjectKey> = movers.into_iter().take(count).map(|mover| mover.key).collect();
-        for pod in &anew {
-            self.ends.turns.by_pod.remove(pod);
-        }
+        self.ends.turns.forget(&anew);
         self.ends.turns.by_pod.extend(turns);
     }
 
@@ -217,4 +228,51 @@ fn pairs(movers: &[Mover<'_>], count: usize) -> Vec<(usize, usize)> {
         pairs.extend(first.map(|(first, _)| (waiting, first)));
     }
     pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        disrupt::Method,
+        engine::{Event, Object, disruption::Outgoing},
+    };
+
+    fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+        serde_json::from_str(json).expect(json)
+    }
+
+    /// How many of so many pods of a node have a turn. Every other one needs a large node, where those fit too that are to go to a
+    /// small one.
+    fn with_turns(count: usize) -> usize {
+        let (mut engine, now) = (Engine::new(crate::engine::EngineOptions::default()), Timestamp::default());
+        for (name, cpu) in [("old", 0), ("small", 1), ("large", 2)] {
+            let allocatable = format!(r#"{{"cpu":"{cpu}","pods":"9"}}"#);
+            let node: Node =
+                read(&format!(r#"{{"metadata":{{"name":"{name}"}},"status":{{"allocatable":{allocatable}}}}}"#));
+            engine.observe(Event::Applied(Object::Node(Arc::new(node))), now);
+        }
+        for (index, (place, cpu)) in (0..count).zip([("small", 1), ("large", 2)].into_iter().cycle()) {
+            let spec = format!(
+                r#"{{"nodeName":"old","containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}}"#
+            );
+            let pod: Pod = read(&format!(r#"{{"metadata":{{"name":"p{index}"}},"spec":{spec}}}"#));
+            let key = pod.key();
+            engine.observe(Event::Applied(Object::Pod(Arc::new(pod))), now);
+            engine.provisioner.promise(&key, place, None);
+        }
+        let candidates = vec![Outgoing { claim: "old".into(), uid: String::new(), node: "old".into() }];
+        let replacements = Vec::new();
+        let active = Active { method: Method::Drift, candidates, replacements, since: now, has_turns: false };
+        engine.give_turns(&active);
+        engine.ends.turns.by_pod.len()
+    }
+
+    #[test]
+    fn very_many_pods_leave_without_an_order() {
+        assert_eq!(with_turns(10), 10);
+        assert_eq!(with_turns(MAX_ORDERED + 2), 0);
+    }
 }
