@@ -21,12 +21,8 @@ const FORCED_SEARCH: Duration = Duration::from_mins(5);
 const BLOCKED_PERIOD: Duration = Duration::from_mins(5);
 /// The most commands under way. Each holds a node at least, and clusters have at most some thousands of them.
 const MAX_COMMANDS: usize = 1000;
-/// A command may take this long for each one under way: the API server takes some dozen writes a second.
-const TIME_PER_COMMAND: Duration = Duration::from_millis(80);
-/// The least time that a command may take: a machine joins in about five minutes.
-pub(super) const MIN_TIMEOUT: Duration = Duration::from_mins(10);
-/// The longest time that a command may take.
-const MAX_TIMEOUT: Duration = Duration::from_hours(1);
+/// How long a command may take: a machine joins in about five minutes.
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// After commands that were given up the next search waits longer and longer: ten seconds, doubled so often, are five minutes.
 const MAX_DOUBLINGS: u32 = 5;
@@ -98,20 +94,14 @@ impl Disruption {
     }
 
     pub(super) fn wake(&self) -> Option<Timestamp> {
-        let timeout = self.active.front().map(|active| active.since + MIN_TIMEOUT);
+        let timeout = self.active.front().map(|active| active.since + COMMAND_TIMEOUT);
         let probation = self.probation.as_ref().map(|(_, until)| *until);
         probation.or(self.next).into_iter().chain(timeout).min()
     }
 
     /// Whether a command has to be looked at.
     fn is_due(&self, now: Timestamp) -> bool {
-        let timeout = self.timeout();
-        self.is_stirred || self.active.iter().any(|active| active.since + timeout <= now)
-    }
-
-    fn timeout(&self) -> Duration {
-        let count = u32::try_from(self.active.len()).unwrap_or(u32::MAX);
-        TIME_PER_COMMAND.saturating_mul(count).clamp(MIN_TIMEOUT, MAX_TIMEOUT)
+        self.is_stirred || self.active.iter().any(|active| active.since + COMMAND_TIMEOUT <= now)
     }
 }
 
@@ -282,11 +272,10 @@ impl Engine {
 
     /// Brings the commands under way a step further.
     fn go_on(&mut self, now: Timestamp) {
-        let timeout = self.disruption.timeout();
         self.disruption.is_stirred = false;
         for _ in 0..self.disruption.active.len() {
             let Some(mut active) = self.disruption.active.pop_front() else { return };
-            if let Some(why) = self.fault(&active, timeout, now) {
+            if let Some(why) = self.fault(&active, now) {
                 self.disruption.turns += 1;
                 self.roll_back(&active, why, now);
             } else if !self.is_replaced(&active) {
@@ -307,7 +296,7 @@ impl Engine {
     }
 
     /// Why a command cannot be carried out any more.
-    fn fault(&self, active: &Active, timeout: Duration, now: Timestamp) -> Option<&'static str> {
+    fn fault(&self, active: &Active, now: Timestamp) -> Option<&'static str> {
         let is_lost = |name: &String| match self.store.claims.get(name) {
             Some(claim) => claim.metadata.deletion_timestamp.is_some(),
             None => !self.provisioner.creating.contains_key(name),
@@ -315,7 +304,7 @@ impl Engine {
         if active.replacements.iter().any(is_lost) {
             return Some("a replacement did not come");
         }
-        (active.since + timeout <= now).then_some("it took too long")
+        (active.since + COMMAND_TIMEOUT <= now).then_some("it took too long")
     }
 
     fn is_replaced(&self, active: &Active) -> bool {

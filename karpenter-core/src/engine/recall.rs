@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Engine,
-    disruption::{Active, MIN_TIMEOUT, Outgoing},
+    disruption::{Active, COMMAND_TIMEOUT, Outgoing},
 };
 use crate::{Timestamp, api::NodeClaim, disrupt::Method, labels, lifecycle::DISRUPTION_REASON};
 
@@ -67,7 +67,7 @@ impl Engine {
         let are_all_there =
             replacements.len() == replaces.replacements && replacements.iter().all(|claim| stays(claim));
         let is_known = |claim: &&Arc<NodeClaim>| self.disruption.awaits(claim.name());
-        if !are_all_there || replacements.iter().any(is_known) || since + MIN_TIMEOUT <= now {
+        if !are_all_there || replacements.iter().any(is_known) || since + COMMAND_TIMEOUT <= now {
             return None;
         }
         let mut is_marked = false;
