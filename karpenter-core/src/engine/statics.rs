@@ -30,7 +30,7 @@ impl Engine {
         };
         let active: Vec<Arc<NodeClaim>> = all.iter().filter(|claim| stays(claim)).cloned().collect();
         let has = active.len() + creating;
-        if has < replicas && is_ready(pool) {
+        if has < replicas && pool.not_ready().is_none() {
             let limit = pool.spec.limits.get("nodes").and_then(|limit| usize::try_from(limit.units_floor()).ok());
             let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(all.len() + creating));
             let catalogs = self.market.catalogs(&self.store.pools, now);
@@ -78,11 +78,4 @@ impl Engine {
         });
         keyed.into_iter().map(|(_, claim)| claim).collect()
     }
-}
-
-/// Static pools are not ready for pods, which is another question.
-fn is_ready(pool: &NodePool) -> bool {
-    let mut dynamic = pool.clone();
-    dynamic.spec.replicas = None;
-    dynamic.unready().is_none()
 }
