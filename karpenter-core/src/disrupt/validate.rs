@@ -257,9 +257,11 @@ impl<'r> Review<'r, '_> {
     /// A node that may go by itself.
     fn node(&self, name: &str) -> Result<&'r Candidate, Invalid> {
         let (method, reason) = (self.command.method, self.command.method.reason());
-        let Some(candidate) = self.candidates.all().iter().find(|candidate| candidate.name == name) else {
-            let kept = self.candidates.kept().iter().find(|kept| kept.name == name);
-            let kept = kept.ok_or_else(|| Invalid::Gone { node: name.to_owned() })?;
+        let (all, kept) = (self.candidates.all(), self.candidates.kept());
+        let found = all.binary_search_by(|candidate| candidate.name.as_str().cmp(name));
+        let Some(candidate) = found.ok().map(|index| &all[index]) else {
+            let found = kept.binary_search_by(|kept| kept.name.as_str().cmp(name));
+            let kept = &kept[found.map_err(|_| Invalid::Gone { node: name.to_owned() })?];
             let claim = self.scene.snapshot.places()[kept.place].node_claim.as_deref();
             let has_grace = claim.is_some_and(|claim| claim.spec.termination_grace_period.is_some());
             let guards = kept.guards.iter().filter(|guard| guard.scope().covers(reason, has_grace)).cloned().collect();

@@ -106,7 +106,8 @@ impl Engine {
         }
         let until = promise_until(&self.options, now);
         for (place, pods) in plan.existing() {
-            let is_ready = snapshot.places().iter().any(|known| known.name == *place && known.is_initialized);
+            let found = snapshot.places().binary_search_by(|known| known.name.as_str().cmp(place));
+            let is_ready = found.is_ok_and(|index| snapshot.places()[index].is_initialized);
             for pod in pods {
                 self.provisioner.promise(pod, place, is_ready.then_some(until));
             }
