@@ -22,7 +22,7 @@ const MIN_REST: Duration = Duration::from_mins(5);
 const MAX_REST: Duration = Duration::from_hours(8);
 /// Five minutes, doubled so often, are more than the longest time.
 const MAX_DOUBLINGS: u32 = 7;
-/// The most workloads that are remembered. The oldest names are forgotten first, which costs a move more.
+/// The most workloads that are remembered. Another one takes the place of any of them, which costs a move more.
 const MAX_WORKLOADS: usize = 10_000;
 
 /// See the [module](self).
@@ -58,14 +58,15 @@ impl Move {
 
 impl Moves {
     fn left(&mut self, pod: &Pod, is_new: bool, now: Timestamp) {
-        if self.by_workload.len() >= MAX_WORKLOADS {
+        let workload = workload_of(pod);
+        if self.by_workload.len() >= MAX_WORKLOADS && !self.by_workload.contains_key(&workload) {
             self.by_workload.retain(|_, known| !known.is_over(now));
-        }
-        if self.by_workload.len() >= MAX_WORKLOADS {
-            self.by_workload.pop_first();
+            if self.by_workload.len() >= MAX_WORKLOADS {
+                self.by_workload.pop_first();
+            }
         }
         let fresh = || Move { open: 0, last_left: now, failures: 0, rests_until: None };
-        let known = self.by_workload.entry(workload_of(pod)).or_insert_with(fresh);
+        let known = self.by_workload.entry(workload).or_insert_with(fresh);
         if known.is_over(now) {
             *known = fresh();
         }

@@ -22,7 +22,8 @@ const MAX_STRIKES: u32 = 3;
 const MIN_PAUSE: Duration = Duration::from_mins(5);
 /// The longest time for which a workload is left alone.
 const MAX_PAUSE: Duration = Duration::from_hours(1);
-/// The most workloads with strikes that are remembered. The oldest names are forgotten first, which costs a node more.
+/// The most workloads with strikes that are remembered. Another one takes the place of any of them, which costs a
+/// node more.
 const MAX_SUSPECTS: usize = 10_000;
 
 /// How long nothing is planned after the API server refused a claim; it doubles each time.
@@ -252,11 +253,12 @@ impl Provisioner {
 
     fn suspect(&mut self, pod: Option<&Pod>, now: Timestamp) {
         let Some(pod) = pod else { return };
-        if self.suspects.len() >= MAX_SUSPECTS {
+        let workload = workload_of(pod);
+        if self.suspects.len() >= MAX_SUSPECTS && !self.suspects.contains_key(&workload) {
             self.suspects.pop_first();
         }
         let fresh = Suspect { strikes: 0, last_strike: Timestamp::from_millis(i64::MIN), paused_until: None };
-        let suspect = self.suspects.entry(workload_of(pod)).or_insert(fresh);
+        let suspect = self.suspects.entry(workload).or_insert(fresh);
         // Many pods of a workload at about the same time are one mistake: the nodes of a plan do not become ready together.
         if now < suspect.last_strike + MIN_PROMISE {
             return;
