@@ -35,6 +35,7 @@ pub use nodepool::{
     TemplateSpec,
 };
 pub(crate) use nodepool::{NODE_CLASS_READY, because_of};
+pub(crate) use pod::STUCK_AFTER;
 pub use pod::{
     Affinity, Container, ContainerPort, ContainerStatus, InclusionPolicy, NodeAffinity, Pod, PodAffinity,
     PodAffinityTerm, PodResourceClaim, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm, Resources,

@@ -9,7 +9,7 @@ use super::{
 use crate::{ResourceList, Timestamp};
 
 /// How long a pod may stay after its deletion was due before nobody waits for it.
-const STUCK_AFTER: Duration = Duration::from_mins(1);
+pub(crate) const STUCK_AFTER: Duration = Duration::from_mins(1);
 
 /// A pod, as far as its placement goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Timestamp,
-    api::{ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
+    api::{ObjectKey, Pod, STUCK_AFTER, Taint, TaintEffect, tolerates_all},
     disrupt::Shield,
     labels,
 };
@@ -67,7 +67,7 @@ pub fn drain<'p>(pods: impl IntoIterator<Item = &'p Pod>, deadline: Option<Times
     for pod in waiting {
         let (key, uid) = (pod.key(), pod.metadata.uid.clone());
         if let Some(gone) = pod.metadata.deletion_timestamp {
-            wakes.push(gone + STUCK_AFTER);
+            wakes.push(gone + STUCK_AFTER + Duration::from_millis(1));
         }
         let cut = deadline.map(|deadline| (deadline, deadline - grace_period(pod)));
         if let Some((deadline, _)) = cut.filter(|(_, due)| *due < now) {
@@ -90,9 +90,6 @@ pub fn drain<'p>(pods: impl IntoIterator<Item = &'p Pod>, deadline: Option<Times
     out.wake = wakes.into_iter().filter(|wake| now < *wake).min();
     out
 }
-
-/// A pod that should have been gone for longer than this keeps no drain from its end.
-const STUCK_AFTER: Duration = Duration::from_millis(60_001);
 
 /// Whether the drain of its node is not over while this pod is there.
 pub fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
