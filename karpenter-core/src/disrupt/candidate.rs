@@ -70,12 +70,6 @@ impl Candidate {
     pub(super) fn dollars_per_hour(&self) -> f64 {
         self.price_per_hour.map_or(0.0, Price::dollars_per_hour)
     }
-
-    /// What it costs for each unit of what moving its pods costs. Of nodes with a high ratio much is saved with little
-    /// disturbance.
-    pub fn savings_ratio(&self) -> f64 {
-        self.dollars_per_hour() / self.rescheduling_cost
-    }
 }
 
 /// A place that may not go for any reason.
