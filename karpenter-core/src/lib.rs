@@ -9,6 +9,7 @@ pub mod engine;
 pub mod hashstructure;
 pub mod labels;
 pub mod lifecycle;
+mod price;
 pub mod provider;
 mod quantity;
 pub mod reason;
@@ -19,8 +20,9 @@ pub mod schedule;
 pub mod strategies;
 mod time;
 
-pub use catalog::{Catalog, CatalogError, Catalogs, InstanceType, Offering, OfferingKey, Overhead, Price};
+pub use catalog::{Catalog, CatalogError, Catalogs, InstanceType, Offering, OfferingKey, Overhead};
 pub use cluster::{Snapshot, SnapshotBuilder, SnapshotError};
+pub use price::Price;
 pub use provider::CloudProvider;
 pub use quantity::{Quantity, QuantityError};
 pub use reason::Reason;

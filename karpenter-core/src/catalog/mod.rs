@@ -4,7 +4,6 @@
 //! pool. The catalog also defines which labels are well known: those that its types and offerings name.
 
 mod overlay;
-mod price;
 mod table;
 mod wire;
 
@@ -12,9 +11,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 pub use overlay::{Overlaid, OverlayFault, OverlayTarget};
-pub use price::Price;
 pub(crate) use table::Table;
 
+pub use crate::price::Price;
 use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, api::NodePool, labels};
 
 /// The end of the key of the label that names a capacity reservation.
