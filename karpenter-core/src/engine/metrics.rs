@@ -86,6 +86,7 @@ impl Metric {
         Self::DecisionsByPool,
         Self::FailedValidations,
         Self::FailedCommands,
+        Self::SnapshotErrors,
         Self::ClaimTermination,
         Self::NodeTermination,
         Self::NodeLifetime,

@@ -103,11 +103,7 @@ impl Candidate {
 
     /// Whether the limits of its pool, as they are before planning, leave room for it.
     pub(super) fn is_within_limits(&self, problem: &Problem<'_>) -> bool {
-        self.way
-            .ceiling
-            .iter()
-            .zip(&problem.base.pools[self.pool].limits)
-            .all(|(&most, limit)| most <= limit.most - limit.used)
+        self.way.ceiling.iter().zip(&problem.base.pools[self.pool].limits).all(|(&most, limit)| most <= limit.left())
     }
 
     /// The guest that is of a shape.

@@ -378,7 +378,7 @@ impl<'a> Problem<'a> {
     fn price_by_limits(&mut self) {
         for candidate in &mut self.candidates {
             let pool = &self.base.pools[candidate.pool];
-            let share = |(limit, &most): (&Limit, &i64)| most as f64 / (limit.most - limit.used).max(1) as f64;
+            let share = |(limit, &most): (&Limit, &i64)| most as f64 / limit.left().max(1) as f64;
             let by_limits = pool.limits.iter().zip(&candidate.way.ceiling).map(share).fold(0.0, f64::max);
             // Where limits do not tell, the bill does.
             candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
