@@ -125,13 +125,12 @@ impl<'a> Problem<'a> {
     /// Lessons by which a search finds a better plan than by those of another search, if tries find any: first those of single
     /// classes, then those of whole domains too.
     pub(super) fn reconsidered(&self, search: &Search<'_, '_>, lessons: &Lessons) -> [Option<Lessons>; 2] {
-        let first = Outcome::of(search, lessons.clone());
-        if !search.problem.is_small() || !self.is_open_to_doubt(&first) {
+        if !search.problem.is_small() || !self.is_open_to_doubt() {
             return [None, None];
         }
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
-        let mut best = first;
+        let mut best = Outcome::of(search, lessons.clone());
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
             let mut is_better = false;
@@ -277,12 +276,11 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether the division of pods among domains may be looked at again: once for each plan, and not for each of those that are
-    /// made to weigh wishes. In the order of size, that no class may fare worse than there, only for pods that are left.
-    fn is_open_to_doubt(&self, outcome: &Outcome) -> bool {
+    /// made to weigh wishes.
+    fn is_open_to_doubt(&self) -> bool {
         let course = &self.course;
         course.trials == Trials::All
-            && (course.order == Order::Need || course.order == Order::Size && outcome.left > 0)
-            && (course.aim, course.spot_types) == (Aim::Bill, SpotTypes::Enough)
+            && (course.aim, course.order, course.spot_types) == (Aim::Bill, Order::Need, SpotTypes::Enough)
             && !course.spills
             && course.first.is_empty()
             && self.base.weighing.is_none()
