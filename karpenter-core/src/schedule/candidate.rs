@@ -117,7 +117,12 @@ impl Candidate {
     /// Orders the guests of all candidates: first those that only reservations take, then those of which a node takes only a few,
     /// the more nodes they need the earlier, then by what they are worth for the room that they take; of equals first those that
     /// others are to be near to.
-    pub(super) fn rank_all(candidates: &mut [Self], pools: &[Pool<'_>], values: &[f64], lots: &Lots) {
+    pub(super) fn rank_all(
+        candidates: &mut [Self],
+        pools: &[Pool<'_>],
+        (values, has_other): (&[f64], &[bool]),
+        lots: &Lots,
+    ) {
         let shapes = &lots.shapes;
         let key = |candidate: &Self| (candidate.pool, pools[candidate.pool].variant_of_row[candidate.row]);
         // Nodes that leave the same room may differ in whom they take, but not in the order.
@@ -128,11 +133,8 @@ impl Candidate {
         }
         let is_awaited = |of_shape: &Vec<usize>| of_shape.iter().any(|&lot| lots.list[lot].is_awaited);
         let awaited = lots.of_shapes.iter().map(is_awaited);
-        let urgency: Vec<(bool, bool)> = have_others(candidates, shapes.len())
-            .into_iter()
-            .zip(awaited)
-            .map(|(has_other, is_awaited)| (has_other, !is_awaited))
-            .collect();
+        let urgency: Vec<(bool, bool)> =
+            has_other.iter().zip(awaited).map(|(&other, awaited)| (other, !awaited)).collect();
         let places: Vec<Arc<[u32]>> = taken.values().map(|taken| places(taken, values, shapes, &urgency)).collect();
         let mut ordered: Vec<Option<Guest>> = vec![None; shapes.len()];
         for candidate in candidates {
@@ -166,17 +168,6 @@ fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
         let comes_to_it = |heaviest: &u32| own > *heaviest || own == *heaviest && is_reserved;
         candidate.guests.retain(|guest| waiting.get(&guest.shape()).is_none_or(comes_to_it));
     }
-}
-
-/// Whether each of so many shapes can go to a node that is not reserved.
-fn have_others(candidates: &[Candidate], shape_count: usize) -> Vec<bool> {
-    if !candidates.iter().any(Candidate::is_reserved) {
-        return vec![true; shape_count];
-    }
-    let mut out = vec![false; shape_count];
-    let unreserved = candidates.iter().filter(|candidate| !candidate.is_reserved());
-    unreserved.flat_map(|candidate| &candidate.guests).for_each(|guest| out[guest.shape()] = true);
-    out
 }
 
 /// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none. Of each

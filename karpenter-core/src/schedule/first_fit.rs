@@ -14,7 +14,7 @@ use super::{
     flexibility::SpotChoice,
     occupancy::Occupancy,
     problem::{Problem, Tolerance},
-    search::{Search, Seats},
+    search::{Search, Seats, add_units},
 };
 
 /// The most pairs of units and candidates for which this plan is made: some hundredths of a second.
@@ -145,10 +145,8 @@ impl<'p, 'a> Search<'p, 'a> {
         let mut open: Vec<&Candidate> = draft.candidates.ones().map(|index| &problem.candidates[index]).collect();
         open.retain(|candidate| self.is_to_be_had(candidate));
         open.sort_by(|a, b| a.price.total_cmp(&b.price));
-        let with_seats = |candidate| Some((candidate, draft.seats(problem, candidate, None)?));
-        let does =
-            |(candidate, guests): &(&Candidate, Vec<Seats>)| too_few_values(problem, candidate, guests).is_none();
-        if let Some((candidate, guests)) = open.into_iter().filter_map(with_seats).find(does) {
+        let with_seats = |candidate| Some((candidate, seats_with_enough(problem, candidate, &draft.units)?));
+        if let Some((candidate, guests)) = open.into_iter().find_map(with_seats) {
             self.make(candidate, &guests, 1);
         }
     }
@@ -193,10 +191,7 @@ impl<'p, 'a> Draft<'p, 'a> {
         self.choice.add((lot.constraint, None));
         self.occupancy.add(lot, 1);
         self.unit_count += 1;
-        match self.units.iter_mut().find(|(there, _)| *there == index) {
-            Some((_, count)) => *count += 1,
-            None => self.units.push((index, 1)),
-        }
+        add_units(&mut self.units, index, 1);
         true
     }
 
@@ -223,28 +218,21 @@ impl<'p, 'a> Draft<'p, 'a> {
 
     /// Drops candidates whose claims would have too few values of a label with a unit more, up to the first that has enough.
     fn drop_poor(&self, problem: &Problem<'a>, index: usize, candidates: &mut FixedBitSet) {
-        let has_enough = |candidate: usize| {
-            let candidate = &problem.candidates[candidate];
-            let guests = self.seats(problem, candidate, Some(index));
-            guests.is_some_and(|guests| too_few_values(problem, candidate, &guests).is_none())
-        };
+        let mut units = self.units.clone();
+        add_units(&mut units, index, 1);
+        let has_enough =
+            |candidate: usize| seats_with_enough(problem, &problem.candidates[candidate], &units).is_some();
         while let Some(first) = candidates.minimum().filter(|&first| !has_enough(first)) {
             candidates.remove(first);
         }
     }
+}
 
-    /// The units, with one more of a lot if there is one, as a node of a candidate seats them.
-    fn seats(&self, problem: &Problem<'_>, candidate: &Candidate, more: Option<usize>) -> Option<Vec<Seats>> {
-        let mut units = self.units.clone();
-        if let Some(lot) = more {
-            match units.iter_mut().find(|(there, _)| *there == lot) {
-                Some((_, count)) => *count += 1,
-                None => units.push((lot, 1)),
-            }
-        }
-        let seats = |(lot, count): (usize, i64)| Some(candidate.guest(problem.lot(lot).shape)?.seats(lot, count));
-        units.into_iter().map(seats).collect()
-    }
+/// The units as a node of a candidate seats them, if it does and its claim has enough values of each label then.
+fn seats_with_enough(problem: &Problem<'_>, candidate: &Candidate, units: &[(usize, i64)]) -> Option<Vec<Seats>> {
+    let seats = |&(lot, count): &(usize, i64)| Some(candidate.guest(problem.lot(lot).shape)?.seats(lot, count));
+    let guests: Vec<Seats> = units.iter().map(seats).collect::<Option<_>>()?;
+    too_few_values(problem, candidate, &guests).is_none().then_some(guests)
 }
 
 fn keep(candidates: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {

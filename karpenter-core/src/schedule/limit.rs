@@ -49,7 +49,8 @@ pub(super) fn limits_of(pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog)
     pool.spec.limits.iter().map(limit).collect()
 }
 
-/// What the nodes of a pool have of a resource, or the most that can be counted. Those on their way out do not count, save where they stay if others do not come.
+/// What the nodes of a pool have of a resource, or the most that can be counted. Those on their way out do not count, save where they
+/// stay if others do not come.
 fn used(resource: &ResourceName, pool: &NodePool, snapshot: &Snapshot, catalog: &Catalog) -> i64 {
     let mut used = 0;
     let mut exchanges: BTreeMap<usize, Sides> = BTreeMap::new();

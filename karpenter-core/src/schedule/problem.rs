@@ -306,12 +306,12 @@ impl<'a> Problem<'a> {
         };
         problem.candidates = Candidate::all(&problem);
         problem.drop_guests_without_enough_values();
-        problem.appraise();
+        let has_other = problem.appraise();
         if problem.course.aim == Aim::Pods {
             problem.price_by_limits();
         }
         let Self { candidates, base, values, lots, .. } = &mut problem;
-        Candidate::rank_all(candidates, &base.pools, values, lots);
+        Candidate::rank_all(candidates, &base.pools, (values, &has_other), lots);
         problem
     }
 
@@ -346,8 +346,8 @@ impl<'a> Problem<'a> {
     /// The value of a unit of each shape: what the cheapest node that takes it charges for the share that it takes.
     ///
     /// A reservation costs next to nothing but is soon used up, so it says nothing about the value of a unit; units that
-    /// nothing else takes come before all others.
-    fn appraise(&mut self) {
+    /// nothing else takes come before all others. Of each shape it says whether nodes take it that are not reserved.
+    fn appraise(&mut self) -> Vec<bool> {
         self.values = vec![f64::INFINITY; self.lots.shapes.len()];
         let (reserved, unlimited): (Vec<_>, Vec<_>) = self.candidates.iter().partition(|c| c.is_reserved());
         for candidate in unlimited {
@@ -357,12 +357,13 @@ impl<'a> Problem<'a> {
             }
         }
         self.mean_value = self.average_value();
-        let has_no_other: Vec<bool> = self.values.iter().map(|value| value.is_infinite()).collect();
+        let has_other: Vec<bool> = self.values.iter().map(|value| value.is_finite()).collect();
         for guest in reserved.into_iter().flat_map(|candidate| &candidate.guests) {
-            if has_no_other[guest.shape()] {
+            if !has_other[guest.shape()] {
                 self.values[guest.shape()] = self.values[guest.shape()].min(VALUE_OF_RESERVED * guest.share);
             }
         }
+        has_other
     }
 
     /// The value of a unit on average, of those that some node takes.

@@ -8,7 +8,7 @@ use super::{
     amounts::{Amounts, fit_count, fits, least, take},
     lot::Lot,
     problem::{Aim, Order, Problem, Tolerance},
-    search::Search,
+    search::{Search, add_units},
 };
 
 /// Into how many parts the room of a place is divided: after each part it is asked anew whose turn it is.
@@ -131,11 +131,7 @@ impl Search<'_, '_> {
         take(&mut self.place_room[place], &lot.requests, count);
         self.occupancies[place].add(lot, count);
         self.use_up(index, count);
-        let here = &mut self.on_places[place];
-        match here.iter_mut().find(|(other, _)| *other == index) {
-            Some((_, before)) => *before += count,
-            None => here.push((index, count)),
-        }
+        add_units(&mut self.on_places[place], index, count);
     }
 }
 

@@ -528,6 +528,14 @@ fn unit_count(guests: &[Seats]) -> i64 {
     guests.iter().map(|seats| seats.count).sum()
 }
 
+/// Adds units of a lot to those that there are.
+pub(super) fn add_units(units: &mut Vec<(usize, i64)>, lot: usize, count: i64) {
+    match units.iter_mut().find(|(there, _)| *there == lot) {
+        Some((_, before)) => *before += count,
+        None => units.push((lot, count)),
+    }
+}
+
 /// Takes one unit of a lot from those of a node.
 pub(super) fn remove_one(guests: &mut Vec<Seats>, lot: usize) {
     guests.iter_mut().filter(|seats| seats.lot == lot).for_each(|seats| seats.count -= 1);
