@@ -36,6 +36,7 @@ mod replan;
 mod reservation;
 mod resume;
 mod rework;
+mod rivals;
 mod room;
 mod screen;
 mod search;

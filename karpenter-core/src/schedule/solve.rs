@@ -1,13 +1,11 @@
 //! From a problem to a plan: searches, until nothing more is to be learned, and the best of what they find.
 
-use std::{collections::BTreeSet, iter};
+use std::collections::BTreeSet;
 
 use super::{
     Plan, StopFlag,
-    brace::Braced,
     candidate::Candidate,
     first_fit::LimitUse,
-    parallel,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     search::{Search, Stranding},
     topology::Lessons,
@@ -29,21 +27,8 @@ const SMALL: usize = 100_000;
 /// for each of them.
 const UNITS_FOR_EACH_LONER: usize = 8;
 
-/// What else is tried than the usual share of stranded room, where the model of binding can tell plans apart. Which of these
-/// is best differs with the sizes of pods and the prices of large nodes.
-const LARGER_NODES: [Stranding; 2] = [Stranding { share: 0.5, forced: 1.0 }, Stranding { share: 0.7, forced: 0.7 }];
-/// What a mixture is made with: the lowest bill.
-const TIGHT: Stranding = Stranding { share: 0.0, forced: 0.0 };
-
-/// What the best mixture may cost of a plan that is hardly cheaper than the plain order, to be taken instead.
-const MOST_OF_MIXED: f64 = 0.98;
-
 /// How often those come first that limits leave without a node.
 const MOST_TURNS: usize = 2;
-
-/// How much of the bill of the plain order a plan may spend; less than all of it, because what Karpenter chooses costs a little
-/// less than what this order does.
-const MOST_OF_PLAIN: f64 = 0.9;
 
 /// A plan, and what tells whether it is better than another.
 pub(super) struct Found {
@@ -121,34 +106,51 @@ impl<'a> Problem<'a> {
 
     /// The same, with as many types for the spot market as are to be kept, whatever it costs.
     fn find_keeping_choice(&self) -> Found {
-        let course = || self.course.clone();
         let best = self.search_and_spill();
         if self.course.trials == Trials::First || self.is_stopped() {
             return best;
         }
-        // Where a spread finds a domain without nodes, limits may have left none for it.
-        let may_be =
-            |reason: &Reason| reason.is_of_limits() || matches!(reason, Reason::Topology(_)) && self.has_limits();
-        let is_limited = best.plan.unplaced.values().any(may_be);
-        let for_pods = is_limited.then(|| self.with(Course { aim: Aim::Pods, ..course() }));
-        let for_left = if is_limited { self.with_left_first(&best.plan) } else { Vec::new() };
-        let by_size = self.has_two_orders(&best.plan).then(|| self.with(Course { order: Order::Size, ..course() }));
-        if let Some(by_size) = by_size.as_ref().filter(|_| !is_limited) {
-            let first = self.faring_worse(&best.plan, &by_size.plan);
-            let fair = (!first.is_empty()).then(|| self.with(Course { first, ..course() }));
-            if let Some(fair) = fair.filter(|fair| self.faring_worse(&fair.plan, &by_size.plan).is_empty()) {
-                return fair;
-            }
+        let is_limited = self.is_limited(&best.plan);
+        let has_two_orders = self.has_two_orders(&best.plan);
+        let by_size = has_two_orders.then(|| self.in_order(Order::Size));
+        if let Some(fair) = by_size.as_ref().filter(|_| !is_limited).and_then(|by_size| self.fair(&best, by_size)) {
+            return fair;
         }
-        let by_worth = self.course.weighs_room && self.has_two_orders(&best.plan);
-        let by_worth = by_worth.then(|| self.with(Course { order: Order::Worth, ..course() }));
-        let plain = (is_limited && self.is_small()).then(|| self.with(Course { order: Order::Plain, ..course() }));
-        let others = for_pods.into_iter().chain(for_left).chain(by_size).chain(by_worth).chain(plain);
-        let best = others.fold(best, Found::better);
+        let mut others = Vec::new();
+        if is_limited {
+            others.push(self.with(Course { aim: Aim::Pods, ..self.course.clone() }));
+            others.extend(self.with_left_first(&best.plan));
+        }
+        others.extend(by_size);
+        if has_two_orders && self.course.weighs_room {
+            others.push(self.in_order(Order::Worth));
+        }
+        if is_limited && self.is_small() {
+            others.push(self.in_order(Order::Plain));
+        }
+        let best = others.into_iter().fold(best, Found::better);
         match self.without_spoilers(&best.plan) {
             Some(without) => best.better(without.find_keeping_choice()),
             None => best,
         }
+    }
+
+    /// Whether limits may be why a plan leaves pods: where a spread finds a domain without nodes, they may have left none for it.
+    fn is_limited(&self, plan: &Plan) -> bool {
+        let may_be =
+            |reason: &Reason| reason.is_of_limits() || matches!(reason, Reason::Topology(_)) && self.has_limits();
+        plan.unplaced.values().any(may_be)
+    }
+
+    /// A plan in which classes come first that fare worse in one plan than in the order of size, if no class does so in it then.
+    fn fair(&self, found: &Found, by_size: &Found) -> Option<Found> {
+        let first = self.faring_worse(&found.plan, &by_size.plan);
+        let fair = (!first.is_empty()).then(|| self.with(Course { first, ..self.course.clone() }))?;
+        self.faring_worse(&fair.plan, &by_size.plan).is_empty().then_some(fair)
+    }
+
+    fn in_order(&self, order: Order) -> Found {
+        self.with(Course { order, ..self.course.clone() })
     }
 
     /// Whether it makes a difference, and is worth the time, to fill the room that there is in another order. It makes none
@@ -171,19 +173,15 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
+    /// A search that has begun with no node but, it may be, those for loners, and with those who are to come first.
+    pub(super) fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
         let search = Search::new(self, Stranding::USUAL);
         let search = if is_for_loners { search.for_loners() } else { search };
         if self.has_limits() { search.for_first() } else { search }
     }
 
-    fn with_larger_nodes(&self) -> Vec<Search<'_, 'a>> {
-        let most_price = self.price_among_equals();
-        parallel::map(&LARGER_NODES, |&stranding| Search::new(self, stranding).up_to(most_price).run())
-    }
-
     /// Whether so many nodes are needed for pods that may not share one with their like that there are few others for each.
-    fn is_for_loners(&self) -> bool {
+    pub(super) fn is_for_loners(&self) -> bool {
         let most = self.lots.nodes_for_loners.iter().max().copied().unwrap_or(0);
         most.saturating_mul(UNITS_FOR_EACH_LONER) >= self.lots.units()
     }
@@ -197,7 +195,7 @@ impl<'a> Problem<'a> {
         Problem::new(self.base.clone(), &Lessons::default(), course).search_and_spill()
     }
 
-    fn has_limits(&self) -> bool {
+    pub(super) fn has_limits(&self) -> bool {
         self.base.pools.iter().any(|pool| !pool.limits.is_empty())
     }
 
@@ -286,98 +284,9 @@ impl<'a> Problem<'a> {
     /// perhaps not what becomes of its plan.
     fn best(&self, search: Search<'_, 'a>, lessons: &Lessons) -> Found {
         let [by_class, by_domain] = self.reconsidered(&search, lessons);
-        let by = |lessons: Lessons| Found::best(self.divided(&lessons).first_search());
-        let first = by_class.map_or_else(|| Found::best(search), by);
+        let by = |lessons: Lessons| Found::of(self.divided(&lessons).first_search().or_better());
+        let first = by_class.map_or_else(|| Found::of(search.or_better()), by);
         by_domain.map(by).into_iter().fold(first, Found::better)
-    }
-}
-
-impl Found {
-    /// The best of a search, of those that make larger nodes, of a mixture, and of the plain order, as far as the bill goes once the
-    /// pods are bound.
-    fn best<'p, 'a>(search: Search<'p, 'a>) -> Self {
-        let (problem, planned, lightness) = (search.problem, search.planned(), search.lightness());
-        if problem.course.trials == Trials::First || problem.is_stopped() {
-            return Self::of(search);
-        }
-        let has_model = search.can_land();
-        let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
-        let is_known = |other: &Search<'_, '_>| !has_model || other.can_land();
-        let is_small = problem.is_small();
-        let larger = || if has_model { problem.with_larger_nodes() } else { Vec::new() };
-        let mixture = || (!has_model || is_small).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
-        let turned = || is_small.then(|| problem.usual(!problem.is_for_loners()).run());
-        let plain = || {
-            let orders = [(is_small, LimitUse::AsMade), (is_small && problem.has_limits(), LimitUse::Largest)];
-            let run = |(_, limit_use)| Search::new(problem, Stranding::USUAL).run_first_fit(limit_use);
-            let plans = orders.into_iter().filter(|(is_made, _)| *is_made).map(run).filter(is_equal);
-            plans.min_by(|a, b| a.bill().total_cmp(&b.bill()))
-        };
-        let ((larger, mixture), (turned, plain)) =
-            parallel::both(|| parallel::both(larger, mixture), || (turned(), plain()));
-        let mixture = mixture.filter(is_equal);
-        let ceiling = search.ceiling(plain.as_ref());
-        let is_fit = |other: &Search<'_, '_>| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
-        let brace = |other: &Search<'p, 'a>| other.clone().brace(ceiling);
-        let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal);
-        // Weights come before the bill. Karpenter's order alone may go by them in another way.
-        let others: Vec<_> = others.filter(|other| other.lightness() <= lightness && is_fit(other)).collect();
-        let refined = is_small.then(|| refined(&search, &others)).filter(is_fit);
-        let others = distinct(others.into_iter().chain(refined), &search);
-        let (best, others) = parallel::both(|| search.brace(ceiling), || parallel::map(&others, brace));
-        let best = others.into_iter().fold(best, Braced::better);
-        let is_checked = has_model && ceiling.is_some();
-        let tighter = mixture.filter(|_| is_checked).and_then(|mixture| tighter(mixture, &best.search, plain.as_ref()));
-        let best = tighter.unwrap_or(best);
-        // What is added makes no plan cheaper.
-        let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
-        let best = plain.into_iter().fold(best, Braced::better);
-        Self::of(best.search)
-    }
-}
-
-/// Those of some searches that make other nodes than the first and than those before them.
-fn distinct<'p, 'a>(others: impl Iterator<Item = Search<'p, 'a>>, first: &Search<'p, 'a>) -> Vec<Search<'p, 'a>> {
-    let mut out: Vec<Search<'p, 'a>> = Vec::new();
-    for other in others {
-        if !iter::once(first).chain(&out).any(|known| known.is_like(&other)) {
-            out.push(other);
-        }
-    }
-    out
-}
-
-/// The cheapest of some searches, with cheaper nodes if there are any.
-fn refined<'p, 'a>(first: &Search<'p, 'a>, others: &[Search<'p, 'a>]) -> Search<'p, 'a> {
-    let best = others.iter().fold(first, |best, other| if other.bill() < best.bill() { other } else { best });
-    best.clone().refined()
-}
-
-/// A mixture for the pods of a plan that costs more than slack allows beyond it, or almost as much as the plain order, if it is
-/// cheaper. Karpenter's own plan may be a little cheaper than the plain order, so that one that is hardly cheaper than this may
-/// be dearer than that.
-fn tighter<'p, 'a>(
-    mixture: Search<'p, 'a>,
-    plan: &Search<'p, 'a>,
-    by_size: Option<&Search<'_, '_>>,
-) -> Option<Braced<'p, 'a>> {
-    let most = by_size.map_or(f64::INFINITY, |plain| plain.bill() * MOST_OF_PLAIN).min(mixture.most_to_spend());
-    let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED;
-    (plan.bill() > most && is_cheaper).then(|| mixture.brace(Some(most)))
-}
-
-impl Search<'_, '_> {
-    /// What a plan may cost for the sake of what happens when its pods are bound, so that it is not dearer than the plain
-    /// order. Where there is none of these beside pools with `minValues`, nothing is spent. Pods that were left by
-    /// an earlier plan are not to wait once more, whatever it costs.
-    fn ceiling(&self, plain: Option<&Self>) -> Option<f64> {
-        let base = &self.problem.base;
-        let most = match plain {
-            Some(plain) => plain.bill() * MOST_OF_PLAIN,
-            None if base.has_min_values() => 0.0,
-            None => f64::INFINITY,
-        };
-        (!base.has_leftovers).then(|| most.max(self.bill()))
     }
 }
 

@@ -8,7 +8,8 @@ use std::{
 use super::{
     Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Rules, Subject, Term,
     domains::{Counts, Domains},
-    seek::{Company, Seek},
+    near::Company,
+    seek::Seek,
     settle::{Step, pins},
     whereabouts::{Relations, Whereabouts},
 };

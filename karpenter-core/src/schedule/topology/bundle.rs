@@ -37,11 +37,8 @@ impl Allotter<'_, '_> {
         }
         for index in 0..self.out.portions.len() {
             while left > 0 && units_left > 0 && self.is_free_company(index, class, terms) {
-                let taken = self.split_one(index);
-                let joined = self.join(taken, (class, level), wanted, left);
+                let joined = self.join_one(index, (class, level), wanted, left);
                 if joined == 0 {
-                    self.out.portions.truncate(taken);
-                    self.out.portions[index].units += 1;
                     break;
                 }
                 units_left -= 1;
@@ -49,6 +46,18 @@ impl Allotter<'_, '_> {
             }
         }
         left
+    }
+
+    /// Adds as many pods of a class as fit to one of the units of a portion, which becomes a portion of its own, and gives back how
+    /// many.
+    fn join_one(&mut self, index: usize, who: (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
+        let taken = self.split_one(index);
+        let joined = self.join(taken, who, wanted, most);
+        if joined == 0 {
+            self.out.portions.truncate(taken);
+            self.out.portions[index].units += 1;
+        }
+        joined
     }
 
     /// Makes a unit of as many pods of a class as fit on one node, and gives back how many.

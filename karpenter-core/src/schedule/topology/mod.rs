@@ -8,6 +8,7 @@
 mod allot;
 mod bundle;
 mod domains;
+mod near;
 mod neighbours;
 mod portion;
 mod quota;

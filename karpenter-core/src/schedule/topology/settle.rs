@@ -118,27 +118,7 @@ impl Allotter<'_, '_> {
         let &Step { class, level, rules, seek, .. } = step;
         let mut tried: BTreeSet<Cell> = BTreeSet::new();
         while left > 0 {
-            let (counted_keys, counted) = self.counted(step);
-            let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
-            let constraint = self.seeker(class, seek.wanted.clone());
-            let reach = self.domains.reach_alone((class, level), &constraint, &keys);
-            let room =
-                |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
-            let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
-            // Where all must share one node it matters how large the nodes of a domain are.
-            let mut fitting = |cell: &Cell| {
-                let wanted = seek.wanted.narrowed(&pins(&keys, cell));
-                self.most_together((class, level), &wanted, most(cell))
-            };
-            let is_for_all = starts_alone && seek.needs_one_domain;
-            let rank = |(cell, charge): &(&Cell, &Charge)| {
-                let fitting = if is_for_all { fitting(cell) } else { 0 };
-                (room(cell), fitting, Reverse(charge.mean(left)))
-            };
-            let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
-            let Some((cell, _)) = untried.max_by_key(rank) else { break };
-            let most = most(cell);
-            let mut pins = pins(&keys, cell);
+            let Some((cell, mut pins, most)) = self.roomiest(step, starts_alone, &tried, left) else { break };
             pins.add_all(&seek.pins);
             let wanted = seek.wanted.narrowed(&pins);
             let placed = most - self.bundle((class, level), &wanted, terms, starts_alone, most);
@@ -149,10 +129,38 @@ impl Allotter<'_, '_> {
                     break;
                 }
             } else {
-                tried.insert(cell.clone());
+                tried.insert(cell);
             }
         }
         left
+    }
+
+    /// Of the domains that were not tried the one where the rules leave most room for pods that share nodes, what its nodes are like,
+    /// and how many of so many pods the rules let in.
+    fn roomiest(
+        &mut self,
+        step: &Step<'_>,
+        starts_alone: bool,
+        tried: &BTreeSet<Cell>,
+        left: usize,
+    ) -> Option<(Cell, Requirements, usize)> {
+        let &Step { class, level, seek, .. } = step;
+        let (counted_keys, counted) = self.counted(step);
+        let keys: Vec<Arc<str>> = counted_keys.iter().chain(&seek.one_of).cloned().collect();
+        let constraint = self.seeker(class, seek.wanted.clone());
+        let reach = self.domains.reach_alone((class, level), &constraint, &keys);
+        let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
+        let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
+        // Where all must share one node it matters how large the nodes of a domain are.
+        let is_for_all = starts_alone && seek.needs_one_domain;
+        let rank = |(cell, charge): &(&Cell, &Charge)| {
+            let wanted = || seek.wanted.narrowed(&pins(&keys, cell));
+            let fitting = if is_for_all { self.most_together((class, level), &wanted(), most(cell)) } else { 0 };
+            (room(cell), fitting, Reverse(charge.mean(left)))
+        };
+        let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
+        let (cell, _) = untried.max_by_key(rank)?;
+        Some((cell.clone(), pins(&keys, cell), most(cell)))
     }
 
     /// The domains to try for labels of which the pods must all have one value: the cheapest first, but if all pods must
