@@ -51,7 +51,7 @@ impl<'p, 'a> Rivals<'p, 'a> {
     }
 }
 
-impl<'p, 'a> Search<'p, 'a> {
+impl Search<'_, '_> {
     /// The best of a search and its rivals, as far as the bill goes once the pods are bound.
     pub(super) fn or_better(self) -> Self {
         let problem = self.problem;
@@ -128,10 +128,10 @@ fn refined<'p, 'a>(first: &Search<'p, 'a>, others: &[Search<'p, 'a>]) -> Search<
 /// be dearer than that.
 fn tighter<'p, 'a>(
     mixture: Search<'p, 'a>,
-    plan: &Search<'p, 'a>,
+    best: &Search<'p, 'a>,
     plain: Option<&Search<'_, '_>>,
 ) -> Option<Braced<'p, 'a>> {
     let most = plain.map_or(f64::INFINITY, |plain| plain.bill() * MOST_OF_PLAIN).min(mixture.most_to_spend());
-    let is_cheaper = mixture.bill() < plan.bill() * MOST_OF_MIXED;
-    (plan.bill() > most && is_cheaper).then(|| mixture.brace(Some(most)))
+    let is_cheaper = mixture.bill() < best.bill() * MOST_OF_MIXED;
+    (best.bill() > most && is_cheaper).then(|| mixture.brace(Some(most)))
 }
