@@ -5,10 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Place, Snapshot, SnapshotError,
-    builder::{is_provisionable, name_namespaces},
-};
+use super::{Place, Snapshot, SnapshotError, builder::name_namespaces, census::is_provisionable};
 use crate::api::{NodeClaim, ObjectKey, Pod, Workload};
 
 impl Snapshot {

@@ -4,18 +4,21 @@
 //! that exist. A place is a node, a claim whose node has not come yet, or both, as it will be when pods can bind to it.
 
 mod builder;
+mod census;
 mod change;
 mod daemons;
 mod place;
 mod ports;
 mod requests;
+mod sites;
 mod storage;
 pub(crate) mod tenancy;
+mod unique;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub(crate) use builder::is_provisionable;
 pub use builder::{SnapshotBuilder, SnapshotError};
+pub(crate) use census::is_provisionable;
 pub use place::Place;
 pub(crate) use place::is_ephemeral_taint;
 pub use ports::HostPort;
