@@ -7,6 +7,7 @@ mod class_measures;
 mod drift;
 mod error;
 mod filters;
+mod fleets;
 mod hash;
 mod hold;
 mod images;
@@ -82,7 +83,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     options: ProviderOptions,
     state: Arc<Mutex<State>>,
-    fleets: Batcher<String, launch::Order, buy::Bought>,
+    fleets: Batcher<String, launch::Order, fleets::Bought>,
     looks: Batcher<(), String, Result<Option<Ec2Instance>, ApiError>>,
     deletions: Batcher<(), String, Result<InstanceState, ApiError>>,
     asking: Asking,
@@ -135,7 +136,7 @@ impl Ec2Provider {
     pub fn new(api: Arc<dyn AwsApi>, clock: Arc<dyn Clock>, options: ProviderOptions) -> Self {
         let state = State { prices: options.prices.clone(), ..State::default() };
         let state = Arc::new(Mutex::new(state));
-        let context = buy::Context { api: api.clone(), clock: clock.clone(), state: state.clone() };
+        let context = fleets::Context { api: api.clone(), clock: clock.clone(), state: state.clone() };
         let fleets = {
             let context = context.clone();
             Batcher::new(clock.clone(), FLEET_WINDOW, move |_, batch| {

@@ -183,6 +183,15 @@ impl LaunchFailure {
     pub(crate) fn to_error(self, message: impl fmt::Display) -> ProviderError {
         ProviderError::new(NAME, "create", self.kind(), format!("{}: {message}", self.as_str()))
     }
+
+    /// The error of a launch in which a call failed.
+    pub(crate) fn told(error: &ApiError) -> ProviderError {
+        let mut out = Self::of(error.code(), error.message()).to_error(error);
+        if out.kind == ProviderErrorKind::Other {
+            out.kind = error.kind();
+        }
+        out
+    }
 }
 
 impl fmt::Display for LaunchFailure {

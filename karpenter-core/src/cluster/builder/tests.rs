@@ -1,4 +1,5 @@
 use super::*;
+use crate::api::ObjectMeta;
 
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).expect(json)
