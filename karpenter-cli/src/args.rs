@@ -327,7 +327,8 @@ pub struct PolicyArgs {
     pub min_values: MinValues,
 
     /// What further nodes may cost that let pods find a node in any order, as a share of what the cluster costs; 0.06 unless
-    /// said otherwise, and 0 where it is asked which nodes should go
+    /// said otherwise, and 0 where it is asked which nodes should go. Unless it is 0, plans are compared by what they are likely to
+    /// cost once pods are bound, not by what they cost alone
     #[arg(long, value_parser = share, value_name = "SHARE")]
     pub slack: Option<f64>,
 

@@ -116,7 +116,8 @@ pub struct PlannerOptions {
     pub min_values: MinValuesPolicy,
     /// The most that further nodes may cost which let pods find a node in whichever order the kube-scheduler takes them,
     /// as a share of what all nodes of the cluster cost. 0.06 by default; without such nodes a few pods may have to wait
-    /// for a further plan. Where no pod is left from an earlier plan, they do not make a plan dearer than Karpenter's.
+    /// for a further plan. Where no pod is left from an earlier plan, they do not make a plan dearer than Karpenter's. Plans are
+    /// then compared by what they are likely to cost once pods are bound, so that one may be chosen which costs more by itself.
     pub slack: f64,
     /// What each node costs beyond its price, in dollars an hour: licences of agents, watching, patching, draining. It is no
     /// part of [`Plan::hourly_cost`]. 0.001 by default, which settles ties in favour of fewer nodes and gives machines that
