@@ -246,15 +246,15 @@ impl Engine {
         }
         let Some(life) = self.lives.get_mut(name, uid) else { return };
         life.is_launching = false;
-        let claim = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid);
-        let pool = claim.and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
-        let is_static = is_static(pool.and_then(|pool| self.store.pools.get(pool)).map(AsRef::as_ref));
+        let claim = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid).cloned();
+        let pool = claim.as_ref().and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
         if let (Some(pool), Ok(_) | Err(CreateError::InsufficientCapacity { .. })) = (pool, &result) {
             self.market.note_capacity(pool, result.is_ok());
         }
-        let error = match result {
+        match result {
+            Err(error) => self.finish_failed_launch((name, uid), claim.as_ref(), &error, now),
             Ok(machine) => {
-                let machine = match claim {
+                let machine = match &claim {
                     Some(claim) => {
                         self.market.serve_class(&claim.spec.node_class_ref.name);
                         self.market.receive(claim, machine)
@@ -263,18 +263,28 @@ impl Engine {
                 };
                 life.machine = Some(Box::new(machine));
                 self.note(ObjectRef::NodeClaim(name.to_owned()), false, LAUNCHED, format!("Launched {name}"), now);
-                return;
             }
-            Err(error) => error,
-        };
-        self.counters.not_launched(match &error {
+        }
+    }
+
+    fn finish_failed_launch(
+        &mut self,
+        (name, uid): (&str, &str),
+        claim: Option<&Arc<NodeClaim>>,
+        error: &CreateError,
+        now: Timestamp,
+    ) {
+        self.counters.not_launched(match error {
             CreateError::InsufficientCapacity { .. } => "insufficient_capacity",
             CreateError::NodeClassNotReady { .. } => "nodeclass_not_ready",
             CreateError::NothingCompatible { .. } => "nothing_compatible",
             CreateError::Provider(_) => "provider",
         });
+        let Some(life) = self.lives.get_mut(name, uid) else { return };
         life.failed_attempts += 1;
-        let reaction = match lifecycle::react_to_launch_error(&error, life.failed_attempts) {
+        let pool = claim.and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
+        let is_static = is_static(pool.and_then(|pool| self.store.pools.get(pool)).map(AsRef::as_ref));
+        let reaction = match lifecycle::react_to_launch_error(error, life.failed_attempts) {
             // Another claim would be the same, as there is nothing to avoid.
             LaunchReaction::Avoid(offerings)
                 if claim.is_some_and(|claim| !self.market.may_avoid(claim, &offerings)) =>
@@ -288,10 +298,9 @@ impl Engine {
         if let LaunchReaction::Retry(wait) = &reaction {
             life.next_attempt = Some(now + *wait);
         }
-        let Some(claim) = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid).cloned() else {
-            return;
-        };
-        self.suffer(&claim, &error, reaction, now);
+        if let Some(claim) = claim {
+            self.suffer(claim, error, reaction, now);
+        }
     }
 
     fn suffer(&mut self, claim: &Arc<NodeClaim>, error: &CreateError, reaction: LaunchReaction, now: Timestamp) {

@@ -27,6 +27,7 @@ mod outbox;
 mod overlays;
 mod provision;
 mod provisioner;
+mod reactions;
 mod recall;
 mod results;
 mod siblings;
@@ -53,12 +54,12 @@ use moves::Moves;
 use outbox::{Outbox, Target};
 use provisioner::Provisioner;
 use siblings::Siblings;
-use store::{Change, Store, waits};
+use store::Store;
 use upkeep::Upkeep;
 
 use crate::{
     Snapshot, SnapshotError, Timestamp,
-    api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, Pod},
+    api::{Node, NodeClaim, NodeOverlay, NodePool},
     schedule::Shelf,
 };
 
@@ -224,213 +225,35 @@ impl Engine {
         parts.into_iter().flatten().min()
     }
 
-    fn react(&mut self, change: Change, now: Timestamp) {
-        match change {
-            Change::Pool { name, before } => self.react_to_pool(name, before.as_deref()),
-            Change::Overlay { name, before } => self.react_to_overlay(name, before.as_deref(), now),
-            Change::Claim { name, before } => self.react_to_claim(name, before.as_deref(), now),
-            Change::Node { before, name } => self.react_to_node(&name, before.as_deref(), now),
-            Change::Attachment { node } => {
-                if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
-                    self.agenda.add(Work::Node(node));
-                }
-            }
-            Change::Pod { key, before } => self.react_to_pod(&key, before.as_deref(), now),
-            Change::Other => {}
-        }
-    }
-
-    /// What a pool asks for, and the hash that says so, bear on all its claims.
-    fn react_to_pool(&mut self, name: String, before: Option<&NodePool>) {
-        let pool = self.store.pools.get(&name);
-        // The engine itself writes the status, as often as nodes come and go: no catalog depends on it.
-        if before.map(|pool| (&pool.spec, &pool.metadata.annotations))
-            != pool.map(|pool| (&pool.spec, &pool.metadata.annotations))
-        {
-            let is_of = |claim: &&Arc<NodeClaim>| {
-                claim.metadata.labels.get(crate::labels::NODE_POOL).is_some_and(|pool| *pool == name)
-            };
-            let claims: Vec<String> =
-                self.store.claims.values().filter(is_of).map(|claim| claim.name().to_owned()).collect();
-            for claim in claims {
-                self.agenda.add(Work::Claim(claim));
-            }
-            if !self.store.overlays.is_empty() {
-                self.market.forget_overlays();
-            }
-            self.market.renew(&name);
-        }
-        self.agenda.add(Work::Pool(name));
-    }
-
-    /// Pods without a place may have one now.
-    fn react_to_overlay(&mut self, name: String, before: Option<&NodeOverlay>, now: Timestamp) {
-        let overlay = self.store.overlays.get(&name);
-        if before.map(|overlay| &overlay.spec) != overlay.map(|overlay| &overlay.spec) {
-            self.market.forget_overlays();
-            if self.provisioner.left_over.take().is_some() {
-                self.provisioner.hurry(now);
-            }
-        }
-        if overlay.is_none() {
-            self.outbox.forget(&Target::Overlay(name.clone()));
-        }
-        self.agenda.add(Work::Overlay(name));
-    }
-
-    fn react_to_claim(&mut self, name: String, before: Option<&NodeClaim>, now: Timestamp) {
-        let claim = self.store.claims.get(&name).cloned();
-        let pool_of = |claim: &NodeClaim| claim.metadata.labels.get(crate::labels::NODE_POOL).cloned();
-        let pool = claim.as_deref().or(before).and_then(pool_of);
-        if let Some(pool) = pool {
-            self.agenda.add(Work::Pool(pool));
-        }
-        self.provisioner.created(&name);
-        let is_leaving = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_some();
-        let was_leaving = before.is_some_and(is_leaving);
-        if !was_leaving && let Some(gone) = before.filter(|_| claim.as_deref().is_none_or(is_leaving)) {
-            self.say_farewell(gone, now);
-        }
-        match &claim {
-            None => {
-                self.outbox.forget(&Target::Claim(name.clone()));
-                self.lives.forget(&name);
-                self.release(&name, now);
-                if let Some(claim) = before {
-                    self.counters.claim_gone(claim, now);
-                }
-            }
-            Some(claim) if is_leaving(claim) && !was_leaving => self.release(&name, now),
-            Some(_) => {}
-        }
-        for node in claim.iter().flat_map(|claim| self.store.nodes_of(claim)) {
-            self.agenda.add(Work::Node(node.metadata.name.clone()));
-        }
-        for other in claim.iter().flat_map(|claim| self.store.claims_naming(&claim.status.provider_id)) {
-            self.agenda.add(Work::Claim(other.name().to_owned()));
-        }
-        self.agenda.add(Work::Claim(name));
-    }
-
-    fn react_to_node(&mut self, name: &str, before: Option<&Node>, now: Timestamp) {
-        let node = self.store.nodes.get(name).cloned();
-        let ids = [before, node.as_deref()].into_iter().flatten().map(|node| &node.spec.provider_id);
-        let claims: Vec<String> =
-            ids.filter_map(|id| Some(self.store.claim_of_machine(id)?.name().to_owned())).collect();
-        for claim in claims {
-            self.agenda.add(Work::Claim(claim));
-        }
-        if node.is_none() {
-            self.outbox.forget(&Target::Node(name.to_owned()));
-            if let Some(node) = before {
-                self.counters.node_gone(node, now);
-            }
-        }
-        self.agenda.add(Work::Node(name.to_owned()));
-    }
-
-    fn react_to_pod(&mut self, key: &ObjectKey, before: Option<&Pod>, now: Timestamp) {
-        let pod = self.store.pods.get(key).cloned();
-        let node_of = |pod: &Pod| Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
-        let (old, new) = (before.and_then(node_of), pod.as_deref().and_then(node_of));
-        let has_moved = old != new;
-        // A pod disturbs its node when it comes and when it ends, and not once more when what is left of it is cleaned up.
-        let is_event =
-            has_moved && !is_ending(before) || is_ending(pod.as_deref()) != is_ending(before) && pod.is_some();
-        let is_daemon = pod.as_deref().or(before).is_some_and(Pod::is_daemon);
-        let new_node = new.clone();
-        // Pods that are cleaned up after their node would leave its name behind.
-        let gone_node = old.clone().filter(|node| has_moved && !self.store.nodes.contains_key(node));
-        // An engine that starts is told of pods that were bound long before.
-        let bound = pod.as_deref().filter(|_| before.is_none()).and_then(Pod::bound_at);
-        let event = bound.map_or(now, |bound| bound.min(now));
-        for node in [old, new].into_iter().flatten() {
-            if is_event && !is_daemon {
-                self.lives.note_pod_event(&node, event);
-            }
-            if self.store.nodes.get(&node).is_some_and(|node| node.metadata.deletion_timestamp.is_some()) {
-                self.agenda.add(Work::Node(node));
-            } else if is_event && let Some(node) = self.store.nodes.get(&node) {
-                let claim = self.store.claim_of(node).map(|claim| claim.name().to_owned());
-                if let Some(claim) = claim {
-                    self.agenda.add(Work::Claim(claim));
-                }
-            }
-        }
-        if let Some(node) = gone_node {
-            self.lives.forget_node(&node);
-        }
-        let is_same = pod.as_ref().zip(before).is_some_and(|(pod, before)| pod.metadata.uid == before.metadata.uid);
-        self.ends.turns.observe(key, before, pod.as_deref(), now);
-        self.note_move(before, pod.as_deref(), now);
-        if pod.is_none() {
-            self.ends.forget_pod(key);
-        }
-        let was_bound = before.is_some_and(|pod| !pod.spec.node_name.is_empty());
-        let is_bound = pod.as_ref().is_some_and(|pod| !pod.spec.node_name.is_empty());
-        if !is_same || is_bound && !was_bound || pod.as_ref().is_some_and(|pod| pod.is_finished()) {
-            if let Some(pod) = pod.as_deref().filter(|_| is_bound) {
-                self.provisioner.settled(pod);
-                if !was_bound || !is_same {
-                    self.moves.settled(pod, now);
-                }
-            }
-            let was_promised = self.provisioner.promises.contains_key(key);
-            self.provisioner.unpromise(key);
-            if let Some(node) = new_node.filter(|_| has_moved && !was_promised && !is_daemon) {
-                self.displace(&node, now);
-            }
-        }
-        let waits_now = pod.as_deref().is_some_and(waits);
-        self.provisioner.set_waiting(key, waits_now, now);
-        let is_taken_to_wait = self.siblings.observe(key, before, pod.as_deref());
-        if is_taken_to_wait && !self.provisioner.promises.contains_key(key) {
-            self.provisioner.trigger(now);
-        }
-    }
-
     /// Writes a claim, unless it is busy. Says whether it did.
     fn write_claim(&mut self, claim: NodeClaim, now: Timestamp) -> bool {
-        let target = Target::Claim(claim.name().to_owned());
-        let version = claim.metadata.resource_version.clone();
-        if let Some(until) = self.outbox.settles(&target, &version, now) {
-            self.wait_for(target, until);
-            return false;
-        }
-        self.outbox.write(Action::UpdateClaim(Box::new(claim)), target, &version, now);
-        true
+        let (target, version) = (Target::Claim(claim.name().to_owned()), claim.metadata.resource_version.clone());
+        self.write(Action::UpdateClaim(Box::new(claim)), target, &version, now)
     }
 
-    /// Writes a node, unless it is busy. Says whether it did.
+    /// The same for a node.
     fn write_node(&mut self, node: Node, now: Timestamp) -> bool {
-        let target = Target::Node(node.metadata.name.clone());
-        let version = node.metadata.resource_version.clone();
-        if let Some(until) = self.outbox.settles(&target, &version, now) {
-            self.wait_for(target, until);
-            return false;
-        }
-        self.outbox.write(Action::UpdateNode(Box::new(node)), target, &version, now);
-        true
+        let (target, version) = (Target::Node(node.metadata.name.clone()), node.metadata.resource_version.clone());
+        self.write(Action::UpdateNode(Box::new(node)), target, &version, now)
     }
 
     fn write_pool(&mut self, pool: NodePool, now: Timestamp) {
-        let target = Target::Pool(pool.name().to_owned());
-        let version = pool.metadata.resource_version.clone();
-        if let Some(until) = self.outbox.settles(&target, &version, now) {
-            self.wait_for(target, until);
-            return;
-        }
-        self.outbox.write(Action::UpdatePool(Box::new(pool)), target, &version, now);
+        let (target, version) = (Target::Pool(pool.name().to_owned()), pool.metadata.resource_version.clone());
+        self.write(Action::UpdatePool(Box::new(pool)), target, &version, now);
     }
 
     fn write_overlay(&mut self, overlay: NodeOverlay, now: Timestamp) {
-        let target = Target::Overlay(overlay.name().to_owned());
-        let version = overlay.metadata.resource_version.clone();
-        if let Some(until) = self.outbox.settles(&target, &version, now) {
+        let (target, version) = (Target::Overlay(overlay.name().to_owned()), overlay.metadata.resource_version.clone());
+        self.write(Action::UpdateOverlay(Box::new(overlay)), target, &version, now);
+    }
+
+    fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) -> bool {
+        if let Some(until) = self.outbox.settles(&target, version, now) {
             self.wait_for(target, until);
-            return;
+            return false;
         }
-        self.outbox.write(Action::UpdateOverlay(Box::new(overlay)), target, &version, now);
+        self.outbox.write(action, target, version, now);
+        true
     }
 
     /// Deletes a claim, unless it is busy or on its way out. People are told why once it is.
@@ -470,9 +293,4 @@ impl Engine {
     ) {
         self.outbox.send(Action::Note(Note { object, is_warning, reason: reason.into(), message }), None, now);
     }
-}
-
-/// Whether a pod has ended or is about to.
-fn is_ending(pod: Option<&Pod>) -> bool {
-    pod.is_some_and(|pod| !pod.is_active())
 }
