@@ -25,6 +25,7 @@ pub(super) struct Census {
 }
 
 /// What a pod is to the cluster.
+#[derive(Clone, Copy)]
 enum Stand {
     WantsPlace,
     /// It takes room at a site, bound to its node or promised to it.
@@ -68,7 +69,7 @@ impl<'c> Registry<'c> {
         for (index, pod) in pods.iter().enumerate() {
             let at = |site: u32| Stand::At { site: site as usize, is_bound: true };
             let stand = known.site_of(pod).map_or_else(|| self.stand_of(pod), at);
-            census.enter(index, &stand);
+            census.enter(index, stand);
         }
         census
     }
@@ -104,9 +105,9 @@ impl<'c> Registry<'c> {
 }
 
 impl Census {
-    fn enter(&mut self, index: usize, stand: &Stand) {
+    fn enter(&mut self, index: usize, stand: Stand) {
         let mut bound_to = None;
-        match *stand {
+        match stand {
             Stand::WantsPlace => self.pending.push(index),
             Stand::At { site, is_bound } => {
                 self.pods_at[site].push(index);

@@ -29,8 +29,7 @@ pub(super) fn by_key<T>(
             return Err(SnapshotError::Unnamed { kind });
         }
         if out.contains_key(&key) {
-            let name = if key.namespace.is_empty() { key.name } else { key.to_string() };
-            return Err(SnapshotError::Duplicate { kind, name });
+            return Err(duplicate(kind, (&key.namespace, &key.name)));
         }
         out.insert(key, item);
     }
@@ -53,13 +52,16 @@ pub(super) fn sort_unique<T>(
     // Lists often come in a few runs that are sorted already, of which a stable sort makes use.
     keyed.sort_by_key(|(key, _)| *key);
     if let Some(pair) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        let (namespace, name) = pair[0].0;
-        let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-        return Err(SnapshotError::Duplicate { kind, name });
+        return Err(duplicate(kind, pair[0].0));
     }
     let order = keyed.into_iter().map(|(_, index)| index).collect();
     permute(items, order);
     Ok(())
+}
+
+fn duplicate(kind: &'static str, (namespace, name): (&str, &str)) -> SnapshotError {
+    let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+    SnapshotError::Duplicate { kind, name }
 }
 
 /// Puts the item of index `order[i]` at `i`, for all `i`. Objects are large, so that each is moved only a few times.

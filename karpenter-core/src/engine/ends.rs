@@ -191,12 +191,7 @@ impl Engine {
             return;
         }
         let target = Target::Node(name.clone());
-        if let Some(until) = self.outbox.settles(&target, &meta.resource_version, now) {
-            self.wait_for(target, until);
-            return;
-        }
-        let action = Action::DeleteNode { name, uid: meta.uid.clone() };
-        self.outbox.write(action, target, &meta.resource_version, now);
+        self.write(Action::DeleteNode { name, uid: meta.uid.clone() }, target, &meta.resource_version, now);
     }
 
     /// Looks at a node: one that is on its way out is drained, its machine terminated, and its finalizer taken away.

@@ -247,6 +247,7 @@ impl Engine {
         self.write(Action::UpdateOverlay(Box::new(overlay)), target, &version, now);
     }
 
+    /// Writes or deletes an object of this version, unless it is busy. Says whether it did.
     fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) -> bool {
         if let Some(until) = self.outbox.settles(&target, version, now) {
             self.wait_for(target, until);
@@ -263,14 +264,12 @@ impl Engine {
             return;
         }
         let target = Target::Claim(name.clone());
-        if let Some(until) = self.outbox.settles(&target, &meta.resource_version, now) {
-            self.lives.of(claim).doom = Some(reason);
-            self.wait_for(target, until);
-            return;
-        }
-        self.lives.of(claim).farewell = Some((reason, message));
         let action = Action::DeleteClaim { name, uid: meta.uid.clone() };
-        self.outbox.write(action, target, &meta.resource_version, now);
+        if self.write(action, target, &meta.resource_version, now) {
+            self.lives.of(claim).farewell = Some((reason, message));
+        } else {
+            self.lives.of(claim).doom = Some(reason);
+        }
     }
 
     /// Counts a claim that goes because the engine has asked for it, and tells people why. The deletion may have been refused many

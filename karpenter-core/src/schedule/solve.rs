@@ -173,7 +173,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// A search that has begun with no node but, it may be, those for loners, and with those who are to come first.
+    /// A search in which loners come first, if so asked, and where pools have limits those who are to come first in any case.
     pub(super) fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
         let search = Search::new(self, Stranding::USUAL);
         let search = if is_for_loners { search.for_loners() } else { search };

@@ -157,7 +157,7 @@ impl Allotter<'_, '_> {
             let theirs = self.reach_of(index, key, is_required);
             let in_domain = |domain: &Arc<str>| {
                 let mut pins = pins.clone();
-                pins.add(key, Requirement::one_of([domain.clone()]));
+                pins.add_all(&pin(key, domain));
                 pins
             };
             let common = theirs.iter().filter(|(cell, _)| own.contains_key(*cell));
