@@ -22,7 +22,7 @@ impl fmt::Display for LabelPart {
     }
 }
 
-/// Why a list of instance types is not a [`Catalog`].
+/// Why a list of instance types is not a [`Catalog`](crate::Catalog).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
