@@ -2,7 +2,7 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
-    api::{NodePool, Pod},
+    api::{NodePool, Pod, Taint, TaintEffect},
 };
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn machine(name: &str, cores: i64, dollars: f64) -> InstanceType {
     InstanceType::named(name, capacity).offering("on-demand", "a", Price::per_hour(dollars).expect("a price"))
 }
 
-/// A pod that no other of its app may share a node with.
+/// A pod that no other of its app may share a node with, and that tolerates all taints.
 fn loner(number: u32) -> Pod {
     let term = json!({"labelSelector": {"matchLabels": {"app": "loner"}}, "topologyKey": "kubernetes.io/hostname"});
     let pod = json!({
@@ -19,10 +19,20 @@ fn loner(number: u32) -> Pod {
         "spec": {
             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
             "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}],
+            "tolerations": [{"operator": "Exists"}],
         },
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
     });
     serde_json::from_value(pod).expect("as the API has it")
+}
+
+/// A pool of one instance type.
+fn pool_of(machine: &str, name: &str, weight: u32) -> NodePool {
+    let requirement = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [machine]});
+    let class = json!({"group": "g", "kind": "K", "name": "n"});
+    let template = json!({"spec": {"nodeClassRef": class, "requirements": [requirement]}});
+    let pool = json!({"metadata": {"name": name}, "spec": {"weight": weight, "template": template}});
+    serde_json::from_value(pool).expect("as the API has it")
 }
 
 fn plan(loners: u32, others: u32) -> Plan {
@@ -60,13 +70,16 @@ fn without_loners_the_cheapest_core_counts() {
 /// Plans are compared with some of more and smaller nodes, but not with nodes of a pool that has smaller ones and less weight.
 #[test]
 fn a_heavier_pool_has_them_however_large_its_nodes() {
-    let pool = |name: &str, weight: u32, machine: &str| {
-        let requirement = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [machine]});
-        let class = json!({"group": "g", "kind": "K", "name": "n"});
-        let template = json!({"spec": {"nodeClassRef": class, "requirements": [requirement]}});
-        let pool = json!({"metadata": {"name": name}, "spec": {"weight": weight, "template": template}});
-        serde_json::from_value::<NodePool>(pool).expect("as the API has it")
-    };
-    let plan = plan_in(vec![pool("light", 1, "host"), pool("heavy", 10, "farm")], 3, 30);
+    let plan = plan_in(vec![pool_of("host", "light", 1), pool_of("farm", "heavy", 10)], 3, 30);
     assert!(plan.claims().iter().all(|claim| claim.node_pool == "heavy"), "{:?}", plan.claims());
+}
+
+/// Loners could have nodes of the heavier pool, but there is room for them on those that others need in the lighter one.
+#[test]
+fn loners_of_a_heavier_pool_use_the_nodes_that_only_others_need() {
+    let mut heavy = pool_of("host", "heavy", 10);
+    heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
+    let plan = plan_in(vec![pool_of("host", "light", 1), heavy], 20, 20);
+    assert!(plan.claims().iter().all(|claim| claim.node_pool == "light"), "{:?}", plan.claims());
+    assert!((dollars(&plan) - 2.0).abs() < 1e-9);
 }

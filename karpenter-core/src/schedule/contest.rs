@@ -9,7 +9,7 @@ use super::{
     finish::{Ends, Finish},
     parallel,
     problem::Tolerance,
-    search::{Fill, Search},
+    search::{Fill, Search, Seats},
 };
 
 /// All fills are made anew whenever the best has become worse by this factor. A fill that has to do without some pods
@@ -39,7 +39,7 @@ impl<'p> Search<'p, '_> {
                 fresh_until = contest.scores[best] * FRESHNESS;
                 contest.refresh(self);
             } else if self.has_pods_for(&contest.fills[best]) {
-                let end = self.finish(&ends, tolerance, spent);
+                let end = if self.hosts.is_none() { self.finish(&ends, tolerance, spent) } else { None };
                 finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
                 spent += tier[best].price * self.make(tier[best], &contest.fills[best].guests, i64::MAX) as f64;
                 contest.close(self, best);
@@ -118,6 +118,10 @@ impl<'t, 'p> Contest<'t, 'p> {
 }
 
 fn score(search: &Search<'_, '_>, candidate: &Candidate, fill: &Fill) -> f64 {
+    let is_host = |seats: &Seats| search.hosts.as_ref().is_none_or(|hosts| hosts.contains(seats.lot));
+    if !fill.guests.iter().any(is_host) {
+        return 0.0;
+    }
     let is_limited = fill.guests.iter().any(|seats| search.problem.lot(seats.lot).manners.is_limited());
     fill.value / search.stranded_cost(candidate, is_limited)
 }

@@ -29,6 +29,8 @@ struct Rivals<'p, 'a> {
     /// other way round.
     others: Vec<Search<'p, 'a>>,
     mixture: Option<Search<'p, 'a>>,
+    /// One in which those come first that only lighter pools take.
+    from_lightest: Option<Search<'p, 'a>>,
     /// Karpenter's order.
     plain: Option<Search<'p, 'a>>,
 }
@@ -40,14 +42,15 @@ impl<'p, 'a> Rivals<'p, 'a> {
         let larger = || if has_model { problem.with_larger_nodes() } else { Vec::new() };
         let mixture = || (!has_model || is_small).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
         let turned = || is_small.then(|| problem.usual(!problem.is_for_loners()).run());
+        let from_lightest = || problem.usual(problem.is_for_loners()).run_from_lightest();
         let plain = || if is_small { problem.plain_orders() } else { Vec::new() };
-        let ((larger, mixture), (turned, plain)) =
-            parallel::both(|| parallel::both(larger, mixture), || (turned(), plain()));
+        let ((larger, mixture), (turned, from_lightest, plain)) =
+            parallel::both(|| parallel::both(larger, mixture), || (turned(), from_lightest(), plain()));
         let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
         let mixture = mixture.filter(is_equal);
         let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal).collect();
         let plain = plain.into_iter().filter(is_equal).min_by(|a, b| a.bill().total_cmp(&b.bill()));
-        Self { others, mixture, plain }
+        Self { others, mixture, from_lightest: from_lightest.filter(is_equal), plain }
     }
 }
 
@@ -58,14 +61,14 @@ impl Search<'_, '_> {
         if problem.course.trials == Trials::First || problem.is_stopped() {
             return self;
         }
-        let Rivals { others, mixture, plain } = Rivals::of(&self);
+        let Rivals { others, mixture, from_lightest, plain } = Rivals::of(&self);
         let (has_model, lightness) = (self.can_land(), self.lightness());
         let ceiling = self.ceiling(plain.as_ref());
         let is_known = |other: &Self| !has_model || other.can_land();
         let is_fit = |other: &Self| is_known(other) && ceiling.is_none_or(|ceiling| other.bill() <= ceiling);
-        // Weights come before the bill. Karpenter's order alone may go by them in another way.
-        let others: Vec<_> =
-            others.into_iter().filter(|other| other.lightness() <= lightness && is_fit(other)).collect();
+        // Weights come before the bill. They say where claims are opened, and not whose free room is used.
+        let others = others.into_iter().filter(|other| other.lightness() <= lightness);
+        let others: Vec<_> = others.chain(from_lightest).filter(is_fit).collect();
         let refined = problem.is_small().then(|| refined(&self, &others)).filter(is_fit);
         let others = distinct(others.into_iter().chain(refined), &self);
         let brace = |other: &Self| other.clone().brace(ceiling);

@@ -6,6 +6,8 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use fixedbitset::FixedBitSet;
+
 use super::{
     amounts::{Amounts, take},
     candidate::Candidate,
@@ -70,6 +72,8 @@ pub(super) struct Search<'p, 'a> {
     pub(super) on_places: Vec<Vec<(usize, i64)>>,
     /// The nodes to make.
     pub(super) batches: Vec<Batch<'p>>,
+    /// Of these lots each node that is made has a unit, if there are any.
+    pub(super) hosts: Option<FixedBitSet>,
 }
 
 /// Nodes to make that are all alike.
@@ -140,6 +144,7 @@ impl<'p, 'a> Search<'p, 'a> {
             reservations_left: base.reservations.left.values().copied().collect(),
             on_places: vec![Vec::new(); base.places.len()],
             batches: Vec::new(),
+            hosts: None,
         }
     }
 
@@ -190,6 +195,41 @@ impl<'p, 'a> Search<'p, 'a> {
         if self.problem.base.has_taints_to_avoid() {
             self.join_nodes();
         }
+    }
+
+    /// Plans what can be planned, those first that only lighter pools take: what is left of their nodes is for others, so
+    /// that fewer nodes of heavier pools are needed. `None` if heavier pools take all.
+    pub(super) fn run_from_lightest(mut self) -> Option<Self> {
+        let (stages, tiers) = (self.stages(), self.tiers());
+        let mut taken = FixedBitSet::with_capacity(self.problem.lots.list.len());
+        let mut hosts = Vec::new();
+        for tier in &tiers {
+            let mut bound = self.taken_by(tier);
+            bound.difference_with(&taken);
+            taken.union_with(&bound);
+            hosts.push(bound);
+        }
+        if hosts.iter().skip(1).all(FixedBitSet::is_clear) {
+            return None;
+        }
+        self.begin(&stages[0]);
+        for (tier, hosts) in tiers.iter().zip(hosts).skip(1).rev() {
+            self.hosts = Some(hosts);
+            self.make_nodes(tier, Tolerance::Full);
+        }
+        self.hosts = None;
+        self.go_through(&stages);
+        Some(self)
+    }
+
+    /// The lots that some candidates take.
+    fn taken_by(&self, candidates: &[&Candidate]) -> FixedBitSet {
+        let lots = &self.problem.lots;
+        let mut taken = FixedBitSet::with_capacity(lots.list.len());
+        for guest in candidates.iter().flat_map(|candidate| &candidate.guests) {
+            taken.extend(lots.of_shapes[guest.shape()].iter().copied());
+        }
+        taken
     }
 
     /// Makes nodes for what is left, those of the heaviest pools first.
