@@ -6,7 +6,7 @@
 //!
 //! The same engine on a real cluster, with nodes that kwok plays, until it is interrupted:
 //!
-//!     cargo run --release --example controller --features kube -- --kubeconfig ~/.kube/config
+//!     cargo run --release --example controller --features kwok -- --kubeconfig ~/.kube/config
 
 #![expect(clippy::print_stdout, reason = "an example talks to people")]
 
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A controller of a real cluster, in which the resources of `karpenter-kube/crds` are known.
-#[cfg(feature = "kube")]
+#[cfg(feature = "kwok")]
 #[tokio::main(flavor = "current_thread")]
 async fn work_on(kubeconfig: &str) -> Result<(), Box<dyn Error>> {
     use karpenter::kube::{Client, Controller, ControllerOptions, KwokCloud, config};
@@ -88,9 +88,9 @@ async fn work_on(kubeconfig: &str) -> Result<(), Box<dyn Error>> {
     Ok(controller.run(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?)
 }
 
-#[cfg(not(feature = "kube"))]
+#[cfg(not(feature = "kwok"))]
 fn work_on(_kubeconfig: &str) -> Result<(), Box<dyn Error>> {
-    Err("real clusters need another feature: cargo run --release --example controller --features kube".into())
+    Err("real clusters need another feature: cargo run --release --example controller --features kwok".into())
 }
 
 /// A day with consolidation, or without it and without a word.

@@ -6,12 +6,12 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use karpenter_kube::{Controller, ControllerOptions, KwokCloud};
+//! use karpenter_core::CloudProvider;
+//! use karpenter_kube::{Client, Controller, ControllerOptions};
 //!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = karpenter_kube::Client::try_from(karpenter_kube::config(None, None).await?)?;
-//! let cloud = KwokCloud::new(client.clone(), karpenter_fake::generated_catalog());
-//! let controller = Controller::new(client, Arc::new(cloud), ControllerOptions::default());
+//! # async fn run(cloud: Arc<dyn CloudProvider>) -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::try_from(karpenter_kube::config(None, None).await?)?;
+//! let controller = Controller::new(client, cloud, ControllerOptions::default());
 //! controller.run(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
 //! # Ok(())
 //! # }
@@ -25,11 +25,13 @@ mod controller;
 mod crds;
 mod dump;
 mod kinds;
+#[cfg(feature = "kwok")]
 mod kwok;
 mod lease;
 mod metrics;
 mod mirror;
 mod patch;
+#[cfg(feature = "server")]
 mod server;
 mod watch;
 mod write;
@@ -39,9 +41,11 @@ pub use connect::{ConnectError, config};
 pub use controller::{Controller, ControllerOptions, Stopped};
 pub use crds::CUSTOM_RESOURCE_DEFINITIONS;
 pub use dump::{DumpError, Page, claims, dump};
+#[cfg(feature = "kwok")]
 pub use kwok::KwokCloud;
 pub use lease::LeaseOptions;
 pub use metrics::{Metrics, Probes};
+#[cfg(feature = "server")]
 pub use server::{serve_metrics, serve_probes};
 
 pub use kube::{Client, Config};
