@@ -350,11 +350,14 @@ impl Engine {
         if !ailment.is_some_and(|ailment| self.repair(claim, &ailment, now)) {
             self.spare(claim, now);
         }
-        if !claim.status.is_true(INITIALIZED) {
-            return;
+        if claim.status.is_true(INITIALIZED) {
+            self.ask_drift(claim, now);
+            self.keep_up_to_date(claim, node, now);
         }
-        self.ask_drift(claim, now);
-        let work = Work::Claim(claim.name().to_owned());
+    }
+
+    /// Writes what has become of a claim, unless all that this goes by is as it was when nothing was to be written.
+    fn keep_up_to_date(&mut self, claim: &Arc<NodeClaim>, node: &Arc<Node>, now: Timestamp) {
         let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool)).cloned();
         let catalog = pool.as_ref().and_then(|pool| self.market.catalog(pool.name())).cloned();
         let last_pod_event = self.lives.last_pod_event(&node.metadata.name);
@@ -362,33 +365,38 @@ impl Engine {
         let life = self.lives.of(claim);
         // While it is asked, the answer brings the claim back: that the next question is due by then would be no reason to look.
         let next_drift = life.next_drift.filter(|_| !life.is_asking_drift);
-        if let Some(content) = life.content.as_ref().filter(|content| content.holds(&seen, now)) {
-            let next = content.until.into_iter().chain(next_drift).min();
-            if let Some(next) = next {
-                self.agenda.at(work, next);
-            }
-            return;
+        let known = life.content.as_ref().filter(|content| content.holds(&seen, now));
+        let until = if let Some(until) = known.map(|content| content.until) {
+            until
+        } else {
+            self.bring_up_to_date(claim, seen, now);
+            None
+        };
+        if let Some(next) = until.into_iter().chain(next_drift).min() {
+            self.agenda.at(Work::Claim(claim.name().to_owned()), next);
         }
+    }
+
+    /// Writes what has become of a claim; what was seen is kept if that is nothing.
+    fn bring_up_to_date(&mut self, claim: &Arc<NodeClaim>, seen: Content, now: Timestamp) {
+        let (node, status) = (seen.node.clone(), &claim.status);
+        let life = self.lives.of(claim);
         life.content = None;
-        if life.learned.as_ref().is_none_or(|known| !Arc::ptr_eq(known, node)) && self.market.learn(node, claim) {
+        if life.learned.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &node)) && self.market.learn(&node, claim) {
             life.learned = Some(node.clone());
         }
-        let status = &claim.status;
         let mut out = Noted { conditions: status.conditions.clone(), last_pod_event_time: status.last_pod_event_time };
         self.write_pod_event(claim, &mut out, &node.metadata.name, now);
         self.write_quiet(claim, &mut out, &node.metadata.name, now);
-        self.write_consistency(claim, &mut out.conditions, node, now);
+        self.write_consistency(claim, &mut out.conditions, &node, now);
         self.write_drift(claim, &mut out.conditions, now);
         if out.last_pod_event_time != status.last_pod_event_time || out.conditions != status.conditions {
             let mut written = (**claim).clone();
             (written.status.conditions, written.status.last_pod_event_time) = (out.conditions, out.last_pod_event_time);
             self.write_claim(written, now);
         } else if claim.metadata.creation_timestamp.is_some_and(|made| made + GROWN_UP <= now) {
-            let until = self.agenda.time_of(&work);
+            let until = self.agenda.time_of(&Work::Claim(claim.name().to_owned()));
             self.lives.of(claim).content = Some(Content { until, ..seen });
-        }
-        if let Some(next) = next_drift {
-            self.agenda.at(work, next);
         }
     }
 

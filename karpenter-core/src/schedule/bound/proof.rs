@@ -143,13 +143,7 @@ impl Ledger<'_, '_> {
         let mut pays = vec![f64::INFINITY; requests.len()];
         for &place in places {
             let room = room_of(self.program.base, place);
-            let value = |((&room, &all), share): ((&i64, &i64), &f64)| {
-                if all > 0 { worth * share * room.max(0) as f64 / all as f64 } else { 0.0 }
-            };
-            let values: Vec<f64> = room.iter().zip(&kind.room).zip(shares).map(value).collect();
-            let total: f64 = values.iter().sum();
-            let shares = millionths(&values.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect::<Vec<_>>());
-            let total = whole(total);
+            let (total, shares) = worth_of_room(&room, &kind.room, shares, worth);
             let till = Till::new(&room, &kind.fits, vec![total as f64], &shares, requests);
             for (request, pay) in pays.iter_mut().enumerate().filter(|(request, _)| kind.fits[*request]) {
                 *pay = pay.min(till.pay(0, request));
@@ -208,6 +202,17 @@ impl Ledger<'_, '_> {
         self.out.node_pools = lists.into_iter().map(list).collect();
         self.out
     }
+}
+
+/// What the room of a place is worth if all the room of its kind is worth this much by these shares, and the shares of that.
+fn worth_of_room(room: &[i64], all: &[i64], shares: &[f64], worth: f64) -> (i64, Vec<u32>) {
+    let value = |((&room, &all), share): ((&i64, &i64), &f64)| {
+        if all > 0 { worth * share * room.max(0) as f64 / all as f64 } else { 0.0 }
+    };
+    let values: Vec<f64> = room.iter().zip(all).zip(shares).map(value).collect();
+    let total: f64 = values.iter().sum();
+    let parts: Vec<f64> = values.iter().map(|value| value / total.max(f64::MIN_POSITIVE)).collect();
+    (whole(total), millionths(&parts))
 }
 
 /// Shares in millionths, rounded down.
