@@ -67,6 +67,16 @@ proptest! {
     }
 
     #[test]
+    fn a_pod_that_has_ended_changes_nothing(mut problem in strategies::problem(12)) {
+        let before = plan(&problem);
+        let mut ended = Pod::named("ended").cpu("1");
+        ended.metadata.namespace = "elsewhere".to_owned();
+        ended.status.phase = "Succeeded".to_owned();
+        problem.pods.push(ended);
+        prop_assert_eq!(before, plan(&problem));
+    }
+
+    #[test]
     fn the_number_of_threads_changes_nothing(problem in strategies::problem(12)) {
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");

@@ -208,7 +208,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let level = match args.log_level {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Error => LevelFilter::WARN,
     };
     tracing_subscriber::fmt().json().flatten_event(true).with_max_level(level).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -16,7 +16,11 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{metrics::Metrics, mirror::Mirror, write::Writer};
+use crate::{
+    metrics::{Metrics, provider_error},
+    mirror::Mirror,
+    write::Writer,
+};
 
 /// What came of an action.
 pub(crate) type Outcome = (ActionId, ActionResult);
@@ -141,7 +145,7 @@ impl Carrier {
 
     /// A call of the API server; an action of another kind is given back.
     fn cluster_call(&self, action: Action, mirror: &Mirror) -> Result<Call, Action> {
-        let writer = self.writer.clone();
+        let (writer, what) = (self.writer.clone(), summary(&action));
         let call: Call = match action {
             Action::CreateClaim(claim) => Box::pin(async move { writer.create_claim(&claim).await }),
             Action::UpdateClaim(after) => match mirror.claim(&after) {
@@ -170,7 +174,12 @@ impl Carrier {
         };
         Ok(Box::pin(async move {
             let late = |_| ActionResult::Refused(Refusal::Unavailable(format!("no answer in {API_TIMEOUT:?}")));
-            tokio::time::timeout(API_TIMEOUT, call).await.unwrap_or_else(late)
+            let result = tokio::time::timeout(API_TIMEOUT, call).await.unwrap_or_else(late);
+            // All else is answered by looking again.
+            if let ActionResult::Refused(refusal @ (Refusal::Invalid(_) | Refusal::Unavailable(_))) = &result {
+                tracing::warn!(what, %refusal, "a write failed");
+            }
+            result
         }))
     }
 
@@ -189,6 +198,9 @@ impl Carrier {
                 other => panic!("an action that no provider carries out: {other:?}"),
             };
             metrics.provider_called(provider.name(), method, start.elapsed(), &result);
+            if let Some(error) = provider_error(&result) {
+                tracing::warn!(provider = provider.name(), method, %error, "a call of the provider failed");
+            }
             result
         })
     }
@@ -196,7 +208,11 @@ impl Carrier {
     /// Tells people. Notes are worth less than what they are about: where too many wait, some are dropped and counted.
     fn note(&mut self, note: Note, mirror: &Mirror) {
         let Note { object, is_warning, reason, mut message } = note;
-        tracing::info!(object = ?object, %reason, message, is_warning, "noted");
+        if is_warning {
+            tracing::warn!(object = ?object, %reason, message, "noted");
+        } else {
+            tracing::info!(object = ?object, %reason, message, "noted");
+        }
         let Ok(permit) = Arc::clone(&self.notes).try_acquire_owned() else {
             self.metrics.note_dropped();
             return;
@@ -223,6 +239,22 @@ impl Carrier {
 /// The object is not what the action was made from.
 fn changed() -> Call {
     Box::pin(async { ActionResult::Refused(Refusal::Conflict) })
+}
+
+/// What is asked of the API server, for people.
+fn summary(action: &Action) -> String {
+    match action {
+        Action::CreateClaim(claim) => format!("create NodeClaim {}", claim.name()),
+        Action::UpdateClaim(claim) => format!("update NodeClaim {}", claim.name()),
+        Action::UpdateNode(node) => format!("update Node {}", node.metadata.name),
+        Action::UpdatePool(pool) => format!("update NodePool {}", pool.name()),
+        Action::UpdateOverlay(overlay) => format!("update NodeOverlay {}", overlay.metadata.name),
+        Action::DeleteClaim { name, .. } => format!("delete NodeClaim {name}"),
+        Action::DeleteNode { name, .. } => format!("delete Node {name}"),
+        Action::Evict { pod, .. } => format!("evict Pod {pod}"),
+        Action::DeletePod { pod, .. } => format!("delete Pod {pod}"),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]

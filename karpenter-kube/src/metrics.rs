@@ -12,7 +12,9 @@ use std::{
 
 use karpenter_core::{
     engine::{ActionResult, Counters, Durations, Engine, Metric, MetricLabels, Object},
-    provider::{CloudProvider, CreateError, Histogram as Values, Measured, Measurement, ProviderErrorKind},
+    provider::{
+        CloudProvider, CreateError, Histogram as Values, Measured, Measurement, ProviderError, ProviderErrorKind,
+    },
 };
 use prometheus_client::{
     collector::Collector,
@@ -267,27 +269,30 @@ fn buckets(durations: &Durations) -> Vec<(f64, u64)> {
 
 /// The kind of the error of a provider, if there is one.
 fn failure(result: &ActionResult) -> Option<String> {
-    let error = match result {
-        ActionResult::Launched(Err(CreateError::InsufficientCapacity { .. })) => {
-            return Some("InsufficientCapacityError".to_owned());
-        }
-        ActionResult::Launched(Err(CreateError::NodeClassNotReady { .. })) => {
-            return Some("NodeClassNotReadyError".to_owned());
-        }
-        ActionResult::Launched(Err(CreateError::NothingCompatible { .. })) => return Some("CreateError".to_owned()),
+    let name = match result {
+        ActionResult::Launched(Err(CreateError::InsufficientCapacity { .. })) => "InsufficientCapacityError",
+        ActionResult::Launched(Err(CreateError::NodeClassNotReady { .. })) => "NodeClassNotReadyError",
+        ActionResult::Launched(Err(CreateError::NothingCompatible { .. })) => "CreateError",
+        result => match provider_error(result)?.kind {
+            ProviderErrorKind::NodeClassNotReady => "NodeClassNotReadyError",
+            kind => return Some(format!("{kind:?}")),
+        },
+    };
+    Some(name.to_owned())
+}
+
+/// Why a provider could not do something, whatever it was.
+pub(crate) fn provider_error(result: &ActionResult) -> Option<&ProviderError> {
+    match result {
         ActionResult::Launched(Err(CreateError::Provider(error)))
         | ActionResult::Terminated(Err(error))
         | ActionResult::Found(Err(error))
         | ActionResult::Listed(Err(error))
         | ActionResult::Catalog(Err(error))
         | ActionResult::Drift(Err(error))
-        | ActionResult::Events(Err(error)) => error,
-        _ => return None,
-    };
-    Some(match error.kind {
-        ProviderErrorKind::NodeClassNotReady => "NodeClassNotReadyError".to_owned(),
-        kind => format!("{kind:?}"),
-    })
+        | ActionResult::Events(Err(error)) => Some(error),
+        _ => None,
+    }
 }
 
 /// Whether a controller lives, and whether it knows all objects.

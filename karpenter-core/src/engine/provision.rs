@@ -22,6 +22,8 @@ const MAX_NOMINATED: usize = 10;
 /// The most claims that are made at once; the pods of others are planned again in the next tick. So many are launched by
 /// clouds in a minute.
 const MAX_NEW_CLAIMS: usize = 1000;
+/// The longest name of a claim, in bytes: as long as the value of a label may be.
+const MAX_NAME: usize = 63;
 
 impl Engine {
     /// Plans if it is time.
@@ -163,10 +165,13 @@ impl Engine {
         name
     }
 
-    /// A name that no claim had before: it tells when it was made, and is another one at the same time.
+    /// A name that no claim had before: it tells when it was made, and is another one at the same time. As the API server does
+    /// with the names that it makes, the name of the pool is cut, so that all can be the value of a label.
     fn new_name(&mut self, pool: &str, now: Timestamp) -> String {
         loop {
-            let name = format!("{pool}-{}", self.upkeep.suffix(now));
+            let suffix = self.upkeep.suffix(now);
+            let pool = &pool[..pool.floor_char_boundary(MAX_NAME - 1 - suffix.len())];
+            let name = format!("{pool}-{suffix}");
             if !self.store.claims.contains_key(&name) && !self.provisioner.creating.contains_key(&name) {
                 return name;
             }

@@ -12,7 +12,8 @@ pub fn condition<'c>(conditions: &'c [Condition], of_type: &str) -> Option<&'c C
 }
 
 /// Writes a condition, and says whether that changed anything. The time of transition moves with the status only. Messages
-/// are cut after 300 characters.
+/// are cut after 300 characters. A generation that somebody else saw is taken out: who waits for a condition would take it for
+/// what was seen of the object now.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     of_type: &str,
@@ -34,7 +35,8 @@ pub fn set_condition(
         return true;
     };
     let is_new_status = known.status != status;
-    if !is_new_status && known.reason == reason && known.message == message {
+    let was_observed = known.observed_generation.take().is_some();
+    if !is_new_status && !was_observed && known.reason == reason && known.message == message {
         return false;
     }
     if is_new_status {
@@ -60,5 +62,8 @@ mod tests {
         assert_eq!((all[0].last_transition_time, all[0].message.chars().count()), (Some(at(1)), 300));
         assert!(set_condition(&mut all, "Launched", ConditionStatus::True, "b", "", at(4)));
         assert_eq!((all.len(), all[0].last_transition_time), (1, Some(at(4))));
+        all[0].observed_generation = Some(7);
+        assert!(set_condition(&mut all, "Launched", ConditionStatus::True, "b", "", at(5)));
+        assert_eq!((all[0].observed_generation, all[0].last_transition_time), (None, Some(at(4))));
     }
 }

@@ -32,9 +32,9 @@ impl Search<'_, '_> {
     /// The room that is left in all places together.
     fn free_room(&self) -> Amounts {
         let mut free = self.problem.base.classes.axes.zero();
-        self.place_room
-            .iter()
-            .for_each(|room| free.iter_mut().zip(room).for_each(|(free, room)| *free += room.max(&0)));
+        for room in &self.place_room {
+            free.iter_mut().zip(room).for_each(|(free, room)| *free = free.saturating_add(*room.max(&0)));
+        }
         free
     }
 

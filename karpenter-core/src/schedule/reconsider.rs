@@ -77,7 +77,7 @@ impl Outcome {
         let placed: usize = problem.lots.list.iter().zip(&planned).map(|(lot, units)| lot.unit_size * units).sum();
         Self {
             lessons,
-            left: problem.base.snapshot.pods().len() - placed,
+            left: problem.base.classes.list.iter().map(|class| class.pods.len()).sum::<usize>() - placed,
             given_up: problem.given_up(&planned),
             lightness: search.lightness(),
             bill: search.bill(),

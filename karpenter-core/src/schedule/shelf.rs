@@ -2,6 +2,7 @@
 //! little time. It has no bearing on any plan.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     hash::Hash,
     sync::{Arc, PoisonError},
@@ -16,8 +17,10 @@ use crate::{
     cluster::Place,
 };
 
-/// The most pools that are kept. The same pool is kept several times: which resources matter differs between problems.
-const MAX_POOLS: usize = 64;
+/// How often the same pool is kept: which resources matter differs between problems.
+const MAX_OF_POOL: usize = 16;
+/// The most pools that are kept. Where there are more all are forgotten: most of them are gone from the cluster.
+const MAX_POOLS: usize = 1000;
 
 /// What several threads may ask for and work out.
 #[expect(clippy::disallowed_types, reason = "which thread works out an answer changes neither the answer nor a plan")]
@@ -26,8 +29,8 @@ type Shared<T> = std::sync::Mutex<T>;
 /// Pools compiled against their catalogs. Clones are one.
 #[derive(Clone, Default)]
 pub(crate) struct Shelf {
-    /// Those that were used last come last.
-    pools: Arc<Shared<Vec<Known>>>,
+    /// By name; those that were used last come last.
+    pools: Arc<Shared<BTreeMap<String, Vec<Known>>>>,
     prices: Arc<Shared<Prices>>,
 }
 
@@ -43,7 +46,6 @@ struct Prices {
 
 /// What a compiled pool is made from.
 struct Origin {
-    pool: String,
     template: NodeClaimTemplate,
     catalog: Catalog,
     daemonsets: Vec<DaemonSet>,
@@ -61,33 +63,35 @@ impl Shelf {
         compile: impl FnOnce() -> Arc<Compiled>,
     ) -> Arc<Compiled> {
         let is_it = |(known, _): &Known| {
-            known.pool == source.name()
-                && known.axes == *axes
+            known.axes == *axes
                 && known.catalog.is_same(catalog)
                 && known.template == source.spec.template
                 && known.daemonsets == daemonsets
         };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = pools.iter().rposition(is_it) {
-            let found = pools.remove(index);
-            let compiled = found.1.clone();
-            pools.push(found);
-            return compiled;
+        if let Some(known) = pools.get_mut(source.name())
+            && let Some(index) = known.iter().rposition(is_it)
+        {
+            known[index..].rotate_left(1);
+            return known[known.len() - 1].1.clone();
         }
         drop(pools);
         let compiled = compile();
         let origin = Origin {
-            pool: source.name().to_owned(),
             template: source.spec.template.clone(),
             catalog: catalog.clone(),
             daemonsets: daemonsets.to_vec(),
             axes: axes.clone(),
         };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if pools.len() >= MAX_POOLS {
-            pools.remove(0);
+        if pools.len() >= MAX_POOLS && !pools.contains_key(source.name()) {
+            pools.clear();
         }
-        pools.push((origin, compiled.clone()));
+        let known = pools.entry(source.name().to_owned()).or_default();
+        if known.len() >= MAX_OF_POOL {
+            known.remove(0);
+        }
+        known.push((origin, compiled.clone()));
         compiled
     }
 
@@ -175,7 +179,7 @@ impl<K, V: ?Sized> Default for Answers<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, collections::BTreeMap};
+    use std::cell::Cell;
 
     use super::*;
 
