@@ -9,7 +9,7 @@ use super::{
     finish::{Ends, Finish},
     parallel,
     problem::Tolerance,
-    search::{Fill, Search, Seats},
+    search::{Fill, Search},
 };
 
 /// All fills are made anew whenever the best has become worse by this factor. A fill that has to do without some pods
@@ -118,8 +118,7 @@ impl<'t, 'p> Contest<'t, 'p> {
 }
 
 fn score(search: &Search<'_, '_>, candidate: &Candidate, fill: &Fill) -> f64 {
-    let is_host = |seats: &Seats| search.hosts.as_ref().is_none_or(|hosts| hosts.contains(seats.lot));
-    if !fill.guests.iter().any(is_host) {
+    if !search.has_host(fill) {
         return 0.0;
     }
     let is_limited = fill.guests.iter().any(|seats| search.problem.lot(seats.lot).manners.is_limited());

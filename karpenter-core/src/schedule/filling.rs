@@ -1,5 +1,7 @@
 //! A node of a candidate, filled pod by pod.
 
+use std::borrow::Cow;
+
 use super::{
     amounts::{Amounts, fit_count, fits, take},
     candidate::{Candidate, Guest},
@@ -12,19 +14,24 @@ use super::{
 use crate::Requirements;
 
 impl Search<'_, '_> {
-    /// The pods that a candidate takes, the most valuable for their room first.
+    /// The pods that a candidate takes, the most valuable for their room first. Where a node must have hosts and these are not
+    /// among them, hosts come before all others.
     pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
         let mut filling = Filling::new(self, candidate);
-        for guest in candidate.guests.iter().filter(|guest| guest.tolerance <= tolerance) {
-            let open = self.open[guest.shape()].as_slice();
-            if open.is_empty() || !filling.take_all(guest, open) {
-                continue;
-            }
-            if !fits(&candidate.least, &filling.room) {
-                break;
-            }
+        filling.take_from(tolerance, |shape| Cow::Borrowed(&self.open[shape]));
+        let Some(hosts) = self.hosts.as_ref().filter(|_| !self.has_host(&filling.fill)) else { return filling.fill };
+        let mut filling = Filling::new(self, candidate);
+        for are_hosts in [true, false] {
+            let is_meant = |lot: &usize| hosts.contains(*lot) == are_hosts;
+            filling.take_from(tolerance, |shape| self.open[shape].iter().copied().filter(is_meant).collect());
         }
         filling.fill
+    }
+
+    /// Whether some of the pods are such as a node must have.
+    pub(super) fn has_host(&self, fill: &Fill) -> bool {
+        let is_host = |seats: &Seats| self.hosts.as_ref().is_none_or(|hosts| hosts.contains(seats.lot));
+        fill.guests.iter().any(is_host)
     }
 
     /// A node of a candidate with just these units, if it takes them all so willingly.
@@ -68,6 +75,19 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
             choice: SpotChoice::of_candidate(problem, candidate),
             settled: None,
             fill: Fill::default(),
+        }
+    }
+
+    /// Takes all that it can of the lots that are meant of each shape.
+    fn take_from<'l>(&mut self, tolerance: Tolerance, meant: impl Fn(usize) -> Cow<'l, [usize]>) {
+        for guest in self.candidate.guests.iter().filter(|guest| guest.tolerance <= tolerance) {
+            let lots = meant(guest.shape());
+            if lots.is_empty() || !self.take_all(guest, &lots) {
+                continue;
+            }
+            if !fits(&self.candidate.least, &self.room) {
+                break;
+            }
         }
     }
 

@@ -29,8 +29,6 @@ struct Rivals<'p, 'a> {
     /// other way round.
     others: Vec<Search<'p, 'a>>,
     mixture: Option<Search<'p, 'a>>,
-    /// One in which those come first that only lighter pools take.
-    from_lightest: Option<Search<'p, 'a>>,
     /// Karpenter's order.
     plain: Option<Search<'p, 'a>>,
 }
@@ -42,26 +40,47 @@ impl<'p, 'a> Rivals<'p, 'a> {
         let larger = || if has_model { problem.with_larger_nodes() } else { Vec::new() };
         let mixture = || (!has_model || is_small).then(|| Search::new(problem, TIGHT).run_mixture()).flatten();
         let turned = || is_small.then(|| problem.usual(!problem.is_for_loners()).run());
-        let from_lightest = || problem.usual(problem.is_for_loners()).run_from_lightest();
         let plain = || if is_small { problem.plain_orders() } else { Vec::new() };
-        let ((larger, mixture), (turned, from_lightest, plain)) =
-            parallel::both(|| parallel::both(larger, mixture), || (turned(), from_lightest(), plain()));
+        let ((larger, mixture), (turned, plain)) =
+            parallel::both(|| parallel::both(larger, mixture), || (turned(), plain()));
         let is_equal = |other: &Search<'_, '_>| other.planned() == planned;
         let mixture = mixture.filter(is_equal);
         let others = larger.into_iter().chain(mixture.clone()).chain(turned).filter(is_equal).collect();
         let plain = plain.into_iter().filter(is_equal).min_by(|a, b| a.bill().total_cmp(&b.bill()));
-        Self { others, mixture, from_lightest: from_lightest.filter(is_equal), plain }
+        Self { others, mixture, plain }
     }
 }
 
 impl Search<'_, '_> {
-    /// The best of a search and its rivals, as far as the bill goes once the pods are bound.
+    /// The best of a search and its rivals, as far as the bill goes once the pods are bound, or of a search that places more and
+    /// its rivals.
     pub(super) fn or_better(self) -> Self {
         let problem = self.problem;
         if problem.course.trials == Trials::First || problem.is_stopped() {
             return self;
         }
-        let Rivals { others, mixture, from_lightest, plain } = Rivals::of(&self);
+        let from_lightest = problem.usual(problem.is_for_loners()).run_from_lightest();
+        match from_lightest {
+            Some(other) if other.places_more_than(&self) => other.best_of(None),
+            other => {
+                let is_equal = |other: &Self| other.planned() == self.planned();
+                let other = other.filter(is_equal);
+                self.best_of(other)
+            }
+        }
+    }
+
+    /// Whether all that another search places has a place, and more.
+    fn places_more_than(&self, other: &Self) -> bool {
+        let (own, others) = (self.planned(), other.planned());
+        own != others && own.iter().zip(&others).all(|(own, other)| own >= other)
+    }
+
+    /// The best of a search, another one for the same pods in which those come first that only lighter pools take, and the rivals of
+    /// both.
+    fn best_of(self, from_lightest: Option<Self>) -> Self {
+        let problem = self.problem;
+        let Rivals { others, mixture, plain } = Rivals::of(&self);
         let (has_model, lightness) = (self.can_land(), self.lightness());
         let ceiling = self.ceiling(plain.as_ref());
         let is_known = |other: &Self| !has_model || other.can_land();
