@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot, SnapshotBuilder,
-    api::{Node, NodePool, ObjectKey, Pod, PodBuilder, Workload},
+    api::{Node, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodBuilder, Workload},
     disrupt::DisruptorOptions,
     engine::EngineOptions,
     labels,
@@ -98,6 +98,16 @@ mod spot_types {
         let price = |cpu: i64| dollars(0.1 * cpu as f64);
         let as_cheap = [2, 4, 8, 16, 32].map(|cpu| machine(cpu).offering("spot", "a", price(cpu)));
         assert_eq!(counts(as_cheap.into(), 0.001), [3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn nor_if_there_is_a_pool_whose_min_values_nothing_reaches() {
+        let mut nine_types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, [""; 0]);
+        nine_types.min_values = Some(9);
+        let mut picky = NodePool::named("picky").require(nine_types);
+        picky.spec.weight = Some(10);
+        let pods = cluster().pool(picky).pods(Pod::named("web").cpu("1").memory("1Gi").replicas(32));
+        assert_eq!(type_counts(&solve(&PlannerOptions::default(), pods, machines("spot"))), [1]);
     }
 
     #[test]

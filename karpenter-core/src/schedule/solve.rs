@@ -91,15 +91,18 @@ impl<'a> Problem<'a> {
 
     /// The same problem in which claims may name few types for the spot market, if there is such a market and little to plan.
     fn with_any_spot_type(&self) -> Option<Self> {
-        let keeps_choice =
-            self.spot_rows.iter().any(|rows| !rows.is_empty()) && !self.base.has_min_values() && self.is_small();
+        let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.is_small();
         let course = || Course { spot_types: SpotTypes::Any, ..self.course.clone() };
         keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
     }
 
-    /// What is paid for the nodes of the plain order, in dollars an hour.
+    /// What is paid for the nodes of the plain order, in dollars an hour; more than anything if pools with `minValues` may have
+    /// kept it from placing all.
     fn plain_bill(&self) -> f64 {
         let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
+        if self.base.has_min_values() && search.left.iter().any(|&left| left > 0) {
+            return f64::INFINITY;
+        }
         let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
         search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum()
     }
