@@ -69,8 +69,8 @@ proptest! {
     #[test]
     fn a_pod_that_has_ended_changes_nothing(mut problem in strategies::problem(12)) {
         let before = plan(&problem);
-        let mut ended = Pod::named("ended").cpu("1");
-        ended.metadata.namespace = "elsewhere".to_owned();
+        let mut ended = Pod::default();
+        (ended.metadata.name, ended.metadata.namespace) = ("ended".to_owned(), "elsewhere".to_owned());
         ended.status.phase = "Succeeded".to_owned();
         problem.pods.push(ended);
         prop_assert_eq!(before, plan(&problem));
