@@ -1,24 +1,43 @@
 //! How many pods go to each domain.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use indexmap::IndexMap;
+use smallvec::SmallVec;
 
 use super::domains::{Cell, Charge, Cost, Counts};
+use crate::FxBuild;
 
 /// A rule that counts pods in the domains of one label.
 #[derive(Clone)]
 pub(super) struct Counted {
     /// The place of the label in a cell.
     pub(super) key_index: usize,
-    /// How many pods each domain has: those that run and those that are allotted.
-    pub(super) counts: Rc<Counts>,
-    pub(super) planned: Counts,
-    /// Pods that are allotted and perhaps not counted: they fill a domain, but do not raise the emptiest.
-    pub(super) unsure: Counts,
-    pub(super) rule: Rule,
+    rule: Rule,
+    /// The pods in each domain: first come those that the rule counts. Others have pods all the same, or may get some.
+    domains: IndexMap<Arc<str>, Pods, FxBuild>,
+    /// How many domains the rule counts.
+    ruled: usize,
+    /// How many domains have so many pods for sure, of those whose emptiest the rule looks at.
+    levels: BTreeMap<i64, usize>,
+    /// The fewest pods of any of these.
+    floor: i64,
+}
+
+/// How many pods a domain has.
+#[derive(Clone, Copy, Default)]
+struct Pods {
+    /// Those that run, and those that are allotted.
+    sure: i64,
+    /// Those that are allotted and perhaps not counted: they fill a domain, but do not raise the emptiest.
+    unsure: i64,
+}
+
+impl Pods {
+    /// The most that a domain may turn out to have.
+    const fn all(self) -> i64 {
+        self.sure + self.unsure
+    }
 }
 
 /// What a counted domain may hold.
@@ -31,36 +50,42 @@ pub(super) enum Rule {
 }
 
 impl Counted {
-    /// The most pods that a domain may turn out to have.
-    fn count(&self, domain: &Arc<str>) -> i64 {
-        self.sure_count(domain) + self.unsure.get(domain).copied().unwrap_or(0)
-    }
-
-    fn sure_count(&self, domain: &Arc<str>) -> i64 {
-        self.counts.get(domain).copied().unwrap_or(0) + self.planned.get(domain).copied().unwrap_or(0)
-    }
-
-    /// The fewest pods of any domain.
-    pub(super) fn floor(&self) -> i64 {
-        match self.rule {
-            Rule::Spread { min_domains, .. } if self.counts.len() >= min_domains => {
-                self.counts.keys().map(|domain| self.sure_count(domain)).min().unwrap_or(0)
-            }
-            _ => 0,
+    /// A rule with the pods that run in the domains that it counts, and those that are allotted and counted for sure or perhaps.
+    pub(super) fn new(key_index: usize, rule: Rule, running: &Counts, [planned, unsure]: &[Counts; 2]) -> Self {
+        let as_pods = |(domain, &sure): (&Arc<str>, &i64)| (domain.clone(), Pods { sure, unsure: 0 });
+        let mut domains: IndexMap<Arc<str>, Pods, FxBuild> = running.iter().map(as_pods).collect();
+        for (domain, count) in planned {
+            domains.entry(domain.clone()).or_default().sure += count;
         }
+        for (domain, count) in unsure {
+            domains.entry(domain.clone()).or_default().unsure += count;
+        }
+        let mut out = Self { key_index, rule, domains, ruled: running.len(), levels: BTreeMap::new(), floor: 0 };
+        if matches!(rule, Rule::Spread { .. }) && !out.lacks_domains() {
+            for pods in out.domains.values().take(out.ruled) {
+                *out.levels.entry(pods.sure).or_default() += 1;
+            }
+            out.floor = out.levels.keys().next().copied().unwrap_or(0);
+        }
+        out
+    }
+
+    /// Whether there are fewer domains than a spread asks for.
+    pub(super) const fn lacks_domains(&self) -> bool {
+        matches!(self.rule, Rule::Spread { min_domains, .. } if self.ruled < min_domains)
     }
 
     /// How many pods a domain may have now.
     fn most(&self) -> i64 {
         match self.rule {
-            Rule::Spread { max_skew, .. } => self.floor() + max_skew,
+            Rule::Spread { max_skew, .. } => self.floor + max_skew,
             Rule::Alone => 1,
         }
     }
 
     /// How many more pods a domain may have now.
     pub(super) fn room(&self, domain: &Arc<str>) -> i64 {
-        self.most() - self.count(domain)
+        self.most() - self.domains.get(domain).map_or(0, |pods| pods.all())
     }
 
     /// Whether a domain may have another pod now.
@@ -68,13 +93,42 @@ impl Counted {
         self.room(domain) > 0
     }
 
-    /// The pods in each domain.
+    /// The pods in each domain that the rule counts or that has some for sure.
     pub(super) fn totals(&self) -> Counts {
-        self.counts.keys().chain(self.planned.keys()).map(|domain| (domain.clone(), self.count(domain))).collect()
+        let told = self.domains.iter().enumerate().filter(|(index, (_, pods))| *index < self.ruled || pods.sure > 0);
+        told.map(|(_, (domain, pods))| (domain.clone(), pods.all())).collect()
     }
 
-    fn add(&mut self, cell: &Cell, count: i64) {
-        *self.planned.entry(cell[self.key_index].clone()).or_default() += count;
+    /// By how many pods the fullest domain may differ from the emptiest.
+    fn max_skew(&self) -> usize {
+        match self.rule {
+            Rule::Spread { max_skew, .. } => usize::try_from(max_skew).unwrap_or(usize::MAX),
+            Rule::Alone => 1,
+        }
+    }
+
+    /// The index of a domain, which is one of those that may get pods from now on.
+    fn index_of(&mut self, domain: &Arc<str>) -> usize {
+        let entry = self.domains.entry(domain.clone());
+        let index = entry.index();
+        entry.or_default();
+        index
+    }
+
+    fn add(&mut self, domain: usize, count: i64) {
+        let before = self.domains[domain].sure;
+        self.domains[domain].sure += count;
+        if domain >= self.ruled || self.levels.is_empty() {
+            return;
+        }
+        *self.levels.entry(before + count).or_default() += 1;
+        if let Some(alike) = self.levels.get_mut(&before) {
+            *alike -= 1;
+            if *alike == 0 {
+                self.levels.remove(&before);
+            }
+        }
+        self.floor = self.levels.keys().next().copied().unwrap_or(0);
     }
 }
 
@@ -102,23 +156,32 @@ impl Open {
 ///
 /// They are spread evenly, but for the last of them where a rule lets domains differ by more than one pod: these fill one cell
 /// after the other as far as the rules let them, so that few pods need few nodes and take the room that there is.
-pub(super) fn divide(pods: usize, mut open: Vec<Open>, rules: Vec<Counted>) -> BTreeMap<Cell, usize> {
+pub(super) fn divide(pods: usize, mut open: Vec<Open>, mut rules: Vec<Counted>) -> BTreeMap<Cell, usize> {
     open.sort_by(|a, b| (a.cost, &a.cell).cmp(&(b.cost, &b.cell)));
-    let max_skews = rules.iter().map(|counted| match counted.rule {
-        Rule::Spread { max_skew, .. } => usize::try_from(max_skew).unwrap_or(usize::MAX),
-        Rule::Alone => 1,
-    });
-    let max_skew = max_skews.max().unwrap_or(1);
-    let division = Division { left: pods, open, rules, cells: BTreeMap::new() };
-    if max_skew == 1 {
-        return division.raised(0).cells;
+    let part = |open: &Open| Part {
+        domains: rules.iter_mut().map(|rule| rule.index_of(&open.cell[rule.key_index])).collect(),
+        most: open.most,
+        pods: 0,
+    };
+    let parts = open.iter().map(part).collect();
+    let mut cells = BTreeMap::new();
+    for (open, part) in open.into_iter().zip(Division { left: pods, parts, rules }.made()) {
+        if part.pods > 0 {
+            *cells.entry(open.cell).or_default() += part.pods;
+        }
     }
-    let filled = division.clone().raised(max_skew.saturating_mul(division.open.len())).filled();
-    if filled.left == 0 {
-        return filled.cells;
-    }
-    let even = division.raised(0);
-    if even.left < filled.left { even.cells } else { filled.cells }
+    cells
+}
+
+/// What is open of a cell, on nodes that exist or on new ones.
+#[derive(Clone)]
+struct Part {
+    /// The index of its domain for each rule.
+    domains: SmallVec<[usize; 2]>,
+    /// How many more pods may go there at most.
+    most: usize,
+    /// How many go there.
+    pods: usize,
 }
 
 /// A division of pods in the making.
@@ -126,22 +189,37 @@ pub(super) fn divide(pods: usize, mut open: Vec<Open>, rules: Vec<Counted>) -> B
 struct Division {
     /// How many pods have no cell yet.
     left: usize,
-    /// The cells with room, the cheapest first.
-    open: Vec<Open>,
+    /// The cheapest first.
+    parts: Vec<Part>,
     rules: Vec<Counted>,
-    /// How many pods each cell has.
-    cells: BTreeMap<Cell, usize>,
 }
 
 impl Division {
+    fn made(self) -> Vec<Part> {
+        let max_skew = self.rules.iter().map(Counted::max_skew).max().unwrap_or(1);
+        if max_skew == 1 {
+            return self.raised(0).parts;
+        }
+        let filled = self.clone().raised(max_skew.saturating_mul(self.parts.len())).filled();
+        if filled.left == 0 {
+            return filled.parts;
+        }
+        let even = self.raised(0);
+        if even.left < filled.left { even.parts } else { filled.parts }
+    }
+
     /// As evenly as can be, until no more than so many are left.
     ///
-    /// With one rule, cells rise together by as much as one step can take them; with several, pod by pod: at most the
-    /// number of pods times the number of cells, which is a product of few zones, capacity types and the like.
+    /// With one rule, cells rise together by as much as one step can take them; with several, pod by pod, each of which looks
+    /// at all cells.
     fn raised(mut self, left: usize) -> Self {
         while self.left > left {
-            let Some((lowest, step)) = next(&self.open, &self.rules, self.left - left) else { break };
-            for index in lowest {
+            let next = match self.rules.as_slice() {
+                [rule] => self.rising(rule, self.left - left),
+                _ => self.lowest().map(|index| (vec![index], 1)),
+            };
+            let Some((rising, step)) = next else { break };
+            for index in rising {
                 self.put(index, step);
             }
         }
@@ -150,59 +228,118 @@ impl Division {
 
     /// With as many pods as the rules allow in the cheapest cell, then in the next.
     fn filled(mut self) -> Self {
+        let mut first = 0;
         while self.left > 0 {
-            let room = |open: &Open| {
-                let by_rules = self.rules.iter().map(|rule| rule.room(&open.cell[rule.key_index])).min();
-                usize::try_from(by_rules.unwrap_or(i64::MAX)).unwrap_or(0).min(open.most)
-            };
-            let mut rooms = self.open.iter().map(room).enumerate();
+            let mut rooms = (first..self.parts.len()).map(|index| (index, self.room(&self.parts[index])));
             let Some((index, room)) = rooms.find(|&(_, room)| room > 0) else { break };
-            // One more in the emptiest domain may leave more room in a cheaper cell.
-            let cell = &self.open[index].cell;
-            let is_emptiest = self.rules.iter().any(|rule| rule.sure_count(&cell[rule.key_index]) <= rule.floor());
+            let is_emptiest = self.rules_at(&self.parts[index]).any(|(rule, pods)| pods.sure <= rule.floor);
+            let floors = self.floors();
             self.put(index, if is_emptiest { 1 } else { room.min(self.left) });
+            // Where the emptiest domain has one more there may be more room in a cheaper cell.
+            first = if self.floors() > floors { 0 } else { index };
         }
         self
     }
 
+    /// The rules with what they count in the domains of a cell.
+    fn rules_at<'d>(&'d self, part: &'d Part) -> impl Iterator<Item = (&'d Counted, Pods)> {
+        self.rules.iter().zip(&part.domains).map(|(rule, &domain)| (rule, rule.domains[domain]))
+    }
+
+    fn floors(&self) -> i64 {
+        self.rules.iter().map(|rule| rule.floor).sum()
+    }
+
+    /// How many more pods may go to a cell now.
+    fn room(&self, part: &Part) -> usize {
+        let by_rules = self.rules_at(part).map(|(rule, pods)| rule.most() - pods.all()).min();
+        usize::try_from(by_rules.unwrap_or(i64::MAX)).unwrap_or(0).min(part.most)
+    }
+
     fn put(&mut self, index: usize, count: usize) {
-        let Open { cell, most, .. } = &mut self.open[index];
-        for rule in &mut self.rules {
-            rule.add(cell, i64::try_from(count).unwrap_or(i64::MAX));
+        let part = &mut self.parts[index];
+        for (rule, &domain) in self.rules.iter_mut().zip(&part.domains) {
+            rule.add(domain, i64::try_from(count).unwrap_or(i64::MAX));
         }
-        *most -= count;
+        part.most -= count;
+        part.pods += count;
         self.left -= count;
-        *self.cells.entry(cell.clone()).or_default() += count;
+    }
+
+    /// The cell with the fewest pods of those that may have another.
+    fn lowest(&self) -> Option<usize> {
+        let open = self.parts.iter().enumerate().filter(|(_, part)| self.room(part) > 0);
+        let level = |part| self.rules_at(part).map(|(_, pods)| pods.all()).sum::<i64>();
+        open.min_by_key(|(_, part)| level(part)).map(|(index, _)| index)
+    }
+
+    /// The cells that rise next, and by how much each, if this is the only rule, so that every cell is a domain of it.
+    fn rising(&self, rule: &Counted, pods: usize) -> Option<(Vec<usize>, usize)> {
+        let domain = |index: usize| self.parts[index].domains[0];
+        let level = |index: usize| rule.domains[domain(index)].all();
+        let mut is_new = vec![true; rule.domains.len()];
+        let open = (0..self.parts.len()).filter(|&index| self.room(&self.parts[index]) > 0);
+        let open: Vec<usize> = open.filter(|&index| std::mem::take(&mut is_new[domain(index)])).collect();
+        let lowest_level = open.iter().map(|&index| level(index)).min()?;
+        let (mut lowest, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|&index| level(index) == lowest_level);
+        if pods < lowest.len() {
+            lowest.truncate(pods);
+            return Some((lowest, 1));
+        }
+        // Together they may rise to the next level, as far as the rule and their own bounds let them.
+        let by_level = others.into_iter().map(level).min().unwrap_or(i64::MAX) - lowest_level;
+        let by_rule = match rule.rule {
+            _ if rule.domains.values().any(|pods| pods.unsure > 0) => 1,
+            Rule::Spread { max_skew, .. } if !rule.lacks_domains() => {
+                let rising = lowest.iter().filter(|&&index| domain(index) < rule.ruled).count();
+                let mut others = rule.levels.iter().filter(|&(level, count)| *level != lowest_level || *count > rising);
+                others.next().map_or(i64::MAX, |(floor, _)| floor + max_skew - lowest_level)
+            }
+            _ => rule.most() - lowest_level,
+        };
+        let by_bounds = lowest.iter().map(|&index| self.parts[index].most).min()?;
+        let step = usize::try_from(by_level.min(by_rule)).unwrap_or(usize::MAX);
+        let step = step.min(by_bounds).min(pods / lowest.len());
+        Some((lowest, step))
     }
 }
 
-/// The cells that rise next, and by how much each.
-fn next(open: &[Open], rules: &[Counted], pods: usize) -> Option<(Vec<usize>, usize)> {
-    let most: Vec<i64> = rules.iter().map(Counted::most).collect();
-    let level = |cell: &Cell| rules.iter().map(|rule| rule.count(&cell[rule.key_index])).sum::<i64>();
-    let is_allowed = |place: &Open| {
-        let counts = rules.iter().zip(&most).map(|(rule, most)| (rule.count(&place.cell[rule.key_index]), *most));
-        place.most > 0 && counts.into_iter().all(|(count, most)| count < most)
+#[cfg(all(test, feature = "proptest"))]
+mod tests {
+    use proptest::{
+        collection::{btree_map, vec},
+        prelude::*,
     };
-    let mut seen = BTreeSet::new();
-    let allowed: Vec<usize> = (0..open.len()).filter(|&i| is_allowed(&open[i]) && seen.insert(&open[i].cell)).collect();
-    let lowest_level = allowed.iter().map(|&i| level(&open[i].cell)).min()?;
-    let lowest: Vec<usize> = allowed.iter().copied().filter(|&i| level(&open[i].cell) == lowest_level).collect();
-    let [rule] = rules else { return Some((vec![*lowest.first()?], 1)) };
-    // Together they may rise to the next level, as far as the rule and their own bounds let them.
-    let next_level = allowed.iter().map(|&i| level(&open[i].cell)).filter(|&l| l > lowest_level).min();
-    let by_level = next_level.unwrap_or(i64::MAX) - lowest_level;
-    let is_rising = |domain: &Arc<str>| lowest.iter().any(|&i| open[i].cell[rule.key_index] == *domain);
-    let by_rule = match rule.rule {
-        _ if !rule.unsure.is_empty() => 1,
-        Rule::Spread { max_skew, min_domains } if rule.counts.len() >= min_domains => {
-            let others = rule.counts.keys().filter(|domain| !is_rising(domain)).map(|domain| rule.count(domain));
-            others.min().map_or(i64::MAX, |floor| floor + max_skew - lowest_level)
+
+    use super::*;
+
+    fn domain() -> impl Strategy<Value = Arc<str>> {
+        (0..8_u8).prop_map(|number| Arc::from(number.to_string()))
+    }
+
+    fn counts() -> impl Strategy<Value = Counts> {
+        btree_map(domain(), 0..4_i64, 0..8)
+    }
+
+    proptest! {
+        #[test]
+        fn the_room_is_what_a_recount_leaves(
+            running in counts(),
+            planned in [counts(), counts()],
+            (max_skew, min_domains) in (1..4_i64, 0..8_usize),
+            added in vec((domain(), 1..3_i64), 0..30),
+        ) {
+            let mut counted = Counted::new(0, Rule::Spread { max_skew, min_domains }, &running, &planned);
+            let [mut planned, unsure] = planned;
+            for (domain, count) in added {
+                let index = counted.index_of(&domain);
+                counted.add(index, count);
+                *planned.entry(domain.clone()).or_default() += count;
+                let sure = |domain| running.get(domain).unwrap_or(&0) + planned.get(domain).unwrap_or(&0);
+                let emptiest = running.keys().map(sure).min().filter(|_| running.len() >= min_domains);
+                let most = emptiest.unwrap_or(0) + max_skew;
+                prop_assert_eq!(counted.room(&domain), most - sure(&domain) - unsure.get(&domain).unwrap_or(&0));
+            }
         }
-        _ => most[0] - lowest_level,
-    };
-    let by_bounds = lowest.iter().map(|&i| open[i].most).min()?;
-    let by_pods = pods / lowest.len();
-    let step = usize::try_from(by_level.min(by_rule)).unwrap_or(usize::MAX).min(by_bounds).min(by_pods);
-    Some(if step == 0 { (vec![lowest[0]], 1) } else { (lowest, step) })
+    }
 }

@@ -215,10 +215,10 @@ impl Allotter<'_, '_> {
         let constraint = self.constraint(class);
         let spread_keys = &seek.spread_keys;
         let rules = seek.counted.iter().map(|(term, rule)| {
-            let (counts, [planned, unsure]) = match rule {
+            let (running, planned) = match rule {
                 CountedRule::Spread(spread) => {
-                    let counts = self.domains.counts(constraint, spread, spread_keys);
-                    (counts, self.planned_for(class, spread, spread_keys))
+                    let running = self.domains.counts(constraint, spread, spread_keys);
+                    (running, self.planned_for(class, spread, spread_keys))
                 }
                 CountedRule::Alone => {
                     let taken = self.domains_with(std::slice::from_ref(term), &term.key);
@@ -226,7 +226,7 @@ impl Allotter<'_, '_> {
                 }
             };
             let key_index = keys.iter().position(|key| *key == term.key).expect("the keys are those of the rules");
-            Counted { key_index, counts, planned, unsure, rule: rule.limit() }
+            Counted::new(key_index, rule.limit(), &running, &planned)
         });
         let rules = rules.collect();
         (keys, rules)
@@ -359,7 +359,7 @@ fn obstacle((term, rule): &(Term, CountedRule), counted: &Counted, reach: &Reach
             max_skew: spread.max_skew,
             counts: totals.iter().map(|(domain, count)| (domain.to_string(), *count)).collect(),
             full: names(open),
-            min_domains: Some(spread.min_domains).filter(|&asked| counted.counts.len() < asked),
+            min_domains: Some(spread.min_domains).filter(|_| counted.lacks_domains()),
         },
         CountedRule::Alone if open.is_empty() => TopologyObstacle::AntiAffinity { key, domains: Vec::new() },
         CountedRule::Alone => TopologyObstacle::AntiAffinity { key, domains: names(closed) },
