@@ -2,7 +2,7 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
-    api::{NodePool, Pod, Taint, TaintEffect},
+    api::{NodePool, Pod, Taint, TaintEffect, Toleration},
 };
 use serde_json::json;
 
@@ -87,20 +87,11 @@ fn loners_of_a_heavier_pool_use_the_nodes_that_only_others_need() {
 /// Two of the large pods leave no room for the small one, without which no node of the lighter pool may be made.
 #[test]
 fn who_needs_the_lighter_pool_has_room_on_its_node_before_others() {
-    let tolerant = json!({"metadata": {"name": "t"}, "spec": {
-        "containers": [{"name": "main", "resources": {"requests": {"cpu": "900m"}}}],
-        "tolerations": [{"operator": "Exists"}],
-    }});
-    let pods = (0..3).map(|number| {
-        let mut pod: Pod = serde_json::from_value(tolerant.clone()).expect("as the API has it");
-        pod.metadata.name = format!("large-{number}");
-        pod.status = loner(0).status;
-        pod
-    });
     let mut heavy = pool_of("host", "heavy", 10);
     heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
-    let builder = Snapshot::builder().pools(vec![pool_of("host", "light", 1), heavy]).pods(pods.collect::<Vec<_>>());
-    let snapshot = builder.pods(Pod::named("small").cpu("300m")).build().expect("a cluster");
+    let builder = Snapshot::builder().pools(vec![pool_of("host", "light", 1), heavy]);
+    let large = Pod::named("large").cpu("900m").toleration(Toleration::everything()).replicas(3);
+    let snapshot = builder.pods(large).pods(Pod::named("small").cpu("300m")).build().expect("a cluster");
     let catalogs = Catalogs::shared(vec![machine("host", 2, 0.1)], snapshot.pools()).expect("a catalog");
     let plan = Planner::default().plan(&snapshot, &catalogs);
     assert!((dollars(&plan) - 0.2).abs() < 1e-9, "{:?}", plan.claims());

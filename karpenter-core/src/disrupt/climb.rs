@@ -210,7 +210,7 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
             work += self.work_for(nodes.len());
             match self.consolidation.scene.try_without(&candidates, care) {
                 Ok(trial) => {
-                    let (outcome, more_work) = self.outcome_of(&trial, nodes, care);
+                    let (outcome, more_work) = self.outcome_of(&trial, &candidates, nodes, care);
                     return Tried { outcome: Some(outcome), work: work + more_work };
                 }
                 Err(left) => {
@@ -226,13 +226,18 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
     }
 
     /// What comes of a trial, or of one with as few new nodes as are found where that helps, and the work that this took.
-    fn outcome_of(&self, trial: &Trial, nodes: BTreeSet<usize>, care: Care) -> (Outcome, usize) {
-        let candidates = self.candidates(&nodes);
-        let is_fit = self.consolidation.terms.allow(&candidates, trial);
-        let needs_few = !is_fit && self.could_gain_with_few(&candidates, trial);
+    fn outcome_of(
+        &self,
+        trial: &Trial,
+        candidates: &[&Candidate],
+        nodes: BTreeSet<usize>,
+        care: Care,
+    ) -> (Outcome, usize) {
+        let is_fit = self.consolidation.terms.allow(candidates, trial);
+        let needs_few = !is_fit && self.could_gain_with_few(candidates, trial);
         let work = if needs_few { self.work_for(nodes.len()) } else { 0 };
         let few = if care == Care::Plan { Care::Few } else { Care::FewSketch };
-        let saved = needs_few.then(|| self.saved_with_few(&candidates, few)).flatten();
+        let saved = needs_few.then(|| self.saved_with_few(candidates, few)).flatten();
         let outcome = match saved {
             Some(savings_per_hour) => Outcome { nodes, care: few, savings_per_hour, is_fit: true },
             None => Outcome { nodes, care, savings_per_hour: trial.savings_per_hour, is_fit },

@@ -170,7 +170,7 @@ impl Engine {
     fn new_name(&mut self, pool: &str, now: Timestamp) -> String {
         loop {
             let suffix = self.upkeep.suffix(now);
-            let pool = &pool[..pool.floor_char_boundary(MAX_NAME - 1 - suffix.len())];
+            let pool = pool[..pool.floor_char_boundary(MAX_NAME - 1 - suffix.len())].trim_end_matches('.');
             let name = format!("{pool}-{suffix}");
             if !self.store.claims.contains_key(&name) && !self.provisioner.creating.contains_key(&name) {
                 return name;

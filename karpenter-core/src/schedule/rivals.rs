@@ -59,14 +59,10 @@ impl Search<'_, '_> {
         if problem.course.trials == Trials::First || problem.is_stopped() {
             return self;
         }
-        let from_lightest = problem.usual(problem.is_for_loners()).run_from_lightest();
-        match from_lightest {
+        match problem.usual(problem.is_for_loners()).run_from_lightest() {
             Some(other) if other.places_more_than(&self) => other.best_of(None),
-            other => {
-                let is_equal = |other: &Self| other.planned() == self.planned();
-                let other = other.filter(is_equal);
-                self.best_of(other)
-            }
+            Some(other) if other.planned() == self.planned() => self.best_of(Some(other)),
+            _ => self.best_of(None),
         }
     }
 

@@ -59,7 +59,7 @@ pub(super) struct Search<'p, 'a> {
     /// What a unit of each shape is worth where it fills a node.
     pub(super) worths: Cow<'p, [f64]>,
     /// How many units of each lot have no node yet; those that have one are the first of the lot.
-    pub(super) left: Vec<i64>,
+    left: Vec<i64>,
     /// The lots of each shape of which units are left.
     pub(super) open: Vec<Vec<usize>>,
     pub(super) place_room: Vec<Amounts>,

@@ -100,7 +100,7 @@ impl<'a> Problem<'a> {
     /// kept it from placing all.
     fn plain_bill(&self) -> f64 {
         let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
-        if self.base.has_min_values() && search.left.iter().any(|&left| left > 0) {
+        if self.base.has_min_values() && (0..self.lots.list.len()).any(|lot| search.remaining(lot) > 0) {
             return f64::INFINITY;
         }
         let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);

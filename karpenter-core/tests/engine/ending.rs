@@ -299,6 +299,18 @@ fn static_pools_keep_their_replicas() {
 }
 
 #[test]
+fn the_name_of_a_claim_fits_into_a_label_however_long_that_of_its_pool_is() {
+    let mut world = World::new(EngineOptions::default());
+    let mut pool = static_pool(1);
+    pool.metadata.name = format!("{}.{}", "a".repeat(53), "b".repeat(9));
+    world.put_pool(pool);
+    world.run(120);
+    let names: Vec<_> = world.claims.keys().collect();
+    assert!(matches!(names.as_slice(), [name] if name.len() <= 63 && name.starts_with("aaa")), "{names:?}");
+    assert!(!names[0].contains('.'), "no part of a name begins with a hyphen: {names:?}");
+}
+
+#[test]
 fn nodes_of_static_pools_have_the_labels_that_their_pool_asks_for() {
     let mut world = World::new(EngineOptions::default());
     let mut pool = static_pool(1);
