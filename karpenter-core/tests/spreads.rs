@@ -78,6 +78,30 @@ fn pods_on_nodes_that_the_spread_does_not_count_raise_no_domain() {
 }
 
 #[test]
+fn pods_count_for_spreads_of_others_that_count_all_nodes_on_which_they_may_be() {
+    let tolerations = json!([{"key": "team", "operator": "Equal", "value": "y", "effect": "NoSchedule"}]);
+    let unplaced = |taints: Value| {
+        let mut general = NodePool::named("general");
+        general.spec.template.spec.taints = read(taints);
+        let mut lenient = with_max_skew(2);
+        lenient["nodeTaintsPolicy"] = json!("Honor");
+        let mut lenient = pods("lenient", 3, &json!({"spreads": [lenient]}));
+        let mut strict = pods("strict", 4, &json!({"spreads": [with_max_skew(1)]}));
+        for pod in &mut strict {
+            pod.spec.node_selector.insert(labels::NODE_POOL.to_owned(), "general".to_owned());
+            pod.spec.tolerations = read(json!([{"operator": "Exists"}]));
+        }
+        for pod in &mut lenient {
+            pod.spec.tolerations = read(tolerations.clone());
+        }
+        let plan = solve(vec![general], &["a", "b", "c"], Vec::new(), [lenient, strict].concat());
+        plan.unplaced().len()
+    };
+    assert_eq!(unplaced(json!([])), 0);
+    assert_eq!(unplaced(json!([{"key": "team", "value": "y", "effect": "NoSchedule"}])), 0);
+}
+
+#[test]
 fn pods_that_may_come_to_nodes_without_another_label_of_the_spreads_raise_no_domain() {
     let unplaced = |labels_of_node: Value| {
         let node: Node = read(json!({

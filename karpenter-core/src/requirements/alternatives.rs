@@ -74,6 +74,16 @@ impl NodeAlternatives {
         Self(each_once.into_iter().collect())
     }
 
+    /// Whether all nodes will do that meet others, as far as the requirements tell by themselves.
+    pub(crate) fn include(&self, others: &Self) -> bool {
+        let includes = |own: &Requirements, theirs: &Requirements| {
+            let mut both = theirs.clone();
+            both.add_all(own);
+            both == *theirs
+        };
+        others.0.iter().all(|theirs| self.0.iter().any(|own| includes(own, theirs)))
+    }
+
     /// What a term asks for; `None` for a term without expressions, which no node meets.
     pub(crate) fn of_term(term: &NodeSelectorTerm) -> Option<Requirements> {
         if term.match_expressions.is_empty() && term.match_fields.is_empty() {

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::{Manners, Member, Spread};
 use crate::{
-    FxBuild, NodeAlternatives, Requirements,
+    FxBuild, NodeAlternatives, Requirement, Requirements,
     api::tolerates_all,
     labels,
     schedule::{
@@ -80,6 +80,8 @@ pub(super) struct Domains<'b, 'a> {
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
     /// Whether all nodes have a label.
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
+    /// Whether all nodes of a domain are counted on which some pods may be.
+    counted: IndexMap<Sight, bool, FxBuild>,
     /// The domains of a label in which pools can make nodes for some of the pods.
     wanted: IndexMap<Arc<str>, Rc<BTreeSet<Arc<str>>>, FxBuild>,
     offers: Offers,
@@ -112,6 +114,9 @@ impl Equivalent<Question> for Asked<'_> {
         *self.constraint == other.constraint && *self.requests == other.requests && *self.keys == other.keys
     }
 }
+
+/// Whose nodes in which domain, and by which spread of whom they are counted; pods go by the indices of their constraints.
+type Sight = (usize, Arc<str>, usize, Spread);
 
 /// Which places take pods with a constraint, whatever room they have.
 struct Sites {
@@ -172,6 +177,7 @@ impl<'b, 'a> Domains<'b, 'a> {
             reaches_alone: IndexMap::default(),
             counts: IndexMap::default(),
             everywhere: IndexMap::default(),
+            counted: IndexMap::default(),
             wanted: IndexMap::default(),
             offers: Offers::default(),
         }
@@ -308,6 +314,14 @@ impl<'b, 'a> Domains<'b, 'a> {
             }
         }
         self.counts.entry(question).or_insert(Rc::new(counts)).clone()
+    }
+
+    /// Whether a spread of pods counts every node of a domain on which others may be.
+    pub(super) fn is_counted_at(&mut self, others: usize, domain: &Arc<str>, own: usize, spread: &Spread) -> bool {
+        let (base, offers) = (self.base, &mut self.offers);
+        let constraints = &base.classes.constraints;
+        let find = || counts_all(base, offers, (&constraints[own], spread), &constraints[others], domain);
+        others == own || *self.counted.entry((others, domain.clone(), own, spread.clone())).or_insert_with(find)
     }
 
     /// The domains of a label in which pools can make nodes for some of the pods.
@@ -458,13 +472,51 @@ fn running(base: &Base<'_>, constraint: &Constraint, spread: &Spread, keys: &[Ar
         let is_staying = !place.is_deleting || place.residents.iter().any(|pod| pod.is_reschedulable());
         let is_counted = is_staying
             && keys.iter().all(|key| place.labels.contains_key(&**key))
-            && (!spread.honors_affinity || constraint.wanted.admit_node(&place.name, &place.labels))
-            && (!spread.honors_taints || tolerates_all(&constraint.tolerations, &place.taints, false).is_ok());
+            && spread.counts_on(constraint, place);
         if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
             let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
             *out.entry(Arc::from(domain.as_str())).or_default() += counted;
         }
     }
+    out
+}
+
+/// Whether a spread of pods with a constraint counts every node of a domain on which others may be.
+fn counts_all(
+    base: &Base<'_>,
+    offers: &mut Offers,
+    (own, spread): (&Constraint, &Spread),
+    others: &Constraint,
+    domain: &Arc<str>,
+) -> bool {
+    let mut there = Requirements::new();
+    there.add(&spread.term.key, Requirement::one_of([domain.clone()]));
+    let others = Constraint { wanted: others.wanted.narrowed(&there), tolerations: others.tolerations.clone() };
+    let mut places = base.places.iter().map(|place| place.source);
+    if !places.all(|place| others.tolerance_of(place).is_none() || spread.counts_on(own, place)) {
+        return false;
+    }
+    let admits_all = !spread.honors_affinity || own.wanted.include(&others.wanted);
+    base.pools.iter().enumerate().all(|(index, pool)| {
+        if tolerates_all(&others.tolerations, pool.taints(), false).is_err() {
+            return true;
+        }
+        let rows = union(pool, offers.open(index, pool, &others.wanted).iter());
+        let is_tolerated = !spread.honors_taints || tolerates_all(&own.tolerations, pool.taints(), false).is_ok();
+        let is_admitted = || {
+            let met = pool.alternatives(&own.wanted);
+            // Where a label has no value yet, only the claim tells what its node is like.
+            let settled = met.iter().filter(|alternative| !alternative.is_open_ended);
+            rows.is_subset(&union(pool, settled.map(|alternative| &alternative.rows)))
+        };
+        rows.is_clear() || is_tolerated && (admits_all || is_admitted())
+    })
+}
+
+/// The rows of a pool that are in any of some sets.
+fn union<'r>(pool: &Pool<'_>, sets: impl Iterator<Item = &'r FixedBitSet>) -> FixedBitSet {
+    let mut out = FixedBitSet::with_capacity(pool.table().rows().len());
+    sets.for_each(|rows| out.union_with(rows));
     out
 }
 

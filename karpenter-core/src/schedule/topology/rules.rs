@@ -10,10 +10,11 @@ use crate::{
     NodeAlternatives, Requirements,
     api::{
         Affinity, InclusionPolicy, Pod, PodAffinityTerm, PreferredSchedulingTerm, TopologySpreadConstraint,
-        UnsatisfiableAction, WeightedPodAffinityTerm,
+        UnsatisfiableAction, WeightedPodAffinityTerm, tolerates_all,
     },
+    cluster::Place,
     labels,
-    schedule::PreferencePolicy,
+    schedule::{PreferencePolicy, class::Constraint},
 };
 
 /// Pods, and how near is near.
@@ -141,6 +142,12 @@ impl Spread {
             honors_affinity: source.node_affinity_policy != Some(InclusionPolicy::Ignore),
             honors_taints: source.node_taints_policy == Some(InclusionPolicy::Honor),
         }
+    }
+
+    /// Whether pods on a place count that has the labels, if the spread is of pods with this constraint.
+    pub(super) fn counts_on(&self, own: &Constraint, place: &Place) -> bool {
+        (!self.honors_affinity || own.wanted.admit_node(&place.name, &place.labels))
+            && (!self.honors_taints || tolerates_all(&own.tolerations, &place.taints, false).is_ok())
     }
 }
 

@@ -4,12 +4,12 @@ use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
     Latitude, Portion, Rules, Spread, Term,
-    allot::{Allotter, NodesOf},
+    allot::Allotter,
     domains::{Cell, Charge, Cost, Counts, Reach},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek, left_by},
 };
-use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle, schedule::class::Constraint};
+use crate::{Requirement, Requirements, reason::TopologyObstacle};
 
 /// A class at one step of its wishes.
 pub(super) struct Step<'s> {
@@ -248,25 +248,17 @@ impl Allotter<'_, '_> {
         }))
     }
 
-    /// How many pods a spread of a class will count in each domain for sure, and how many it may or may not count: pods
-    /// that ask for other nodes, or are not spread over all the labels that its nodes must have, may come to nodes on
-    /// which it does not count.
+    /// How many pods a spread of a class will count in each domain for sure, and how many it may or may not count: pods may
+    /// come to nodes on which it does not count, or that lack some of the labels that its nodes must have.
     fn planned_for(&mut self, class: usize, spread: &Spread, spread_keys: &[Arc<str>]) -> [Counts; 2] {
-        let own = self.constraint(class);
-        let constraints = &self.base.classes.constraints;
+        let own = self.base.classes.list[class].constraint;
         let (planned, domains) = (&self.planned, &mut self.domains);
-        let mut is_sure = |(other, other_keys): &NodesOf| {
-            let other: &Constraint = &constraints[*other];
-            let admits = !spread.honors_affinity || own.wanted == NodeAlternatives::any() || own.wanted == other.wanted;
-            admits
-                && (!spread.honors_taints || own.tolerations == other.tolerations)
-                && spread_keys.iter().all(|key| other_keys.contains(key) || domains.is_everywhere(key))
-        };
         let mut out = [Counts::new(), Counts::new()];
-        for (nodes, counts) in planned.get(&spread.term).into_iter().flatten() {
-            let of_kind = &mut out[usize::from(!is_sure(nodes))];
+        for ((other, other_keys), counts) in planned.get(&spread.term).into_iter().flatten() {
+            let has_labels = spread_keys.iter().all(|key| other_keys.contains(key) || domains.is_everywhere(key));
             for (domain, count) in counts {
-                *of_kind.entry(domain.clone()).or_default() += count;
+                let is_sure = has_labels && domains.is_counted_at(*other, domain, own, spread);
+                *out[usize::from(!is_sure)].entry(domain.clone()).or_default() += count;
             }
         }
         out
