@@ -154,7 +154,7 @@ pub enum LogLevel {
     Error,
 }
 
-/// What is switched on or off; the defaults are Karpenter's.
+/// What is switched on or off. The defaults are Karpenter's, but for static pools: who writes `replicas` wants these nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each gate is on or off by itself")]
 pub struct Gates {
@@ -166,11 +166,19 @@ pub struct Gates {
     pub spot_to_spot: bool,
     /// Node overlays count.
     pub node_overlays: bool,
+    /// Pools with `replicas` have so many nodes.
+    pub static_capacity: bool,
 }
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { node_repair: false, reserved_capacity: true, spot_to_spot: false, node_overlays: false }
+        Self {
+            node_repair: false,
+            reserved_capacity: true,
+            spot_to_spot: false,
+            node_overlays: false,
+            static_capacity: true,
+        }
     }
 }
 
@@ -186,8 +194,7 @@ fn gates(text: &str) -> Result<Gates, String> {
             "ReservedCapacity" => gates.reserved_capacity = value,
             "SpotToSpotConsolidation" => gates.spot_to_spot = value,
             "NodeOverlay" => gates.node_overlays = value,
-            // Static pools work whether or not somebody asks for them.
-            "StaticCapacity" => {}
+            "StaticCapacity" => gates.static_capacity = value,
             _ if !value => {}
             other => return Err(format!("{other}: there is no such feature")),
         }
@@ -303,6 +310,7 @@ fn engine_options(args: &RunArgs) -> EngineOptions {
     engine.batch_idle = args.batch_idle_duration;
     engine.batch_max = args.batch_max_duration;
     engine.measures_gap = args.measure_gap;
+    engine.static_capacity = args.feature_gates.static_capacity;
     let preferences = match args.preference_policy {
         Preferences::Respect => PreferencePolicy::Respect,
         Preferences::Ignore => PreferencePolicy::Ignore,
@@ -361,8 +369,15 @@ mod tests {
 
     #[test]
     fn gates_that_mean_nothing_must_not_be_switched_on() {
-        let all = gates("NodeRepair=true, NodeOverlay=true,ReservedCapacity=false,CapacityBuffer=false");
-        let asked = Gates { node_repair: true, reserved_capacity: false, spot_to_spot: false, node_overlays: true };
+        let text = "NodeRepair=true, NodeOverlay=true,ReservedCapacity=false,StaticCapacity=false,CapacityBuffer=false";
+        let all = gates(text);
+        let asked = Gates {
+            node_repair: true,
+            reserved_capacity: false,
+            spot_to_spot: false,
+            node_overlays: true,
+            static_capacity: false,
+        };
         assert_eq!(all, Ok(asked));
         assert_eq!(gates(""), Ok(Gates::default()));
         assert_eq!(gates("CapacityBuffer=true"), Err("CapacityBuffer: there is no such feature".to_owned()));
@@ -385,6 +400,12 @@ mod tests {
     fn pods_do_not_wait_for_a_proof_that_nobody_asked_for() {
         assert!(!engine_of(&[]).measures_gap);
         assert!(engine_of(&["--measure-gap"]).measures_gap);
+    }
+
+    #[test]
+    fn static_pools_have_their_nodes_unless_the_gate_is_off() {
+        assert!(engine_of(&[]).static_capacity);
+        assert!(!engine_of(&["--feature-gates", "StaticCapacity=false"]).static_capacity);
     }
 
     #[test]

@@ -84,12 +84,14 @@ pub struct Disruptor {
     shelf: Option<Shelf>,
     /// The traits of the pods of the cluster, where they are known.
     roster: Option<Arc<Roster>>,
+    /// Whether drifted nodes of static pools stay.
+    leaves_static_pools: bool,
 }
 
 impl Disruptor {
     /// A disruptor with these options.
     pub const fn new(options: DisruptorOptions) -> Self {
-        Self { options, shelf: None, roster: None }
+        Self { options, shelf: None, roster: None, leaves_static_pools: false }
     }
 
     /// The same disruptor, which shares what planners keep from one plan to the next.
@@ -102,6 +104,11 @@ impl Disruptor {
         Self { roster: Some(roster.clone()), ..self }
     }
 
+    /// The same disruptor, which leaves static pools alone.
+    pub(crate) fn leaving_static_pools(self) -> Self {
+        Self { leaves_static_pools: true, ..self }
+    }
+
     /// Begins to look for commands, as things stand `now`.
     ///
     /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
@@ -112,6 +119,7 @@ impl Disruptor {
             threshold: self.threshold(),
             spot_to_spot: self.options.spot_to_spot,
             effort: self.options.effort,
+            leaves_static_pools: self.leaves_static_pools,
             now,
             candidates: None,
             start: None,
@@ -182,6 +190,7 @@ pub struct Commands<'s> {
     threshold: Threshold,
     spot_to_spot: SpotToSpot,
     effort: f64,
+    leaves_static_pools: bool,
     now: Timestamp,
     /// Which nodes might go when it was searched last.
     candidates: Option<Candidates>,
@@ -243,11 +252,11 @@ impl Iterator for Commands<'_> {
         }
         let Self { scene, threshold, now, start, values: known, .. } = self;
         let (threshold, now) = (*threshold, *now);
-        let (spot_to_spot, effort) = (self.spot_to_spot, self.effort);
+        let (spot_to_spot, effort, replaces_static) = (self.spot_to_spot, self.effort, !self.leaves_static_pools);
         let candidates = &*self.candidates.insert(scene.candidates(now));
         let start = start.get_or_insert_with(|| emptied(scene, candidates));
         let command = empty(scene, candidates, now)
-            .or_else(|| static_drifted(scene, candidates, now))
+            .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
             .or_else(|| drifted(scene, candidates, now));
         let command = command.or_else(|| {
             let scene = &*scene.for_savings(now);

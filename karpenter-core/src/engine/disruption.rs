@@ -147,6 +147,7 @@ impl Engine {
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let roster = self.disruption.roster_of(&snapshot);
         let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf).knowing(&roster);
+        let disruptor = if self.options.static_capacity { disruptor } else { disruptor.leaving_static_pools() };
         if let Some((command, _)) = probation {
             match disruptor.revalidate(&command, &snapshot, &catalogs, now) {
                 Ok(command) => return self.begin(&command, &snapshot, now),

@@ -39,6 +39,9 @@ pub struct EngineOptions {
     pub measures_gap: bool,
     /// For how long an offering without capacity is avoided. Three minutes by default.
     pub avoid_for: Duration,
+    /// Whether static pools (`spec.replicas`) get their nodes, lose those that are too many, and have drifted ones replaced.
+    /// By default they do; Karpenter's feature gate `StaticCapacity` is off.
+    pub static_capacity: bool,
     /// Which nodes are sick. None by default; providers know theirs
     /// ([`CloudProvider::repair_policies`](crate::CloudProvider::repair_policies)).
     pub repair_policies: Vec<RepairPolicy>,
@@ -59,6 +62,7 @@ impl Default for EngineOptions {
             drift_period: Duration::from_mins(5),
             measures_gap: false,
             avoid_for: Duration::from_mins(3),
+            static_capacity: true,
             repair_policies: Vec::new(),
         }
     }

@@ -18,7 +18,8 @@ const SHRUNK: &str = "StaticScaleDown";
 impl Engine {
     /// Makes the claims that a static pool lacks, or deletes those that it has too many of.
     pub(super) fn keep_replicas(&mut self, pool: &Arc<NodePool>, now: Timestamp) {
-        let Some(replicas) = pool.spec.replicas.filter(|_| pool.metadata.deletion_timestamp.is_none()) else { return };
+        let is_kept = self.options.static_capacity && pool.metadata.deletion_timestamp.is_none();
+        let Some(replicas) = pool.spec.replicas.filter(|_| is_kept) else { return };
         let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
         let is_of = |claim: &&NodeClaim| claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
         let all: Vec<Arc<NodeClaim>> = self.store.claims.values().filter(|c| is_of(&c.as_ref())).cloned().collect();

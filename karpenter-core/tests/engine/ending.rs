@@ -299,6 +299,33 @@ fn static_pools_keep_their_replicas() {
 }
 
 #[test]
+fn without_static_capacity_static_pools_are_left_as_they_are() {
+    let mut options = EngineOptions::default();
+    options.static_capacity = false;
+    let mut world = World::new(options);
+    world.put_pool(static_pool(2));
+    world.run(120);
+    assert_eq!(world.bought, 0, "{:#?}", world.log);
+    // As another controller has left them.
+    world.options.static_capacity = true;
+    world.crash();
+    world.run(120);
+    assert_eq!((world.nodes.len(), world.bought), (2, 2), "{:#?}", world.log);
+    world.options.static_capacity = false;
+    world.crash();
+    let mut pool = world.pools["fixed"].clone();
+    pool.metadata.generation = Some(2);
+    pool.spec.template.metadata.labels.insert("version".to_owned(), "2".to_owned());
+    world.put_pool(pool.clone());
+    world.run(600);
+    assert!(world.claims.values().all(|claim| claim.status.is_true("Drifted")), "{:#?}", world.claims);
+    pool.spec.replicas = Some(1);
+    world.put_pool(pool);
+    world.run(300);
+    assert_eq!((world.nodes.len(), world.bought), (2, 2), "{:#?}", world.log);
+}
+
+#[test]
 fn the_name_of_a_claim_fits_into_a_label_however_long_that_of_its_pool_is() {
     let mut world = World::new(EngineOptions::default());
     let mut pool = static_pool(1);
