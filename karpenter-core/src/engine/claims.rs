@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Timestamp,
-    api::{Condition, ConditionStatus, Node, NodeClaim},
+    api::{Condition, ConditionStatus, Node, NodeClaim, NodeClassRef},
     disrupt::{Drift, ProviderDrift},
     labels,
     lifecycle::{
@@ -174,8 +174,8 @@ impl Engine {
         }
     }
 
-    fn look_at_pools_of(&mut self, class: &str) {
-        let of_class = self.store.pools.values().filter(|pool| pool.spec.template.spec.node_class_ref.name == class);
+    fn look_at_pools_of(&mut self, class: &NodeClassRef) {
+        let of_class = self.store.pools.values().filter(|pool| pool.spec.template.spec.node_class_ref == *class);
         let works: Vec<Work> = of_class.map(|pool| Work::Pool(pool.name().to_owned())).collect();
         for work in works {
             self.agenda.add(work);
@@ -256,7 +256,7 @@ impl Engine {
             Ok(machine) => {
                 let machine = match &claim {
                     Some(claim) => {
-                        self.market.serve_class(&claim.spec.node_class_ref.name);
+                        self.market.serve_class(&claim.spec.node_class_ref);
                         self.market.receive(claim, machine)
                     }
                     None => machine,
@@ -312,7 +312,7 @@ impl Engine {
             }
             LaunchReaction::BlockClass(_) => {
                 // As the claim names it: by another name that the provider has for it no pool would be left alone.
-                let class = claim.spec.node_class_ref.name.clone();
+                let class = claim.spec.node_class_ref.clone();
                 self.look_at_pools_of(&class);
                 self.market.block(class, error.to_string(), now);
                 ("NodeClassNotReady", false)

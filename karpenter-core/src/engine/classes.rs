@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{Timestamp, lifecycle::backoff_after};
+use crate::{Timestamp, api::NodeClassRef, lifecycle::backoff_after};
 
 /// No claim of a node class that was not ready is made for this long; it is looked at again by trying. A class that still is not
 /// ready is left alone for twice as long, and so on.
@@ -12,7 +12,7 @@ const MAX_BLOCK: Duration = Duration::from_mins(5);
 
 /// The node classes that are left alone, or were until it was tried again. At most one entry for each class of a pool.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Classes(BTreeMap<String, Block>);
+pub(super) struct Classes(BTreeMap<NodeClassRef, Block>);
 
 #[derive(Clone, Debug)]
 struct Block {
@@ -25,7 +25,7 @@ struct Block {
 
 impl Classes {
     /// Leaves a class alone for a while. Claims that were made at the same time as one that told are one attempt.
-    pub(super) fn block(&mut self, class: String, why: String, now: Timestamp) {
+    pub(super) fn block(&mut self, class: NodeClassRef, why: String, now: Timestamp) {
         let fresh = || Block { until: None, failed_attempts: 0, why: String::new() };
         let block = self.0.entry(class).or_insert_with(fresh);
         if block.until.is_none() {
@@ -36,12 +36,12 @@ impl Classes {
     }
 
     /// A machine of a class was bought.
-    pub(super) fn serve(&mut self, class: &str) {
+    pub(super) fn serve(&mut self, class: &NodeClassRef) {
         self.0.remove(class);
     }
 
     /// Why a class is left alone, and until when.
-    pub(super) fn block_of(&self, class: &str, now: Timestamp) -> Option<(&str, Timestamp)> {
+    pub(super) fn block_of(&self, class: &NodeClassRef, now: Timestamp) -> Option<(&str, Timestamp)> {
         let block = self.0.get(class)?;
         Some((block.why.as_str(), block.until.filter(|until| now < *until)?))
     }
@@ -62,7 +62,7 @@ impl Classes {
     }
 
     /// Forgets the classes that no pool uses any more.
-    pub(super) fn retain(&mut self, is_used: impl Fn(&str) -> bool) {
+    pub(super) fn retain(&mut self, is_used: impl Fn(&NodeClassRef) -> bool) {
         self.0.retain(|class, _| is_used(class));
     }
 }

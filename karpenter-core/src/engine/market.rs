@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Quantity, Requirements, ResourceName, Timestamp,
-    api::{ConditionStatus, NODE_CLASS_READY, Node, NodeClaim, NodeOverlay, NodePool, because_of},
+    api::{ConditionStatus, NODE_CLASS_READY, Node, NodeClaim, NodeClassRef, NodeOverlay, NodePool, because_of},
     catalog::{OfferingKey, Overlaid, OverlayFault},
     labels,
     lifecycle::launch_backoff,
@@ -111,7 +111,8 @@ impl Market {
         let before = self.stalls.len();
         self.stalls.retain(|name, _| is_there(name));
         self.version += u64::from(self.stalls.len() != before);
-        let is_used = |class: &str| pools.values().any(|pool| pool.spec.template.spec.node_class_ref.name == class);
+        let is_used =
+            |class: &NodeClassRef| pools.values().any(|pool| pool.spec.template.spec.node_class_ref == *class);
         self.classes.retain(is_used);
         let mut out = Vec::new();
         for (name, pool) in pools {
@@ -289,13 +290,13 @@ impl Market {
     }
 
     /// Makes no claim of a node class for a while.
-    pub(super) fn block(&mut self, class: String, why: String, now: Timestamp) {
+    pub(super) fn block(&mut self, class: NodeClassRef, why: String, now: Timestamp) {
         self.classes.block(class, why, now);
         self.version += 1;
     }
 
     /// A machine of a node class was bought.
-    pub(super) fn serve_class(&mut self, class: &str) {
+    pub(super) fn serve_class(&mut self, class: &NodeClassRef) {
         self.classes.serve(class);
     }
 
@@ -307,7 +308,7 @@ impl Market {
         if let Some(why) = &stall.class_fault {
             return Some(not_ready(why, None));
         }
-        if let Some((why, until)) = self.classes.block_of(&pool.spec.template.spec.node_class_ref.name, now) {
+        if let Some((why, until)) = self.classes.block_of(&pool.spec.template.spec.node_class_ref, now) {
             return Some(not_ready(why, Some(until)));
         }
         let is_late = stall.since.is_some_and(|since| since + MAX_SILENCE <= now);

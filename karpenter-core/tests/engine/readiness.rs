@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use karpenter_core::{
-    api::{ConditionStatus, NodePool},
+    api::{ConditionStatus, NodeClassRef, NodePool},
     engine::{EngineOptions, Event, Metric, Object, ObjectRef},
+    labels,
     provider::{CreateError, ProviderErrorKind},
 };
 
@@ -31,6 +32,23 @@ fn a_class_that_is_not_ready_is_left_alone_for_a_while() {
     assert_eq!((world.claims.len(), world.count(" launch ")), (0, 1), "{:#?}", world.log);
     world.run(60);
     assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn classes_of_one_name_and_different_kinds_are_not_the_same() {
+    let mut world = World::new(EngineOptions::default());
+    for (name, kind, weight) in [("first", "A", Some(10)), ("second", "B", None)] {
+        let mut pool = NodePool::named(name);
+        pool.spec.template.spec.node_class_ref = NodeClassRef::new("example.com", kind, "default");
+        pool.spec.weight = weight;
+        world.put_pool(pool);
+    }
+    world.launch_errors =
+        vec![CreateError::NodeClassNotReady { class: "A/default".to_owned(), message: "no".to_owned() }];
+    world.add_pods("web", 1, "1");
+    world.run(25);
+    let pools: Vec<&str> = world.claims.values().map(|claim| &*claim.metadata.labels[labels::NODE_POOL]).collect();
+    assert_eq!(pools, ["second"], "{:#?}", world.log);
 }
 
 #[test]
