@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     classes::Classes,
+    lacks::{Lack, Lacks},
     overlays::{Terms, is_set_by_overlay},
 };
 use crate::{
@@ -24,33 +25,6 @@ const ASK_OF_CLASS_EVERY: Duration = Duration::from_secs(10);
 /// Nothing is planned while it is not known of a new pool what can be bought for it, but for no longer than this: the provider may
 /// hang for one pool and not for the others. The first catalog of a cloud takes some seconds.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
-/// The most instance types of all pools of which it is remembered what their nodes lack; far more than are in use.
-const MAX_LACKING: usize = 10_000;
-
-/// What nodes lacked of resources.
-type Lacks = BTreeMap<ResourceName, Lack>;
-
-/// What nodes lacked of a resource.
-#[derive(Clone, Copy, Debug)]
-struct Lack {
-    /// The most by which they had less than they were promised.
-    amount: Quantity,
-    /// The least that one of them had. Nodes are not expected to have less, even if they are promised less by now: perhaps the
-    /// provider has learned the same.
-    had: Quantity,
-}
-
-impl Lack {
-    fn and(self, other: Self) -> Self {
-        Self { amount: self.amount.max(other.amount), had: self.had.min(other.had) }
-    }
-
-    /// How much less a node is expected to have than it is promised.
-    fn of(self, promised: Quantity) -> Quantity {
-        self.amount.min(promised.saturating_sub(self.had)).max(Quantity::ZERO)
-    }
-}
-
 /// The catalogs of all pools, and what is known to be different from what they say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Market {
@@ -60,8 +34,9 @@ pub(super) struct Market {
     /// How many machines may be bought at a time, by pool; as many as anybody likes where there was no shortage.
     paces: BTreeMap<String, usize>,
     classes: Classes,
-    /// What nodes of a pool and an instance type lacked.
-    lacking: BTreeMap<(String, String), Lacks>,
+    lacks: Lacks,
+    /// What people were not told yet of what nodes lack, by pool.
+    news: Vec<(String, String)>,
     /// The overlays that do not count, and why.
     faults: BTreeMap<String, OverlayFault>,
     /// Whether it is not known yet what overlays make of the catalogs as they are.
@@ -110,7 +85,10 @@ impl Market {
         let is_there = |name: &String| pools.contains_key(name);
         let before = self.stalls.len();
         self.stalls.retain(|name, _| is_there(name));
-        self.version += u64::from(self.stalls.len() != before);
+        if self.stalls.len() != before {
+            self.lacks.retain(is_there);
+            self.version += 1;
+        }
         let is_used =
             |class: &NodeClassRef| pools.values().any(|pool| pool.spec.template.spec.node_class_ref == *class);
         self.classes.retain(is_used);
@@ -191,7 +169,7 @@ impl Market {
             let Some(new) = catalogs.get(name) else { continue };
             if stall.overlaid.as_ref().is_none_or(|known| !known.is_same(new)) {
                 stall.overlaid = Some(new.clone());
-                stall.adjust(name, &self.lacking);
+                stall.adjust(name, &self.lacks);
                 self.version += 1;
             }
         }
@@ -317,39 +295,42 @@ impl Market {
         Some(Fault { reason: NO_CATALOG_YET, why: error.with_kind(), until: None })
     }
 
-    /// Takes in what a node that is ready really has. Of a type whose nodes have less than their claims were promised, the planner
-    /// expects that the next ones lack as much. A node that has what it was promised says nothing of those that are promised more,
-    /// say because its node class was changed since. Says whether it is known what the catalog says.
+    /// Takes in what a node that is ready really has. If it has less than its claim was promised, the planner expects that the next
+    /// ones of its type lack as much, until one of them does not. Says whether it is known what the catalog says.
     pub(super) fn learn(&mut self, node: &Node, claim: &NodeClaim) -> bool {
-        let label = |key: &str| node.metadata.labels.get(key).cloned();
+        let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
         let (Some(pool), Some(name)) = (label(labels::NODE_POOL), label(labels::INSTANCE_TYPE)) else {
             return false;
         };
-        let Some(stall) = self.stalls.get(&pool) else { return false };
-        let both = stall.catalog.as_ref().zip(stall.adjusted.as_ref());
-        let Some((given, own)) = both.and_then(|(given, own)| Some((given.get(&name)?, own.get(&name)?))) else {
+        let Some(stall) = self.stalls.get_mut(pool) else { return false };
+        let both = stall.catalog.as_ref().zip(stall.overlaid.as_ref());
+        let Some((given, own)) = both.and_then(|(given, own)| Some((given.get(name)?, own.get(name)?))) else {
             return false;
         };
-        let (expected, promised) = (own.allocatable(), &claim.status.allocatable);
+        let counts = |resource: &ResourceName| !is_of_plugin(resource) && !is_set_by_overlay(given, own, resource);
         let lack = |(resource, has): (&ResourceName, Quantity)| {
-            let promised = promised.get(resource.as_str()).filter(|promised| has < *promised)?;
-            let is_news = expected.get(resource.as_str()).is_some_and(|expected| has < expected);
-            let counts = is_news && !is_of_plugin(resource) && !is_set_by_overlay(given, own, resource);
-            counts.then(|| (resource.clone(), Lack { amount: promised.saturating_sub(has), had: has }))
+            let promised = claim.status.allocatable.get(resource.as_str()).filter(|_| counts(resource))?;
+            Some((resource.clone(), Lack::new(promised, has)))
         };
-        let lacks: Vec<(ResourceName, Lack)> = node.status.allocatable.iter().filter_map(lack).collect();
-        if lacks.is_empty() || self.lacking.len() >= MAX_LACKING {
-            return true;
+        let has = node.status.allocatable.iter().filter_map(lack);
+        let Some(found) = self.lacks.take_in((pool, name), node, has) else { return true };
+        for (resource, lack) in found {
+            let promised = own.allocatable().get(resource.as_str()).unwrap_or(Quantity::ZERO);
+            let expected = promised.saturating_sub(lack.of(promised));
+            if expected < promised {
+                let told = format!("Node {} has less {resource} than was promised of {name}", node.metadata.name);
+                let told = format!("{told}: the next ones are taken to have {expected} of {promised}");
+                self.news.push((pool.to_owned(), told));
+            }
         }
-        let known = self.lacking.entry((pool.clone(), name)).or_default();
-        for (resource, lack) in lacks {
-            known.entry(resource).and_modify(|known| *known = known.and(lack)).or_insert(lack);
-        }
-        if let Some(stall) = self.stalls.get_mut(&pool) {
-            stall.adjust(&pool, &self.lacking);
-            self.version += 1;
-        }
+        stall.adjust(pool, &self.lacks);
+        self.version += 1;
         true
+    }
+
+    /// What people were not told yet of what the nodes of pools lack.
+    pub(super) fn take_news(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.news)
     }
 
     /// Counts what changes the catalogs; what is no longer avoided counts.
@@ -434,23 +415,18 @@ pub(super) fn choices<'r, 'c: 'r>(
 }
 
 impl Stall {
-    fn adjust(&mut self, pool: &str, lacking: &BTreeMap<(String, String), Lacks>) {
+    fn adjust(&mut self, pool: &str, lacks: &Lacks) {
         let both = self.catalog.as_ref().zip(self.overlaid.as_ref());
-        self.adjusted = both.map(|(given, overlaid)| adjusted(pool, given, overlaid, lacking));
+        self.adjusted = both.map(|(given, overlaid)| adjusted(pool, given, overlaid, lacks));
     }
 }
 
 /// A catalog in which types have less by what their nodes lacked, save of what overlays say.
-fn adjusted(
-    pool: &str,
-    given: &Catalog,
-    catalog: &Arc<Catalog>,
-    lacking: &BTreeMap<(String, String), Lacks>,
-) -> Arc<Catalog> {
+fn adjusted(pool: &str, given: &Catalog, catalog: &Arc<Catalog>, lacks: &Lacks) -> Arc<Catalog> {
     let mut types = catalog.types().to_vec();
     let mut is_changed = false;
     for own in &mut types {
-        let Some(lacks) = lacking.get(&(pool.to_owned(), own.name.clone())) else { continue };
+        let Some(lacks) = lacks.get(pool, &own.name) else { continue };
         for (name, promised) in own.allocatable().iter() {
             let lack = lacks.get(name).map_or(Quantity::ZERO, |lack| lack.of(promised));
             if lack == Quantity::ZERO {
@@ -466,21 +442,4 @@ fn adjusted(
     }
     let changed = is_changed.then(|| Catalog::new(types).ok()).flatten();
     changed.map_or_else(|| catalog.clone(), Arc::new)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_lack_what_others_lacked_unless_they_are_promised_less_by_now() {
-        let lack =
-            |promised, had| Lack { amount: Quantity::from_units(promised - had), had: Quantity::from_units(had) };
-        let both = lack(8, 7).and(lack(12, 10));
-        let expected = [(16, 14), (12, 10), (8, 7), (7, 7), (6, 6)];
-        for (promised, has) in expected {
-            let promised = Quantity::from_units(promised);
-            assert_eq!(promised.saturating_sub(both.of(promised)), Quantity::from_units(has));
-        }
-    }
 }

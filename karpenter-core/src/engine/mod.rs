@@ -18,6 +18,7 @@ mod disruption;
 mod ends;
 mod event;
 mod fresh;
+mod lacks;
 mod lives;
 mod market;
 mod metrics;
@@ -197,6 +198,9 @@ impl Engine {
                 Work::Pool(name) => self.reconcile_pool(&name, now),
                 Work::Overlay(name) => self.reconcile_overlay(&name, now),
             }
+        }
+        for (pool, told) in self.market.take_news() {
+            self.note(ObjectRef::NodePool(pool), false, "NodesHaveLess", told, now);
         }
         // Before anything is planned: a command that is given up leaves its nodes where they are.
         self.carry_commands_on(now);

@@ -276,6 +276,24 @@ fn nodes_that_have_less_than_promised_teach_the_planner() {
 }
 
 #[test]
+fn what_nodes_lacked_is_told_once_and_forgotten_once_a_later_one_has_all() {
+    let mut world = World::with_pool(still());
+    world.types.truncate(1);
+    world.memory_lie = Quantity::from_bytes(1 << 30);
+    world.add_pods("web", 8, "100m");
+    world.run(120);
+    assert_eq!((world.unbound(), world.nodes.len(), world.count("note NodesHaveLess")), (0, 2, 1), "{:#?}", world.log);
+    // Six fit beside the eighth; one needs another node, on which there is room for seven then.
+    world.memory_lie = Quantity::ZERO;
+    world.add_pods("more", 7, "100m");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 3), "{:#?}", world.log);
+    world.add_pods("rest", 15, "100m");
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len(), world.count("note NodesHaveLess")), (0, 4, 1), "{:#?}", world.log);
+}
+
+#[test]
 fn an_engine_that_was_stopped_at_any_second_goes_on() {
     for crash_after in 0..45 {
         let mut world = World::with_pool(EngineOptions::default());
