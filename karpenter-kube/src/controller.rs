@@ -10,6 +10,7 @@ use karpenter_core::{
         Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
     engine::{Engine, EngineOptions, Event},
+    schedule::StopFlag,
 };
 use kube::Client;
 use tokio::{
@@ -39,6 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A clock that is set back by less than this makes things a little late. Clocks that are kept right are moved by less.
 const MAX_SET_BACK: Duration = Duration::from_secs(30);
+
+/// How long the engine may decide before it is told to end with what it has: pods wait meanwhile.
+const MAX_DECISION: Duration = Duration::from_mins(1);
+
+/// A decision that takes longer than this hangs: the controller no longer says that it lives. Not all of one can be cut short.
+const HANGS_AFTER: Duration = Duration::from_mins(5);
+
+/// How often it says so while the engine decides.
+const BEAT: Duration = Duration::from_secs(5);
 
 /// How often the gauges are brought up to date.
 const GAUGES: Duration = Duration::from_secs(5);
@@ -277,12 +287,14 @@ impl Work {
     async fn tick(&mut self) {
         let Some(mut engine) = self.engine.take() else { return };
         self.has_news = false;
-        let start = Instant::now();
-        let decided = tokio::task::spawn_blocking(move || {
+        let (start, stop) = (Instant::now(), StopFlag::default());
+        engine.stopped_by(&stop);
+        let deciding = tokio::task::spawn_blocking(move || {
             let requests = engine.tick(clock::now());
             (engine, requests)
         });
-        let (engine, requests) = decided.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        let decided = attended(deciding, &stop, || self.probes.beat_on()).await;
+        let (engine, requests) = decided.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         self.engine = Some(engine);
         self.metrics.decided(start.elapsed());
         self.carrier.begin(requests, &self.mirror);
@@ -320,6 +332,26 @@ async fn unless_over(
         () = lost(leads) => Some(Err(Stopped::LeaseLost)),
         () = stop => Some(Ok(())),
         () = decide => None,
+    }
+}
+
+/// Waits for a decision, and has it end after a while with what it has. Meanwhile the controller lives, unless that hangs.
+async fn attended<T>(deciding: impl Future<Output = T>, stop: &StopFlag, beat: impl Fn()) -> T {
+    let mut deciding = std::pin::pin!(deciding);
+    let (start, mut beats) = (Instant::now(), tokio::time::interval(BEAT));
+    loop {
+        tokio::select! {
+            biased;
+            decided = &mut deciding => return decided,
+            _ = beats.tick() => {}
+        }
+        if start.elapsed() < HANGS_AFTER {
+            beat();
+        }
+        if start.elapsed() >= MAX_DECISION && !stop.is_stopped() {
+            tracing::warn!("a decision takes too long and ends with what there is");
+            stop.stop();
+        }
     }
 }
 
@@ -385,6 +417,16 @@ mod tests {
         let client = Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
         let cloud = karpenter_fake::FakeCloud::new(karpenter_fake::generated_catalog());
         Controller::new(client, Arc::new(cloud), ControllerOptions { lease, ..ControllerOptions::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_decision_ends_and_one_that_hangs_is_not_alive() {
+        for (seconds, is_stopped, last_beat) in [(4, false, 0), (59, false, 55), (61, true, 60), (3600, true, 295)] {
+            let (stop, start, beaten) = (StopFlag::default(), Instant::now(), std::cell::Cell::new(Duration::MAX));
+            let deciding = tokio::time::sleep(Duration::from_secs(seconds));
+            attended(deciding, &stop, || beaten.set(start.elapsed())).await;
+            assert_eq!((stop.is_stopped(), beaten.get().as_secs()), (is_stopped, last_beat), "{seconds} s");
+        }
     }
 
     #[tokio::test(start_paused = true)]

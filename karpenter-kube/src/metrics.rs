@@ -305,9 +305,14 @@ pub struct Probes {
 
 impl Probes {
     pub(crate) fn beat(&self, is_synced: bool, is_leader: bool) {
-        self.beat_millis.store(clock::now().as_millis(), Ordering::Relaxed);
+        self.beat_on();
         self.is_synced.store(is_synced, Ordering::Relaxed);
         self.is_leader.store(is_leader, Ordering::Relaxed);
+    }
+
+    /// It lives, and nothing else has changed.
+    pub(crate) fn beat_on(&self) {
+        self.beat_millis.store(clock::now().as_millis(), Ordering::Relaxed);
     }
 
     /// Whether it did something lately: for `/healthz`.

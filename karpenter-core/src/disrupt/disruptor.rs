@@ -22,7 +22,7 @@ use crate::{
     Catalogs, Planner, PlannerOptions, Snapshot, Timestamp,
     api::DisruptionReason,
     cluster::Place,
-    schedule::{Shelf, Warning},
+    schedule::{Shelf, StopFlag, Warning},
 };
 
 /// The most that savings are asked for, in dollars an hour or as a share.
@@ -86,12 +86,13 @@ pub struct Disruptor {
     roster: Option<Arc<Roster>>,
     /// Whether drifted nodes of static pools stay.
     leaves_static_pools: bool,
+    stop: Option<StopFlag>,
 }
 
 impl Disruptor {
     /// A disruptor with these options.
     pub const fn new(options: DisruptorOptions) -> Self {
-        Self { options, shelf: None, roster: None, leaves_static_pools: false }
+        Self { options, shelf: None, roster: None, leaves_static_pools: false, stop: None }
     }
 
     /// The same disruptor, which shares what planners keep from one plan to the next.
@@ -102,6 +103,12 @@ impl Disruptor {
     /// The same disruptor, which knows the traits of the pods of the cluster.
     pub(crate) fn knowing(self, roster: &Arc<Roster>) -> Self {
         Self { roster: Some(roster.clone()), ..self }
+    }
+
+    /// The same disruptor, which ends a search soon once this flag is set. What it has found then is worth nothing: pods may be
+    /// left out that want a place.
+    pub(crate) fn stopped_by(self, stop: &StopFlag) -> Self {
+        Self { stop: Some(stop.clone()), ..self }
     }
 
     /// The same disruptor, which leaves static pools alone.
@@ -135,6 +142,7 @@ impl Disruptor {
 
     pub(super) fn scene<'s>(&self, snapshot: &Snapshot, catalogs: &'s Catalogs) -> Scene<'s> {
         let planner = Planner::new(self.options.planner.clone()).keeping(&self.shelf.clone().unwrap_or_default());
+        let planner = self.stop.iter().fold(planner, Planner::stopped_by);
         let known = self.roster.clone().filter(|roster| roster.is_of(snapshot));
         let roster = known.unwrap_or_else(|| Arc::new(Roster::of(snapshot)));
         Scene::new(snapshot, catalogs, planner, roster)

@@ -115,6 +115,10 @@ impl Engine {
 
     /// Looks for a command if it is time.
     pub(super) fn disrupt(&mut self, now: Timestamp) {
+        // Nothing is found then, and nothing learned from it.
+        if self.is_stopped() {
+            return;
+        }
         let Some(period) = self.options.disruption_period else { return };
         if let Some((_, until)) = &self.disruption.probation {
             if now < *until {
@@ -147,9 +151,11 @@ impl Engine {
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let roster = self.disruption.roster_of(&snapshot);
         let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf).knowing(&roster);
+        let disruptor = self.stop.iter().fold(disruptor, Disruptor::stopped_by);
         let disruptor = if self.options.static_capacity { disruptor } else { disruptor.leaving_static_pools() };
         if let Some((command, _)) = probation {
             match disruptor.revalidate(&command, &snapshot, &catalogs, now) {
+                _ if self.is_stopped() => return self.give_up_search(),
                 Ok(command) => return self.begin(&command, &snapshot, now),
                 Err(_) => self.counters.not_valid(&command),
             }
@@ -158,7 +164,11 @@ impl Engine {
             Standing { snapshot: snapshot.clone(), catalogs: catalogs.clone(), roster: roster.clone(), at: now };
         let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
         let mut commands = (!is_same).then(|| disruptor.start(&snapshot, &catalogs, now));
-        let Some(found) = commands.as_mut().and_then(Iterator::next) else {
+        let found = commands.as_mut().and_then(Iterator::next);
+        if self.is_stopped() {
+            return self.give_up_search();
+        }
+        let Some(found) = found else {
             let looked_at = commands.and_then(|commands| commands.candidates_of(&snapshot));
             let candidates = || looked_at.unwrap_or_else(|| Candidates::by(&roster, &snapshot, &catalogs, now));
             self.tell_blocked(candidates, now);
@@ -170,6 +180,12 @@ impl Engine {
             return self.begin(&found, &snapshot, now);
         }
         self.disruption.probation = Some((found, now + self.options.validation_wait));
+        false
+    }
+
+    /// A search that was stopped has found nothing; the next one waits longer.
+    const fn give_up_search(&mut self) -> bool {
+        self.disruption.failures = self.disruption.failures.saturating_add(1);
         false
     }
 

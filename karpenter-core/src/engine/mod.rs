@@ -61,7 +61,7 @@ use upkeep::Upkeep;
 use crate::{
     Snapshot, SnapshotError, Timestamp,
     api::{Node, NodeClaim, NodeOverlay, NodePool},
-    schedule::Shelf,
+    schedule::{Shelf, StopFlag},
 };
 
 /// Keeps a cluster in the nodes that its pods need.
@@ -107,6 +107,8 @@ pub struct Engine {
     snapshot_error: Option<SnapshotError>,
     /// What planning keeps from one plan to the next.
     shelf: Shelf,
+    /// Ends what is decided before it is done.
+    stop: Option<StopFlag>,
     /// The last time that was told.
     now: Timestamp,
 }
@@ -136,8 +138,21 @@ impl Engine {
             last_snapshot: None,
             snapshot_error: None,
             shelf,
+            stop: None,
             now: Timestamp::default(),
         }
+    }
+
+    /// From now on a [`tick`](Self::tick) ends soon once this flag is set: what was planned by then is carried out and the rest
+    /// planned in the next tick, and no node is taken away. The flag stays set, so that a shell gives another one for each tick.
+    /// To prepare a plan is not cut short.
+    pub fn stopped_by(&mut self, stop: &StopFlag) {
+        self.provisioner.replanner.stopped_by(stop);
+        self.stop = Some(stop.clone());
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(StopFlag::is_stopped)
     }
 
     /// Takes in what became known. Nothing is decided before the next [`tick`](Self::tick).

@@ -52,7 +52,7 @@ impl Engine {
         }
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let plan = self.provisioner.replanner.plan(&snapshot, &catalogs).clone();
-        if self.options.measures_gap {
+        if self.options.measures_gap && plan.is_complete() {
             self.measure_gap(&plan, &snapshot, &catalogs);
         }
         self.carry_out(&plan, &snapshot, now);

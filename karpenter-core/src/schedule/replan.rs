@@ -8,7 +8,7 @@ mod outset;
 
 use std::sync::Arc;
 
-use super::{Plan, Planner, PreferencePolicy, Shelf, Warning, problem::Trials};
+use super::{Plan, Planner, PreferencePolicy, Shelf, StopFlag, Warning, problem::Trials};
 use crate::{
     Catalogs, Snapshot, Timestamp,
     api::{ObjectKey, Pod},
@@ -103,6 +103,11 @@ impl Replanner {
     pub fn new(planner: Planner) -> Self {
         let planner = if planner.shelf.is_some() { planner } else { planner.keeping(&Shelf::default()) };
         Self { planner, ..Self::default() }
+    }
+
+    /// Ends searches from now on when this flag is set, as [`Planner::stopped_by`] does.
+    pub(crate) fn stopped_by(&mut self, stop: &StopFlag) {
+        self.planner.stop = Some(stop.clone());
     }
 
     /// The same replanner, which divides pods in this way and remembers nothing.

@@ -9,6 +9,7 @@ use karpenter_core::{
     labels,
     lifecycle::{INITIALIZED, READY},
     provider::{CreateError, ProviderError, ProviderErrorKind},
+    schedule::StopFlag,
 };
 
 use crate::world::{World, still};
@@ -291,6 +292,26 @@ fn what_nodes_lacked_is_told_once_and_forgotten_once_a_later_one_has_all() {
     world.add_pods("rest", 15, "100m");
     world.run(60);
     assert_eq!((world.unbound(), world.nodes.len(), world.count("note NodesHaveLess")), (0, 4, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn what_a_stopped_decision_leaves_is_planned_in_the_next() {
+    let mut world = World::with_pool(EngineOptions::default());
+    world.run(5);
+    world.add_pods("web", 8, "900m");
+    world.now = world.now + Duration::from_secs(2);
+    let stop = StopFlag::default();
+    stop.stop();
+    world.engine.stopped_by(&stop);
+    let requests = world.engine.tick(world.now);
+    assert!(!requests.iter().any(|request| matches!(request.action, Action::CreateClaim(_))), "{requests:#?}");
+    assert!(world.engine.next_wake().is_some_and(|wake| wake <= world.now));
+    for request in requests {
+        world.carry_out(request);
+    }
+    world.engine.stopped_by(&StopFlag::default());
+    world.run(60);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Nodes that should go, from the search to the end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     Quantity, Timestamp,
@@ -9,6 +9,7 @@ use karpenter_core::{
     labels,
     lifecycle::{DISRUPTION_REASON, mark_disrupted, set_condition},
     provider::CreateError,
+    schedule::StopFlag,
 };
 
 use crate::world::{World, at};
@@ -52,6 +53,24 @@ fn empty() -> World {
 
 fn is_marked(world: &World) -> bool {
     world.nodes.values().any(|node| node.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED))
+}
+
+#[test]
+fn no_node_goes_by_a_decision_that_is_stopped() {
+    let mut world = empty();
+    let stop = StopFlag::default();
+    stop.stop();
+    world.engine.stopped_by(&stop);
+    for _ in 0..60 {
+        world.now = world.now + Duration::from_secs(1);
+        for request in world.engine.tick(world.now) {
+            world.carry_out(request);
+        }
+    }
+    assert_eq!(world.count("DeleteClaim"), 0, "{:#?}", world.log);
+    world.engine.stopped_by(&StopFlag::default());
+    world.run(60);
+    assert_eq!(world.nodes.len(), 0, "{:#?}", world.log);
 }
 
 #[test]
