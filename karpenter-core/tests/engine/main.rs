@@ -1,6 +1,7 @@
 //! The engine against a cluster of a few lines, second by second.
 
 mod catalogs;
+mod documented;
 mod ending;
 mod overlays;
 mod provisioning;
