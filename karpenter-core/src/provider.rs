@@ -333,7 +333,7 @@ impl ProviderError {
     pub(crate) fn with_kind(&self) -> String {
         match self.kind {
             ProviderErrorKind::Other => self.to_string(),
-            kind => format!("{self} ({kind:?})"),
+            kind => format!("{self} ({})", kind.name()),
         }
     }
 
@@ -363,4 +363,17 @@ pub enum ProviderErrorKind {
     NodeClassNotReady,
     /// Anything else.
     Other,
+}
+
+impl ProviderErrorKind {
+    /// The word for it in metrics and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Throttled => "Throttled",
+            Self::Unauthorized => "Unauthorized",
+            Self::Unavailable => "Unavailable",
+            Self::NodeClassNotReady => "NodeClassNotReady",
+            Self::Other => "Other",
+        }
+    }
 }

@@ -275,7 +275,7 @@ fn failure(result: &ActionResult) -> Option<String> {
         ActionResult::Launched(Err(CreateError::NothingCompatible { .. })) => "CreateError",
         result => match provider_error(result)?.kind {
             ProviderErrorKind::NodeClassNotReady => "NodeClassNotReadyError",
-            kind => return Some(format!("{kind:?}")),
+            kind => kind.name(),
         },
     };
     Some(name.to_owned())

@@ -116,7 +116,7 @@ impl Bootstrap<'_> {
     fn taint_table(&self) -> Value {
         let mut out: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for taint in &self.taints {
-            let text = format!("{}:{:?}", taint.value, taint.effect);
+            let text = format!("{}:{}", taint.value, taint.effect.name());
             out.entry(&taint.key).or_default().push(Value::String(text));
         }
         Value::Table(out.into_iter().map(|(key, taints)| (key.to_owned(), Value::Array(taints))).collect())

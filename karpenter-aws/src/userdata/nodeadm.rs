@@ -51,7 +51,7 @@ impl Bootstrap<'_> {
         let taint = |taint: &karpenter_core::api::Taint| {
             let mut out = Map::from_iter([
                 ("key".to_owned(), Value::from(taint.key.as_str())),
-                ("effect".to_owned(), Value::from(format!("{:?}", taint.effect))),
+                ("effect".to_owned(), Value::from(taint.effect.name())),
             ]);
             if !taint.value.is_empty() {
                 out.insert("value".to_owned(), Value::from(taint.value.as_str()));

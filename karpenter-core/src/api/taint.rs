@@ -68,7 +68,7 @@ impl Hash for Taint {
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let equals = if self.value.is_empty() { "" } else { "=" };
-        write!(f, "{}{equals}{}:{:?}", self.key, self.value, self.effect)
+        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect.name())
     }
 }
 
@@ -81,6 +81,17 @@ pub enum TaintEffect {
     PreferNoSchedule,
     /// They are not placed on the node, and leave if they are there.
     NoExecute,
+}
+
+impl TaintEffect {
+    /// The word that Kubernetes has for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
 }
 
 /// Lets a pod onto nodes with a matching taint.

@@ -1,6 +1,6 @@
 //! What to do about nodes that should go.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -48,6 +48,18 @@ pub enum Method {
 }
 
 impl Method {
+    pub(crate) const ALL: [Self; 4] = [Self::Emptiness, Self::StaticDrift, Self::Drift, Self::Consolidation];
+
+    /// The word for it that engines leave in a cluster, for those that come after them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Emptiness => "Emptiness",
+            Self::StaticDrift => "StaticDrift",
+            Self::Drift => "Drift",
+            Self::Consolidation => "Consolidation",
+        }
+    }
+
     /// The reason by which disruption budgets count it.
     pub const fn reason(self) -> DisruptionReason {
         match self {
@@ -56,6 +68,26 @@ impl Method {
             Self::Consolidation => DisruptionReason::Underutilized,
         }
     }
+}
+
+impl FromStr for Method {
+    type Err = UnknownMethod;
+
+    /// Reads what [`Method::name`] says.
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|method| method.name() == name)
+            .ok_or_else(|| UnknownMethod { name: name.to_owned() })
+    }
+}
+
+/// A text names no [`Method`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no method {name}")]
+pub struct UnknownMethod {
+    /// The text.
+    pub name: String,
 }
 
 impl Serialize for Command {

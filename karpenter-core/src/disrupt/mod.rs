@@ -32,7 +32,7 @@ mod validate;
 pub use balance::MIN_BALANCE;
 pub use budget::{ActiveBudget, BudgetFault, BudgetLimit, NodeCounts, PoolBudgets, UnreadableBudget};
 pub use candidate::{Candidate, Candidates, Kept};
-pub use command::{Command, Method};
+pub use command::{Command, Method, UnknownMethod};
 pub use cost::{NODE_COST, disruption_cost, eviction_cost, lifetime_remaining, price_of, rescheduling_cost};
 pub use cron::{Schedule, ScheduleError, ScheduleFault, ScheduleField};
 pub(crate) use disruptor::Standing;

@@ -266,7 +266,7 @@ impl Engine {
     pub(super) fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
         self.taint(outgoing, now);
         self.give_reason(outgoing, method, now);
-        let message = format!("Disrupting node {}: {:?}", outgoing.node, method.reason());
+        let message = format!("Disrupting node {}: {}", outgoing.node, method.reason().name());
         self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), false, "DisruptionLaunching", message, now);
     }
 
@@ -275,8 +275,8 @@ impl Engine {
         let claim = self.store.claims.get(&outgoing.claim).filter(|claim| claim.metadata.uid == outgoing.uid);
         let Some(claim) = claim.filter(|claim| !claim.status.is_true(DISRUPTION_REASON)) else { return };
         let mut out: NodeClaim = (**claim).clone();
-        let reason = format!("{:?}", method.reason());
-        set_condition(&mut out.status.conditions, DISRUPTION_REASON, ConditionStatus::True, &reason, "", now);
+        let reason = method.reason().name();
+        set_condition(&mut out.status.conditions, DISRUPTION_REASON, ConditionStatus::True, reason, "", now);
         self.write_claim(out, now);
     }
 
@@ -346,7 +346,7 @@ impl Engine {
                 self.wait_for(target, until);
                 continue;
             }
-            let message = format!("Node {} is {:?}", outgoing.node, active.method.reason());
+            let message = format!("Node {} is {}", outgoing.node, active.method.reason().name());
             self.delete_claim(&claim, "Disrupted", message, now);
         }
         is_over

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Engine, Refusal, store::waits};
 use crate::{
     Price, Quantity, ResourceName, Timestamp,
-    api::{DisruptionReason, Node, NodeClaim, ObjectMeta},
+    api::{Node, NodeClaim, ObjectMeta},
     disrupt::{Command, Method},
     labels,
     lifecycle::{DISRUPTION_REASON, condition},
@@ -205,8 +205,8 @@ impl Counters {
     }
 
     pub(super) fn created(&mut self, pool: &str, method: Option<Method>) {
-        let reason = method.map_or("provisioned", |method| reason_of(method));
-        self.add(Metric::ClaimsCreated, vec![("nodepool", pool.to_owned()), ("reason", reason.to_owned())], 1);
+        let reason = method.map_or_else(|| "provisioned".to_owned(), reason_of);
+        self.add(Metric::ClaimsCreated, vec![("nodepool", pool.to_owned()), ("reason", reason)], 1);
     }
 
     pub(super) fn disrupted(&mut self, claim: &NodeClaim, why: &str, pods: usize) {
@@ -353,17 +353,13 @@ fn labels_of(meta: &ObjectMeta) -> [(&'static str, String); 3] {
 fn decision_labels(method: Method, candidates: usize, is_delete: bool) -> MetricLabels {
     vec![
         ("decision", if is_delete { "delete" } else { "replace" }.to_owned()),
-        ("reason", reason_of(method).to_owned()),
+        ("reason", reason_of(method)),
         ("consolidation_type", consolidation_type(method, candidates).to_owned()),
     ]
 }
 
-const fn reason_of(method: Method) -> &'static str {
-    match method.reason() {
-        DisruptionReason::Empty => "empty",
-        DisruptionReason::Drifted => "drifted",
-        DisruptionReason::Underutilized => "underutilized",
-    }
+fn reason_of(method: Method) -> String {
+    snake(method.reason().name())
 }
 
 const fn consolidation_type(method: Method, candidates: usize) -> &'static str {

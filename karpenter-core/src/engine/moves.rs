@@ -115,11 +115,10 @@ impl Engine {
     }
 
     fn goes_to_save_money(&self, node: &str) -> bool {
-        let reason = format!("{:?}", DisruptionReason::Underutilized);
         let node = self.store.nodes.get(node).filter(|node| node.metadata.deletion_timestamp.is_some());
         let claim = node.and_then(|node| self.store.claim_of(node));
         let why = claim.and_then(|claim| condition(&claim.status.conditions, DISRUPTION_REASON));
-        why.is_some_and(|why| why.reason == reason)
+        why.is_some_and(|why| why.reason == DisruptionReason::Underutilized.name())
     }
 
     /// Takes in that a claim is made for pods that wait.

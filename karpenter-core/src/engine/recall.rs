@@ -20,7 +20,7 @@ pub(super) struct Replaces {
 impl Replaces {
     /// Such as `Consolidation/1/general-a,general-b`.
     pub(super) fn text(&self) -> String {
-        format!("{:?}/{}/{}", self.method, self.replacements, self.claims.join(","))
+        format!("{}/{}/{}", self.method.name(), self.replacements, self.claims.join(","))
     }
 
     /// Whether the text says that this claim goes.
@@ -31,10 +31,8 @@ impl Replaces {
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '/');
         let (method, count, claims) = (parts.next()?, parts.next()?, parts.next()?);
-        let known = [Method::Emptiness, Method::StaticDrift, Method::Drift, Method::Consolidation];
-        let method = known.into_iter().find(|known| format!("{known:?}") == method)?;
         let claims = claims.split(',').map(str::to_owned).collect();
-        Some(Self { method, replacements: count.parse().ok()?, claims })
+        Some(Self { method: method.parse().ok()?, replacements: count.parse().ok()?, claims })
     }
 }
 
@@ -91,11 +89,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let claims = vec!["general-a".to_owned(), "general-b".to_owned()];
-        for method in [Method::StaticDrift, Method::Drift, Method::Consolidation] {
+        for method in Method::ALL {
             let replaces = Replaces { method, replacements: 2, claims: claims.clone() };
             assert!(Replaces::names(&replaces.text(), "general-b") && !Replaces::names(&replaces.text(), "general"));
             assert_eq!(Replaces::parse(&replaces.text()), Some(replaces));
         }
+        let replaces = Replaces { method: Method::Consolidation, replacements: 2, claims };
+        assert_eq!(replaces.text(), "Consolidation/2/general-a,general-b");
         for text in ["", "Drift", "Drift/1", "Drift/one/a", "Whim/1/a"] {
             assert_eq!(Replaces::parse(text), None, "{text}");
         }
