@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures_util::{FutureExt as _, StreamExt as _};
 use karpenter_core::{
     Quantity,
-    api::{ConditionStatus, NodeClaim},
+    api::{NodeClaim, conditions::REGISTERED},
 };
 use kube::{
     Api, Client, ResourceExt as _,
@@ -111,13 +111,10 @@ impl JoinedMachines {
 
 /// Whether the machine of a claim of this provider is a node, and stays.
 fn has_joined(claim: &NodeClaim) -> bool {
-    let is_registered = |condition: &karpenter_core::api::Condition| {
-        condition.r#type == "Registered" && condition.status == ConditionStatus::True
-    };
     claim.spec.node_class_ref.group == GROUP
         && claim.metadata.deletion_timestamp.is_none()
         && !claim.status.node_name.is_empty()
-        && claim.status.conditions.iter().any(is_registered)
+        && claim.status.is_true(REGISTERED)
 }
 
 /// All memory that a node has.

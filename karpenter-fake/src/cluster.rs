@@ -7,6 +7,7 @@ use karpenter_core::{
     api::{
         Condition, ConditionStatus, DaemonSet, FieldError, Node, NodeClaim, NodePool, ObjectKey, OwnerReference, Pod,
         Workload,
+        conditions::{INITIALIZED, LAUNCHED, REGISTERED},
     },
     driver::{Launch, Outcome},
     labels,
@@ -183,7 +184,7 @@ impl FakeCluster {
         match outcome {
             Outcome::Launched(claim) => {
                 let mut claim = NodeClaim::clone(claim);
-                mark(&mut claim.status.conditions, "Launched", None);
+                mark(&mut claim.status.conditions, LAUNCHED, None);
                 self.claims.insert(claim.name().to_owned(), claim);
             }
             Outcome::LaunchFailed { claim, .. } => {
@@ -227,8 +228,8 @@ impl FakeCluster {
         let id = node.spec.provider_id.clone();
         if let Some(claim) = self.claims.values_mut().find(|claim| claim.status.provider_id == id) {
             claim.status.node_name.clone_from(&name);
-            mark(&mut claim.status.conditions, "Registered", Some(now));
-            mark(&mut claim.status.conditions, "Initialized", Some(now));
+            mark(&mut claim.status.conditions, REGISTERED, Some(now));
+            mark(&mut claim.status.conditions, INITIALIZED, Some(now));
             node.spec.taints.clone_from(&claim.spec.taints);
         }
         self.nodes.insert(name, node);

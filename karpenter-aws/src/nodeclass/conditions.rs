@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use karpenter_core::api::conditions::{READY, VALIDATION_SUCCEEDED};
 use karpenter_core::{
     Timestamp,
     api::{Condition, ConditionStatus},
@@ -17,16 +18,12 @@ pub const SUBNETS_READY: &str = "SubnetsReady";
 pub const SECURITY_GROUPS_READY: &str = "SecurityGroupsReady";
 /// The instance profile is there.
 pub const INSTANCE_PROFILE_READY: &str = "InstanceProfileReady";
-/// Instances could be launched.
-pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
 /// The placement group was found, or none is asked for.
 pub const PLACEMENT_GROUP_READY: &str = "PlacementGroupReady";
 /// Capacity reservations were looked for.
 pub const CAPACITY_RESERVATIONS_READY: &str = "CapacityReservationsReady";
-/// All of the others.
-pub const READY: &str = "Ready";
 
-/// The conditions that [`READY`] stands for.
+/// The conditions that [`READY`] stands for. [`VALIDATION_SUCCEEDED`] says that instances could be launched.
 pub const ALL: [&str; 7] = [
     AMIS_READY,
     SUBNETS_READY,

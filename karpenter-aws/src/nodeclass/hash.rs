@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    api::NodeClaim,
+    api::{
+        NodeClaim,
+        conditions::{DRIFTED, condition},
+    },
     hashstructure::{self, Struct, text},
 };
 
@@ -64,7 +67,7 @@ impl Ec2NodeClass {
             return Ok(BTreeMap::new());
         }
         let mut out = self.hash_annotations(ca_bundle)?;
-        if claim.status.conditions.iter().any(|condition| condition.r#type == "Drifted") {
+        if condition(&claim.status.conditions, DRIFTED).is_some() {
             out.remove(NODE_CLASS_HASH);
         }
         Ok(out)

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use comfy_table::Table;
 use karpenter_core::{
     Price,
-    api::{Condition, NodePool},
+    api::{Condition, NodePool, conditions::DRIFTED},
     disrupt::{BudgetLimit, Candidate, Command, Method, NodeCounts, PoolBudgets},
 };
 
@@ -118,7 +118,7 @@ fn drift_reason<'c>(found: &'c Consolidation, command: &Command) -> Option<&'c s
     let name = command.candidates.first()?;
     let place = found.snapshot.places().iter().find(|place| place.name == *name)?;
     let mut conditions = place.node_claim.as_deref()?.status.conditions.iter();
-    let drifted: &Condition = conditions.find(|condition| condition.r#type == "Drifted")?;
+    let drifted: &Condition = conditions.find(|condition| condition.r#type == DRIFTED)?;
     Some(drifted.reason.as_str()).filter(|reason| !reason.is_empty())
 }
 

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{NillableDuration, NodeClaim, NodeClaimTemplate, NodeClassRef, NodePool, Taint, TaintEffect, TemplateMeta};
+use super::{
+    NillableDuration, NodeClaim, NodeClaimTemplate, NodeClassRef, NodePool, Taint, TaintEffect, TemplateMeta,
+    conditions::{DRIFTED, condition},
+};
 use crate::{
     hashstructure::{self, Struct},
     labels,
@@ -68,7 +71,7 @@ impl NodePool {
             return BTreeMap::new();
         }
         let mut out = self.hash_annotations();
-        if claim.status.conditions.iter().any(|c| c.r#type == "Drifted") {
+        if condition(&claim.status.conditions, DRIFTED).is_some() {
             out.remove(labels::NODE_POOL_HASH);
         }
         out

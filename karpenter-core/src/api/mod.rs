@@ -5,6 +5,7 @@
 //! [`Converted`] reads pools and claims of older versions.
 
 mod budget;
+pub mod conditions;
 mod conversion;
 mod duration;
 mod hash;
@@ -30,11 +31,11 @@ pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
 pub(crate) use nodeoverlay::PriceChange;
 pub use nodeoverlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};
+pub(crate) use nodepool::because_of;
 pub use nodepool::{
     ConsolidationPolicy, Disruption, NodeClaimTemplate, NodePool, NodePoolSpec, NodePoolStatus, TemplateMeta,
     TemplateSpec,
 };
-pub(crate) use nodepool::{NODE_CLASS_READY, because_of};
 pub(crate) use pod::STUCK_AFTER;
 pub use pod::{
     Affinity, Container, ContainerPort, ContainerStatus, InclusionPolicy, NodeAffinity, Pod, PodAffinity,

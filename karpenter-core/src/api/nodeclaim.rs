@@ -1,8 +1,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionStatus, NillableDuration, NodeSelectorRequirement, ObjectMeta, Resources, Taint, is_default,
-    nodepool::default_expire_after, nullable,
+    Condition, ConditionStatus, NillableDuration, NodeSelectorRequirement, ObjectMeta, Resources, Taint,
+    conditions::{LAUNCHED, condition},
+    is_default,
+    nodepool::default_expire_after,
+    nullable,
 };
 use crate::{ResourceList, Timestamp};
 
@@ -93,8 +96,7 @@ impl Default for NodeClaimSpec {
 impl NodeClaim {
     /// When its machine was launched, if it was.
     pub(crate) fn launched_at(&self) -> Option<Timestamp> {
-        let is_it = |c: &&Condition| c.r#type == "Launched" && c.status == ConditionStatus::True;
-        self.status.conditions.iter().find(is_it)?.last_transition_time
+        condition(&self.status.conditions, LAUNCHED).filter(|c| c.status == ConditionStatus::True)?.last_transition_time
     }
 }
 

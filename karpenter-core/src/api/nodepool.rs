@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Budget, Condition, ConditionStatus, NillableDuration, NodeClassRef, NodeSelectorRequirement, ObjectMeta, Taint,
+    conditions::{NODE_CLASS_READY, READY, VALIDATION_SUCCEEDED},
     is_default, nullable,
 };
 use crate::{Quantity, ResourceList, ResourceName};
@@ -47,9 +48,6 @@ impl Default for NodePool {
         }
     }
 }
-
-/// The condition of pools whose node class can be used.
-pub(crate) const NODE_CLASS_READY: &str = "NodeClassReady";
 
 /// What is said of a pool because of one of its conditions.
 pub(crate) fn because_of(of_type: &str, status: ConditionStatus, message: &str) -> String {
@@ -104,9 +102,9 @@ impl NodePool {
         // `Ready` says no, until all that it depends on is known to be well; what it depends on may be written before it, and says
         // more.
         let is_cause = |c: &&Condition| {
-            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | NODE_CLASS_READY)
+            c.status == ConditionStatus::False && matches!(c.r#type.as_str(), VALIDATION_SUCCEEDED | NODE_CLASS_READY)
         };
-        let is_unready = |c: &&Condition| c.r#type == "Ready" && c.status != ConditionStatus::True;
+        let is_unready = |c: &&Condition| c.r#type == READY && c.status != ConditionStatus::True;
         let conditions = &self.status.conditions;
         let condition = conditions.iter().find(is_cause).or_else(|| conditions.iter().find(is_unready))?;
         let message = if condition.message.is_empty() { &condition.reason } else { &condition.message };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta, PodBuilder,
-    Toleration, Volume, is_default, nullable,
+    Toleration, Volume, conditions::READY, is_default, nullable,
 };
 use crate::{ResourceList, Timestamp};
 
@@ -89,7 +89,7 @@ impl Pod {
     /// Whether it says itself that it is not ready. A pod that says nothing, as in dumps that were made by hand, counts
     /// as ready.
     pub fn is_unready(&self) -> bool {
-        self.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status != ConditionStatus::True)
+        self.status.conditions.iter().any(|c| c.r#type == READY && c.status != ConditionStatus::True)
     }
 
     /// Whether a DaemonSet made it.

@@ -5,7 +5,9 @@ use std::{
 
 use crate::{
     NodeAlternatives, Quantity, Requirements, ResourceList, ResourceName, Timestamp,
-    api::{DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, tolerates_all},
+    api::{
+        DaemonSet, Node, NodeClaim, ObjectKey, Pod, Taint, TaintEffect, conditions::INSTANCE_TERMINATING, tolerates_all,
+    },
     cluster::{Attachment, HostPort, Storage, daemon_requests, pod_requests},
     labels,
 };
@@ -263,6 +265,6 @@ pub(super) fn is_going(node: Option<&Node>, claim: Option<&NodeClaim>) -> bool {
     let is_deleted = node.is_some_and(|node| node.metadata.deletion_timestamp.is_some());
     is_deleted
         || claim.is_some_and(|claim| {
-            claim.metadata.deletion_timestamp.is_some() || claim.status.is_true("InstanceTerminating")
+            claim.metadata.deletion_timestamp.is_some() || claim.status.is_true(INSTANCE_TERMINATING)
         })
 }

@@ -49,9 +49,9 @@ fn order(claim: &NodeClaim) -> (Option<Timestamp>, Option<Timestamp>, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        api::OwnerReference,
-        lifecycle::{LAUNCHED, set_condition},
+    use crate::api::{
+        OwnerReference,
+        conditions::{LAUNCHED, set_condition},
     };
 
     fn claim(name: &str, launched: i64) -> Arc<NodeClaim> {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use super::{BudgetLimit, Candidate, NodeCounts, PoolBudgets, survey::is_leaving};
 use crate::{
     Snapshot, Timestamp,
-    api::{Condition, ConditionStatus, DisruptionReason, NodeClaim, NodePool},
+    api::{
+        Condition, ConditionStatus, DisruptionReason, NodeClaim, NodePool,
+        conditions::{INSTANCE_TERMINATING, READY},
+    },
     cluster::Place,
 };
 
@@ -42,7 +45,7 @@ impl NodeCounts {
         let mut counts = Self::default();
         let of_pool = |place: &&Place| place.pool.as_deref() == Some(pool) && place.is_initialized;
         for place in snapshot.places().iter().map(AsRef::as_ref).filter(of_pool) {
-            let is_terminating = |claim: &NodeClaim| claim.status.is_true("InstanceTerminating");
+            let is_terminating = |claim: &NodeClaim| claim.status.is_true(INSTANCE_TERMINATING);
             if !place.is_promised() && place.node_claim.as_deref().is_none_or(is_terminating) {
                 continue;
             }
@@ -55,6 +58,6 @@ impl NodeCounts {
 
 /// Whether the node says that it is ready; one that says nothing, as in dumps made by hand, counts as ready.
 fn is_ready(place: &Place) -> bool {
-    let is_not_ready = |c: &Condition| c.r#type == "Ready" && c.status != ConditionStatus::True;
+    let is_not_ready = |c: &Condition| c.r#type == READY && c.status != ConditionStatus::True;
     !place.node.iter().flat_map(|node| &node.status.conditions).any(is_not_ready)
 }

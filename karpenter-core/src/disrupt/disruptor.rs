@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Catalogs, Planner, PlannerOptions, Snapshot, Timestamp,
-    api::DisruptionReason,
+    api::{DisruptionReason, conditions::DRIFTED},
     cluster::Place,
     schedule::{Shelf, StopFlag, Warning},
 };
@@ -338,7 +338,7 @@ pub(super) fn by_drift<'c>(scene: &Scene<'_>, candidates: &'c Candidates, is_sta
 
 /// Whether the claim of a node says that it is not what its pool asks for any more.
 pub(super) fn is_drifted(place: &Place) -> bool {
-    place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true("Drifted"))
+    place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true(DRIFTED))
 }
 
 /// The cluster without the nodes that may go, whose pods want other places.

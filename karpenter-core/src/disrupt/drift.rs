@@ -2,13 +2,15 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
     Catalog, Requirement, Requirements, Timestamp,
-    api::{Condition, ConditionStatus, NodeClaim, NodePool, STATIC_HASH_VERSION},
+    api::{
+        Condition, ConditionStatus, NodeClaim, NodePool, STATIC_HASH_VERSION,
+        conditions::{DRIFTED, LAUNCHED, condition},
+    },
     cluster::Place,
     labels,
 };
 
 /// The condition of claims that have drifted.
-const DRIFTED: &str = "Drifted";
 const NODE_POOL_DRIFTED: &str = "NodePoolDrifted";
 const REQUIREMENTS_DRIFTED: &str = "RequirementsDrifted";
 const INSTANCE_TYPE_NOT_FOUND: &str = "InstanceTypeNotFound";
@@ -160,18 +162,14 @@ pub fn drift_order(has_pods: bool, since: Option<Timestamp>, name: &str) -> (boo
     (has_pods, since.unwrap_or(Timestamp::from_millis(i64::MAX)), name)
 }
 
-fn condition<'c>(claim: &'c NodeClaim, of_type: &str) -> Option<&'c Condition> {
-    claim.status.conditions.iter().find(|condition| condition.r#type == of_type)
-}
-
 /// The condition `Drifted`, if it holds.
 fn drifted(claim: &NodeClaim) -> Option<&Condition> {
-    condition(claim, DRIFTED).filter(|condition| condition.status == ConditionStatus::True)
+    condition(&claim.status.conditions, DRIFTED).filter(|condition| condition.status == ConditionStatus::True)
 }
 
 /// Shells that keep no conditions still write the name of the machine.
 fn is_launched(claim: &NodeClaim) -> bool {
-    condition(claim, "Launched")
+    condition(&claim.status.conditions, LAUNCHED)
         .map_or_else(|| !claim.status.provider_id.is_empty(), |condition| condition.status == ConditionStatus::True)
 }
 

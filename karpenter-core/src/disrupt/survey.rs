@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     Catalog, Catalogs, FxBuild, Snapshot, Timestamp,
-    api::{Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey, Pod},
+    api::{
+        Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey, Pod,
+        conditions::{CONSOLIDATABLE, INITIALIZED, condition},
+    },
     cluster::Place,
     labels,
 };
@@ -206,13 +209,13 @@ pub(super) fn is_disturbed(place: &Place, pool: Option<&NodePool>, now: Timestam
 /// made. If all of that is unknown, nothing is known to have disturbed the node.
 fn quiet(claim: &NodeClaim, pool: &NodePool, now: Timestamp) -> Result<(), Option<Timestamp>> {
     let Some(wait) = pool.spec.disruption.consolidate_after.duration() else { return Ok(()) };
-    let condition = |name: &str| claim.status.conditions.iter().find(|c| c.r#type == name);
+    let condition = |of_type: &str| condition(&claim.status.conditions, of_type);
     let is_true = |c: &&Condition| c.status == ConditionStatus::True;
-    let written = condition("Consolidatable");
+    let written = condition(CONSOLIDATABLE);
     if written.as_ref().is_some_and(is_true) {
         return Ok(());
     }
-    let initialized = condition("Initialized").filter(is_true).and_then(|c| c.last_transition_time);
+    let initialized = condition(INITIALIZED).filter(is_true).and_then(|c| c.last_transition_time);
     let disturbed = claim.status.last_pod_event_time.or(initialized).or(claim.metadata.creation_timestamp);
     let until = disturbed.map(|time| time + wait).filter(|&until| !wait.is_zero() && now < until);
     match (written, until) {

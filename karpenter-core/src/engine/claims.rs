@@ -4,19 +4,22 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Action, ActionResult, Engine, ObjectRef, Refusal, Target, Work,
-    lives::{Content, DRIFTED, DriftAnswer, RepairEnd, Sound},
+    lives::{Content, DriftAnswer, RepairEnd, Sound},
     outbox::Purpose,
     provision::is_static,
 };
 use crate::{
     Timestamp,
-    api::{Condition, ConditionStatus, Node, NodeClaim, NodeClassRef},
+    api::{
+        Condition, ConditionStatus, Node, NodeClaim, NodeClassRef,
+        conditions::{
+            CONSISTENT_STATE_FOUND, CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, REGISTERED, condition,
+            set_condition,
+        },
+    },
     disrupt::{Drift, ProviderDrift},
     labels,
-    lifecycle::{
-        self, Ailment, CONSISTENT_STATE_FOUND, CONSOLIDATABLE, INITIALIZED, LAUNCH_TIMED_OUT, LAUNCHED, LaunchReaction,
-        REGISTERED, condition, launch_backoff, set_condition,
-    },
+    lifecycle::{self, Ailment, LAUNCH_TIMED_OUT, LaunchReaction, launch_backoff},
     provider::{CreateError, Launched},
 };
 

@@ -9,9 +9,12 @@ use std::{
 use super::{Engine, ObjectRef, Target, outbox::SETTLE, recall::Replaces};
 use crate::{
     Snapshot, Timestamp,
-    api::{ConditionStatus, NodeClaim},
+    api::{
+        ConditionStatus, NodeClaim,
+        conditions::{DISRUPTION_REASON, INITIALIZED, set_condition},
+    },
     disrupt::{Candidates, Command, Disruptor, Guard, Method, Roster, Standing},
-    lifecycle::{self, DISRUPTION_REASON, INITIALIZED, set_condition},
+    lifecycle,
 };
 
 /// What found nothing is looked at again after this long even if nothing has changed: budgets and quiet times depend on

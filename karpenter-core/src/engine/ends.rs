@@ -13,11 +13,14 @@ use super::{
 };
 use crate::{
     Timestamp,
-    api::{ConditionStatus, Node, NodeClaim, ObjectKey, Pod},
+    api::{
+        ConditionStatus, Node, NodeClaim, ObjectKey, Pod,
+        conditions::{DISRUPTION_REASON, REGISTERED},
+    },
     cluster::tenancy,
     disrupt::Shield,
     labels,
-    lifecycle::{self, DISRUPTION_REASON, DrainStep, MIN_DRAIN, REGISTERED, Stage},
+    lifecycle::{self, DrainStep, MIN_DRAIN, Stage},
     provider::{Deletion, Instance, ProviderError, ProviderId},
 };
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::lives::Lives;
 use crate::{
     Timestamp,
-    api::{Condition, ConditionStatus, NodeClaim},
-    lifecycle::CONSOLIDATABLE,
+    api::{Condition, ConditionStatus, NodeClaim, conditions::CONSOLIDATABLE},
 };
 
 /// A claim with a pod event that it does not say yet.

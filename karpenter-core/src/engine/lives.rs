@@ -7,13 +7,12 @@ use indexmap::IndexMap;
 use super::fresh::Fresh;
 use crate::{
     Catalog, FxBuild, Timestamp,
-    api::{Node, NodeClaim, NodePool},
-    lifecycle::{LAUNCHED, condition},
+    api::{
+        Node, NodeClaim, NodePool,
+        conditions::{DRIFTED, LAUNCHED, condition},
+    },
     provider::{Launched, ProviderId},
 };
-
-/// The condition of claims that are not what their pools ask for any more.
-pub(super) const DRIFTED: &str = "Drifted";
 
 /// What is remembered of claims. At most one entry for each claim, and one for each node.
 #[derive(Clone, Debug, Default)]

@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::{Engine, Refusal, store::waits};
 use crate::{
     Price, Quantity, ResourceName, Timestamp,
-    api::{Node, NodeClaim, ObjectMeta},
+    api::{
+        Node, NodeClaim, ObjectMeta,
+        conditions::{DISRUPTION_REASON, condition},
+    },
     disrupt::{Command, Method},
     labels,
-    lifecycle::{DISRUPTION_REASON, condition},
 };
 
 /// Something that is measured.

@@ -9,8 +9,10 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{Engine, Work, provisioner::workload_of};
 use crate::{
     PlannedClaim, Timestamp,
-    api::{DisruptionReason, Pod},
-    lifecycle::{DISRUPTION_REASON, condition},
+    api::{
+        DisruptionReason, Pod,
+        conditions::{DISRUPTION_REASON, condition},
+    },
 };
 
 /// A node that is made for a pod so long after it left is made for other reasons: pods end within half a minute if they do not ask

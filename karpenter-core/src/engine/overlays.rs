@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use super::{Engine, Work, market::choices};
 use crate::{
     Catalog, InstanceType, Offering, Price, Quantity, Requirement, Requirements, ResourceName, Timestamp,
-    api::{ConditionStatus, NodeClaim, NodeOverlay},
+    api::{
+        ConditionStatus, NodeClaim, NodeOverlay,
+        conditions::{READY, VALIDATION_SUCCEEDED, set_condition},
+    },
     catalog::OverlayFault,
     labels,
-    lifecycle::set_condition,
     provider::Launched,
 };
 
@@ -36,20 +38,19 @@ impl Engine {
 
 /// Writes whether an overlay is valid and whether it is ready.
 fn judge(overlay: &mut NodeOverlay, fault: Option<&OverlayFault>, now: Timestamp) {
-    const VALID: &str = "ValidationSucceeded";
     let (status, reason) = match fault {
-        None => (ConditionStatus::True, VALID),
+        None => (ConditionStatus::True, VALIDATION_SUCCEEDED),
         Some(OverlayFault::Invalid(_)) => (ConditionStatus::False, "RuntimeValidation"),
         Some(OverlayFault::Conflict { .. }) => (ConditionStatus::False, "Conflict"),
     };
     let conditions = &mut overlay.status.conditions;
     let message = fault.map(ToString::to_string).unwrap_or_default();
-    set_condition(conditions, VALID, status, reason, &message, now);
+    set_condition(conditions, VALIDATION_SUCCEEDED, status, reason, &message, now);
     let (reason, message) = match status {
-        ConditionStatus::True => ("Ready", String::new()),
-        _ => ("UnhealthyDependents", format!("{VALID} is False")),
+        ConditionStatus::True => (READY, String::new()),
+        _ => ("UnhealthyDependents", format!("{VALIDATION_SUCCEEDED} is False")),
     };
-    set_condition(conditions, "Ready", status, reason, &message, now);
+    set_condition(conditions, READY, status, reason, &message, now);
 }
 
 /// The catalog of a provider, and what became of it.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::{Action, Engine, ObjectRef, outbox::Purpose, provisioner::promise_until, recall::Replaces};
 use crate::{
     Catalogs, Plan, PlannedClaim, Planner, Snapshot, Timestamp,
-    api::{NodeClaim, NodePool},
+    api::{NodeClaim, NodePool, conditions::LAUNCHED},
     labels,
-    lifecycle::LAUNCHED,
 };
 
 /// How soon it is tried again while something must be known first.

@@ -6,7 +6,12 @@ use super::{
     Engine,
     disruption::{Active, COMMAND_TIMEOUT, Outgoing},
 };
-use crate::{Timestamp, api::NodeClaim, disrupt::Method, labels, lifecycle::DISRUPTION_REASON};
+use crate::{
+    Timestamp,
+    api::{NodeClaim, conditions::DISRUPTION_REASON},
+    disrupt::Method,
+    labels,
+};
 
 /// What the replacements of a command say in [`labels::REPLACES`]: how it was found, how many they are, and the claims of the
 /// nodes that go.

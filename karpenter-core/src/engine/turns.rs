@@ -12,10 +12,9 @@ use std::{
 use super::{Engine, disruption::Active, recall::Replaces};
 use crate::{
     NodeAlternatives, ResourceList, Timestamp,
-    api::{Node, ObjectKey, Pod, tolerates_all},
+    api::{Node, ObjectKey, Pod, conditions::DISRUPTION_REASON, tolerates_all},
     cluster::pod_requests,
-    labels,
-    lifecycle::{self, DISRUPTION_REASON},
+    labels, lifecycle,
 };
 
 /// The last turn, counted from zero. Each costs a second, and chains of pods of which each fits where the one before does are

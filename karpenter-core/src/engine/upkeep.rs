@@ -13,9 +13,14 @@ use super::{
 };
 use crate::{
     OfferingKey, Quantity, ResourceList, ResourceName, Timestamp,
-    api::{Condition, ConditionStatus, NODE_CLASS_READY, Node, NodeClaim, NodePool},
+    api::{
+        Condition, ConditionStatus, Node, NodeClaim, NodePool,
+        conditions::{
+            NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY, VALIDATION_SUCCEEDED, condition, set_condition,
+        },
+    },
     labels,
-    lifecycle::{Census, condition, demoted, may_be_demoted, set_condition},
+    lifecycle::{Census, demoted, may_be_demoted},
     provider::{EventCursor, Instance, ProviderEvent, ProviderEvents, ProviderId},
 };
 
@@ -31,7 +36,6 @@ const UNHEALTHY_FAILURES: usize = 2;
 /// thousands of claims a day two are alike with a chance of less than one in a million; the API server refuses the second.
 const SUFFIX_LENGTH: usize = 8;
 /// The condition of pools whose launches come to nodes.
-const HEALTHY: &str = "NodeRegistrationHealthy";
 /// Resources that the status of a pool always names.
 const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods", "nodes"];
 
@@ -430,9 +434,9 @@ fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, fault: Option<&Fa
         set_condition(conditions, of_type, status, reason, message, now);
     };
     match verdict {
-        Ok(()) => set("ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", ""),
+        Ok(()) => set(VALIDATION_SUCCEEDED, ConditionStatus::True, VALIDATION_SUCCEEDED, ""),
         Err(error) => {
-            set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
+            set(VALIDATION_SUCCEEDED, ConditionStatus::False, "NodePoolValidationFailed", &error.to_string());
         }
     }
     match fault {
@@ -441,23 +445,34 @@ fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, fault: Option<&Fa
         Some(fault) => set(NODE_CLASS_READY, ConditionStatus::False, fault.reason, &fault.why),
     }
     match health {
-        Some(ConditionStatus::True) => set(HEALTHY, ConditionStatus::True, HEALTHY, ""),
-        Some(ConditionStatus::False) => {
-            set(HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register");
+        Some(ConditionStatus::True) => {
+            set(NODE_REGISTRATION_HEALTHY, ConditionStatus::True, NODE_REGISTRATION_HEALTHY, "");
         }
-        Some(ConditionStatus::Unknown) => set(HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", ""),
+        Some(ConditionStatus::False) => {
+            set(NODE_REGISTRATION_HEALTHY, ConditionStatus::False, "RegistrationFailed", "nodes fail to register");
+        }
+        Some(ConditionStatus::Unknown) => {
+            set(NODE_REGISTRATION_HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", "");
+        }
         None => {}
     }
     let is_false = |c: &&Condition| {
-        c.status == ConditionStatus::False && matches!(c.r#type.as_str(), "ValidationSucceeded" | NODE_CLASS_READY)
+        c.status == ConditionStatus::False && matches!(c.r#type.as_str(), VALIDATION_SUCCEEDED | NODE_CLASS_READY)
     };
     let fault = conditions.iter().find(is_false).map(|condition| format!("{} is False", condition.r#type));
     let (status, reason) = match fault {
         Some(_) => (ConditionStatus::False, "UnhealthyDependents"),
-        None => (ConditionStatus::True, "Ready"),
+        None => (ConditionStatus::True, READY),
     };
-    set_condition(conditions, "Ready", status, reason, &fault.unwrap_or_default(), now);
-    if !conditions.iter().any(|condition| condition.r#type == HEALTHY) {
-        set_condition(conditions, HEALTHY, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
+    set_condition(conditions, READY, status, reason, &fault.unwrap_or_default(), now);
+    if !conditions.iter().any(|condition| condition.r#type == NODE_REGISTRATION_HEALTHY) {
+        set_condition(
+            conditions,
+            NODE_REGISTRATION_HEALTHY,
+            ConditionStatus::Unknown,
+            "AwaitingReconciliation",
+            "",
+            now,
+        );
     }
 }

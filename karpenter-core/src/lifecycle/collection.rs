@@ -4,10 +4,12 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use indexmap::IndexSet;
 
-use super::{LAUNCHED, condition};
 use crate::{
     FxBuild, Timestamp,
-    api::{ConditionStatus, Node, NodeClaim},
+    api::{
+        ConditionStatus, Node, NodeClaim,
+        conditions::{LAUNCHED, condition},
+    },
     provider::{Instance, ProviderId},
 };
 
@@ -84,7 +86,7 @@ fn is_ready(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::set_condition;
+    use crate::api::conditions::set_condition;
 
     const fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1000)

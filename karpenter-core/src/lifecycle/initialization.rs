@@ -1,9 +1,11 @@
 //! A node that has joined becomes ready for pods.
 
-use super::{INITIALIZED, READY, set_condition};
 use crate::{
     Quantity, Timestamp,
-    api::{ConditionStatus, Node, NodeClaim},
+    api::{
+        ConditionStatus, Node, NodeClaim,
+        conditions::{INITIALIZED, READY, set_condition},
+    },
     cluster::is_ephemeral_taint,
     labels,
 };

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::{LAUNCHED, set_condition};
 use crate::{
     Timestamp,
-    api::{ConditionStatus, NodeClaim},
+    api::{
+        ConditionStatus, NodeClaim,
+        conditions::{LAUNCHED, set_condition},
+    },
     catalog::OfferingKey,
     provider::{CreateError, Launched, ProviderErrorKind},
 };

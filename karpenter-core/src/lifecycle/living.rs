@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::{INITIALIZED, LAUNCHED, REGISTERED, condition, initialize, register, set_condition};
+use super::{initialize, register};
 use crate::{
     Timestamp,
-    api::{ConditionStatus, Node, NodeClaim},
+    api::{
+        ConditionStatus, Node, NodeClaim,
+        conditions::{INITIALIZED, LAUNCHED, REGISTERED, condition, set_condition},
+    },
     labels,
 };
 

@@ -6,7 +6,6 @@
 //! (<https://karpenter.sh/docs/concepts/nodeclaims/>).
 
 mod collection;
-mod condition;
 mod consistency;
 mod demotion;
 mod drain;
@@ -19,7 +18,6 @@ mod repair;
 mod termination;
 
 pub use collection::{Census, Lost};
-pub use condition::{condition, set_condition};
 pub use consistency::shortfall;
 pub use demotion::demoted;
 pub(crate) use demotion::may_be_demoted;
@@ -36,24 +34,3 @@ pub use repair::{Ailment, ailment, may_repair};
 pub use termination::{
     MIN_DRAIN, Stage, deadline, mark_disrupted, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer,
 };
-
-/// The condition of a claim that has a machine.
-pub const LAUNCHED: &str = "Launched";
-/// The condition of a claim whose node has joined the cluster.
-pub const REGISTERED: &str = "Registered";
-/// The condition of a claim whose node is ready for pods.
-pub const INITIALIZED: &str = "Initialized";
-/// The condition of a claim of which all of the above holds.
-pub const READY: &str = "Ready";
-/// The condition of a claim of which the machine was told to go.
-pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
-/// The condition of a claim of which no pod is left that must leave first.
-pub const DRAINED: &str = "Drained";
-/// The condition of a claim whose node has no volumes attached any more that must be detached first.
-pub const VOLUMES_DETACHED: &str = "VolumesDetached";
-/// The condition of a claim whose node was chosen to go.
-pub const DISRUPTION_REASON: &str = "DisruptionReason";
-/// The condition of a claim whose node pods have left alone for as long as its pool asks for.
-pub const CONSOLIDATABLE: &str = "Consolidatable";
-/// The condition of a claim whose node has what was promised of it.
-pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";

@@ -1,9 +1,11 @@
 //! A node that has joined gets what its claim promises.
 
-use super::{REGISTERED, set_condition};
 use crate::{
     Timestamp,
-    api::{ConditionStatus, Node, NodeClaim, OwnerReference, Taint},
+    api::{
+        ConditionStatus, Node, NodeClaim, OwnerReference, Taint,
+        conditions::{REGISTERED, set_condition},
+    },
     labels,
 };
 

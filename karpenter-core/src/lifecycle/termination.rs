@@ -2,10 +2,12 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{DISRUPTION_REASON, DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, set_condition};
 use crate::{
     Timestamp,
-    api::{ConditionStatus, Node, NodeClaim, ObjectMeta, Taint, TaintEffect},
+    api::{
+        ConditionStatus, Node, NodeClaim, ObjectMeta, Taint, TaintEffect,
+        conditions::{DISRUPTION_REASON, DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, set_condition},
+    },
     labels,
 };
 

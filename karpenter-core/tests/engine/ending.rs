@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     InstanceType, Price, Quantity,
-    api::{ConditionStatus, NillableDuration, Node, NodeClaim, NodePool, ObjectKey, PodStatus},
+    api::{
+        ConditionStatus, NillableDuration, Node, NodeClaim, NodePool, ObjectKey, PodStatus,
+        conditions::{DRAINED, INSTANCE_TERMINATING},
+    },
     engine::{Action, EngineOptions, Event, Object, Request, UnreadableClaim},
     labels,
-    lifecycle::{DRAINED, INSTANCE_TERMINATING},
     provider::{CreateError, Instance, ProviderEvent, ProviderId, RepairPolicy},
 };
 

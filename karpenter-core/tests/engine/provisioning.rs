@@ -4,10 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
     InstanceType, OfferingKey, Price, Quantity,
-    api::{NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus},
+    api::{
+        NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus,
+        conditions::{INITIALIZED, READY},
+    },
     engine::{Action, ActionResult, EngineOptions, Event, Metric, Refusal},
     labels,
-    lifecycle::{INITIALIZED, READY},
     provider::{CreateError, ProviderError, ProviderErrorKind},
     schedule::StopFlag,
 };

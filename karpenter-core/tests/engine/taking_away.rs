@@ -4,10 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     Quantity, Timestamp,
-    api::{NillableDuration, NodeClaim, NodePool, ObjectKey, Pod, Toleration},
+    api::{
+        NillableDuration, NodeClaim, NodePool, ObjectKey, Pod, Toleration,
+        conditions::{DISRUPTION_REASON, set_condition},
+    },
     engine::{Engine, EngineOptions, Event, Metric, MetricLabels, Object, ObjectRef},
     labels,
-    lifecycle::{DISRUPTION_REASON, mark_disrupted, set_condition},
+    lifecycle::mark_disrupted,
     provider::CreateError,
     schedule::StopFlag,
 };

@@ -4,10 +4,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karpenter_core::{
     Catalog, InstanceType, OfferingKey, Requirements,
-    api::NodeClaim,
+    api::{NodeClaim, conditions::DISRUPTION_REASON},
     engine::{Action, ActionResult, Refusal},
     labels,
-    lifecycle::DISRUPTION_REASON,
     provider::{
         CreateError, Deletion, Instance, Launched, ProviderError, ProviderErrorKind, ProviderEvents, ProviderId,
     },

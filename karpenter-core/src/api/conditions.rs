@@ -1,7 +1,36 @@
-use crate::{
-    Timestamp,
-    api::{Condition, ConditionStatus},
-};
+//! The conditions of pools, claims and overlays: their names, which are those of Karpenter, and how they are read and written.
+
+use super::{Condition, ConditionStatus};
+use crate::Timestamp;
+
+/// The condition of a claim that has a machine.
+pub const LAUNCHED: &str = "Launched";
+/// The condition of a claim whose node has joined the cluster.
+pub const REGISTERED: &str = "Registered";
+/// The condition of a claim whose node is ready for pods.
+pub const INITIALIZED: &str = "Initialized";
+/// The condition of objects that are as they should be: of a claim all of the above holds.
+pub const READY: &str = "Ready";
+/// The condition of a claim of which the machine was told to go.
+pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
+/// The condition of a claim of which no pod is left that must leave first.
+pub const DRAINED: &str = "Drained";
+/// The condition of a claim whose node has no volumes attached any more that must be detached first.
+pub const VOLUMES_DETACHED: &str = "VolumesDetached";
+/// The condition of a claim whose node was chosen to go.
+pub const DISRUPTION_REASON: &str = "DisruptionReason";
+/// The condition of a claim whose node pods have left alone for as long as its pool asks for.
+pub const CONSOLIDATABLE: &str = "Consolidatable";
+/// The condition of a claim whose node has what was promised of it.
+pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
+/// The condition of a claim that is not what its pool asks for any more.
+pub const DRIFTED: &str = "Drifted";
+/// The condition of pools and overlays that break no rule.
+pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
+/// The condition of pools whose node class can be used.
+pub const NODE_CLASS_READY: &str = "NodeClassReady";
+/// The condition of pools of which the nodes join the cluster.
+pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
 /// The most characters of a message in a condition; Karpenter cuts there too.
 const MAX_MESSAGE: usize = 300;
