@@ -5,7 +5,7 @@ use std::time::Duration;
 pub use karpenter_core::api::conditions::{READY, VALIDATION_SUCCEEDED};
 use karpenter_core::{
     Timestamp,
-    api::{Condition, ConditionStatus},
+    api::{ConditionStatus, conditions::set_condition},
 };
 
 use super::{CapacityReservation, Ec2NodeClass, Ec2NodeClassStatus, ReservationState, ReservationType};
@@ -45,22 +45,11 @@ impl Ec2NodeClass {
         kind: &str,
         status: ConditionStatus,
         reason: &str,
-        message: impl Into<String>,
+        message: impl AsRef<str>,
         now: Timestamp,
     ) {
-        let generation = self.metadata.generation;
-        let conditions = &mut self.status.conditions;
-        let old = conditions.iter().find(|c| c.r#type == kind);
-        let since = old.filter(|c| c.status == status).and_then(|c| c.last_transition_time).unwrap_or(now);
-        conditions.retain(|c| c.r#type != kind);
-        let mut condition = Condition::default();
-        kind.clone_into(&mut condition.r#type);
-        condition.status = status;
-        (if reason.is_empty() { kind } else { reason }).clone_into(&mut condition.reason);
-        condition.message = message.into();
-        condition.last_transition_time = Some(since);
-        condition.observed_generation = generation;
-        conditions.push(condition);
+        let (conditions, generation) = (&mut self.status.conditions, self.metadata.generation);
+        set_condition(conditions, generation, kind, status, reason, message.as_ref(), now);
         conditions.sort_by(|a, b| a.r#type.cmp(&b.r#type));
     }
 

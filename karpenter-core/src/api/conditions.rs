@@ -32,48 +32,42 @@ pub const NODE_CLASS_READY: &str = "NodeClassReady";
 /// The condition of pools of which the nodes join the cluster.
 pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
-/// The most characters of a message in a condition; Karpenter cuts there too.
-const MAX_MESSAGE: usize = 300;
+/// The most characters that the definitions of these objects allow in a message.
+const MAX_MESSAGE: usize = 32_768;
 
 /// The condition of this type, if it is there.
 pub fn condition<'c>(conditions: &'c [Condition], of_type: &str) -> Option<&'c Condition> {
     conditions.iter().find(|condition| condition.r#type == of_type)
 }
 
-/// Writes a condition, and says whether that changed anything. The time of transition moves with the status only. Messages
-/// are cut after 300 characters. A generation that somebody else saw is taken out: who waits for a condition would take it for
-/// what was seen of the object now.
+/// Writes a condition as it was seen of an object of this generation, and says whether that changed anything. The time of
+/// transition moves with the status only. Where there is no reason to name, it is the type.
+///
+/// The generation must be that of the object that was looked at: who waits for a condition compares it with the object's own.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
+    generation: Option<i64>,
     of_type: &str,
     status: ConditionStatus,
     reason: &str,
     message: &str,
     now: Timestamp,
 ) -> bool {
-    let message: String = message.chars().take(MAX_MESSAGE).collect();
-    let Some(known) = conditions.iter_mut().find(|condition| condition.r#type == of_type) else {
-        conditions.push(Condition {
-            r#type: of_type.to_owned(),
-            status,
-            reason: reason.to_owned(),
-            message,
-            last_transition_time: Some(now),
-            observed_generation: None,
-        });
-        return true;
+    let known = conditions.iter_mut().find(|condition| condition.r#type == of_type);
+    let since = known.as_ref().filter(|known| known.status == status).map(|known| known.last_transition_time);
+    let condition = Condition {
+        r#type: of_type.to_owned(),
+        status,
+        reason: if reason.is_empty() { of_type } else { reason }.to_owned(),
+        message: message.chars().take(MAX_MESSAGE).collect(),
+        last_transition_time: since.unwrap_or(Some(now)),
+        observed_generation: generation,
     };
-    let is_new_status = known.status != status;
-    let was_observed = known.observed_generation.take().is_some();
-    if !is_new_status && !was_observed && known.reason == reason && known.message == message {
-        return false;
+    match known {
+        Some(known) if *known == condition => return false,
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
     }
-    if is_new_status {
-        known.last_transition_time = Some(now);
-    }
-    known.status = status;
-    reason.clone_into(&mut known.reason);
-    known.message = message;
     true
 }
 
@@ -84,15 +78,28 @@ mod tests {
     #[test]
     fn only_a_new_status_is_a_transition() {
         let mut all = Vec::new();
-        let at = Timestamp::from_millis;
-        assert!(set_condition(&mut all, "Launched", ConditionStatus::Unknown, "a", "", at(1)));
-        assert!(!set_condition(&mut all, "Launched", ConditionStatus::Unknown, "a", "", at(2)));
-        assert!(set_condition(&mut all, "Launched", ConditionStatus::Unknown, "b", &"é".repeat(400), at(3)));
-        assert_eq!((all[0].last_transition_time, all[0].message.chars().count()), (Some(at(1)), 300));
-        assert!(set_condition(&mut all, "Launched", ConditionStatus::True, "b", "", at(4)));
-        assert_eq!((all.len(), all[0].last_transition_time), (1, Some(at(4))));
-        all[0].observed_generation = Some(7);
-        assert!(set_condition(&mut all, "Launched", ConditionStatus::True, "b", "", at(5)));
-        assert_eq!((all[0].observed_generation, all[0].last_transition_time), (None, Some(at(4))));
+        let mut set = |generation, status, reason: &str, message: &str, at| {
+            let is_new =
+                set_condition(&mut all, generation, LAUNCHED, status, reason, message, Timestamp::from_millis(at));
+            let [one] = &all[..] else { panic!("{all:#?}") };
+            (is_new, one.last_transition_time.map(Timestamp::as_millis), one.observed_generation)
+        };
+        let (yes, unknown) = (ConditionStatus::True, ConditionStatus::Unknown);
+        assert_eq!(set(None, unknown, "a", "", 1), (true, Some(1), None));
+        assert_eq!(set(None, unknown, "a", "", 2), (false, Some(1), None));
+        assert_eq!(set(None, unknown, "b", "c", 3), (true, Some(1), None));
+        assert_eq!(set(None, yes, "b", "", 4), (true, Some(4), None));
+        assert_eq!(set(Some(7), yes, "b", "", 5), (true, Some(4), Some(7)));
+        assert_eq!(set(Some(7), yes, "b", "", 6), (false, Some(4), Some(7)));
+        assert_eq!(set(None, yes, "", "", 7), (true, Some(4), None));
+        assert_eq!((all[0].reason.as_str(), all[0].message.as_str()), (LAUNCHED, ""));
+    }
+
+    #[test]
+    fn messages_are_no_longer_than_definitions_allow() {
+        let mut all = Vec::new();
+        let message = "é".repeat(MAX_MESSAGE + 1);
+        set_condition(&mut all, None, READY, ConditionStatus::False, "a", &message, Timestamp::default());
+        assert_eq!(all[0].message.chars().count(), MAX_MESSAGE);
     }
 }

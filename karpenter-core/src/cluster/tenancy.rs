@@ -58,7 +58,8 @@ mod tests {
         let mut claim = NodeClaim::named(name);
         name.clone_into(&mut claim.metadata.uid);
         let status = crate::api::ConditionStatus::True;
-        set_condition(&mut claim.status.conditions, LAUNCHED, status, LAUNCHED, "", Timestamp::from_millis(launched));
+        let at = Timestamp::from_millis(launched);
+        set_condition(&mut claim.status.conditions, None, LAUNCHED, status, LAUNCHED, "", at);
         Arc::new(claim)
     }
 

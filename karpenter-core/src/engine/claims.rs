@@ -39,6 +39,8 @@ const REPAIR_BLOCKED_PERIOD: Duration = Duration::from_mins(15);
 const PACE_CHECK: Duration = Duration::from_secs(1);
 /// Why claims go whose offerings have no capacity.
 const SOLD_OUT: &str = "InsufficientCapacityError";
+/// The most characters of what went wrong with a launch in a condition; Karpenter cuts there too.
+const MAX_LAUNCH_MESSAGE: usize = 300;
 
 /// What of the status of a claim tells of its node.
 struct Noted {
@@ -327,8 +329,10 @@ impl Engine {
             LaunchReaction::Retry(_) => {
                 let mut out = (**claim).clone();
                 let message = error.to_string();
+                let (generation, status) = (out.metadata.generation, ConditionStatus::Unknown);
+                let short: String = message.chars().take(MAX_LAUNCH_MESSAGE).collect();
                 let conditions = &mut out.status.conditions;
-                set_condition(conditions, LAUNCHED, ConditionStatus::Unknown, "LaunchFailed", &message, now);
+                set_condition(conditions, generation, LAUNCHED, status, "LaunchFailed", &short, now);
                 if out != **claim && claim.metadata.deletion_timestamp.is_none() {
                     self.write_claim(out, now);
                 }
@@ -481,9 +485,11 @@ impl Engine {
     fn write_quiet(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {
         let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
         let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
+        let generation = claim.metadata.generation;
         if let Some(until) = wait.and_then(|_| self.rests_until(node, now)) {
             let message = format!("Pods that were moved to save money needed a further node; until {until} they stay");
-            set_condition(&mut out.conditions, CONSOLIDATABLE, ConditionStatus::False, MOVED_IN_VAIN, &message, now);
+            let (conditions, status) = (&mut out.conditions, ConditionStatus::False);
+            set_condition(conditions, generation, CONSOLIDATABLE, status, MOVED_IN_VAIN, &message, now);
             self.agenda.at(Work::Claim(claim.name().to_owned()), until);
             return;
         }
@@ -493,7 +499,8 @@ impl Engine {
         let conditions = &mut out.conditions;
         match until {
             Some(until) if until <= now || wait == Some(Duration::ZERO) => {
-                set_condition(conditions, CONSOLIDATABLE, ConditionStatus::True, CONSOLIDATABLE, "", now);
+                let status = ConditionStatus::True;
+                set_condition(conditions, generation, CONSOLIDATABLE, status, CONSOLIDATABLE, "", now);
             }
             _ => conditions.retain(|condition| condition.r#type != CONSOLIDATABLE),
         }
@@ -503,29 +510,16 @@ impl Engine {
     }
 
     fn write_consistency(&mut self, claim: &NodeClaim, conditions: &mut Vec<Condition>, node: &Node, now: Timestamp) {
-        let short = lifecycle::shortfall(claim, node).map(ToString::to_string);
-        match short {
+        let mut set = |status, reason: &str, message: &str| {
+            set_condition(conditions, claim.metadata.generation, CONSISTENT_STATE_FOUND, status, reason, message, now)
+        };
+        match lifecycle::shortfall(claim, node) {
             None => {
-                set_condition(
-                    conditions,
-                    CONSISTENT_STATE_FOUND,
-                    ConditionStatus::True,
-                    CONSISTENT_STATE_FOUND,
-                    "",
-                    now,
-                );
+                set(ConditionStatus::True, CONSISTENT_STATE_FOUND, "");
             }
             Some(name) => {
                 let message = format!("expected more of resource {name}, found less than nine tenths of it");
-                let is_new = set_condition(
-                    conditions,
-                    CONSISTENT_STATE_FOUND,
-                    ConditionStatus::False,
-                    "ConsistencyCheckFailed",
-                    &message,
-                    now,
-                );
-                if is_new {
+                if set(ConditionStatus::False, "ConsistencyCheckFailed", &message) {
                     let object = ObjectRef::NodeClaim(claim.name().to_owned());
                     self.note(object, true, "FailedConsistencyCheck", message, now);
                 }
@@ -569,8 +563,9 @@ impl Engine {
         life.sound = Some(seen).filter(|_| is_sound);
         match drift {
             Some(drift) => {
-                let (reason, message) = (drift.condition_reason().to_owned(), drift.to_string());
-                set_condition(conditions, DRIFTED, ConditionStatus::True, &reason, &message, now);
+                let (generation, status) = (claim.metadata.generation, ConditionStatus::True);
+                let (reason, message) = (drift.condition_reason(), drift.to_string());
+                set_condition(conditions, generation, DRIFTED, status, reason, &message, now);
             }
             None => conditions.retain(|condition| condition.r#type != DRIFTED),
         }

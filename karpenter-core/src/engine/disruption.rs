@@ -278,8 +278,9 @@ impl Engine {
         let claim = self.store.claims.get(&outgoing.claim).filter(|claim| claim.metadata.uid == outgoing.uid);
         let Some(claim) = claim.filter(|claim| !claim.status.is_true(DISRUPTION_REASON)) else { return };
         let mut out: NodeClaim = (**claim).clone();
-        let reason = method.reason().name();
-        set_condition(&mut out.status.conditions, DISRUPTION_REASON, ConditionStatus::True, reason, "", now);
+        let (generation, status) = (out.metadata.generation, ConditionStatus::True);
+        let (conditions, reason) = (&mut out.status.conditions, method.reason().name());
+        set_condition(conditions, generation, DISRUPTION_REASON, status, reason, "", now);
         self.write_claim(out, now);
     }
 

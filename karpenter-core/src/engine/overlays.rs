@@ -43,14 +43,14 @@ fn judge(overlay: &mut NodeOverlay, fault: Option<&OverlayFault>, now: Timestamp
         Some(OverlayFault::Invalid(_)) => (ConditionStatus::False, "RuntimeValidation"),
         Some(OverlayFault::Conflict { .. }) => (ConditionStatus::False, "Conflict"),
     };
-    let conditions = &mut overlay.status.conditions;
+    let (conditions, generation) = (&mut overlay.status.conditions, overlay.metadata.generation);
     let message = fault.map(ToString::to_string).unwrap_or_default();
-    set_condition(conditions, VALIDATION_SUCCEEDED, status, reason, &message, now);
+    set_condition(conditions, generation, VALIDATION_SUCCEEDED, status, reason, &message, now);
     let (reason, message) = match status {
         ConditionStatus::True => (READY, String::new()),
         _ => ("UnhealthyDependents", format!("{VALIDATION_SUCCEEDED} is False")),
     };
-    set_condition(conditions, READY, status, reason, &message, now);
+    set_condition(conditions, generation, READY, status, reason, &message, now);
 }
 
 /// The catalog of a provider, and what became of it.

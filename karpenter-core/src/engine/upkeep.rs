@@ -425,13 +425,14 @@ impl Engine {
 /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
 fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, fault: Option<&Fault>, now: Timestamp) {
     let verdict = pool.validate();
-    let conditions = &mut pool.status.conditions;
+    let (conditions, generation) = (&mut pool.status.conditions, pool.metadata.generation);
     // What somebody else says of the class stands.
     let is_own = condition(conditions, NODE_CLASS_READY).is_none_or(|c| {
-        c.status == ConditionStatus::Unknown || [CLASS_NOT_READY, NO_CATALOG_YET].contains(&&*c.reason)
+        c.status == ConditionStatus::Unknown
+            || [NODE_CLASS_READY, CLASS_NOT_READY, NO_CATALOG_YET].contains(&&*c.reason)
     });
     let mut set = |of_type: &str, status, reason: &str, message: &str| {
-        set_condition(conditions, of_type, status, reason, message, now);
+        set_condition(conditions, generation, of_type, status, reason, message, now);
     };
     match verdict {
         Ok(()) => set(VALIDATION_SUCCEEDED, ConditionStatus::True, VALIDATION_SUCCEEDED, ""),
@@ -464,15 +465,11 @@ fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, fault: Option<&Fa
         Some(_) => (ConditionStatus::False, "UnhealthyDependents"),
         None => (ConditionStatus::True, READY),
     };
-    set_condition(conditions, READY, status, reason, &fault.unwrap_or_default(), now);
-    if !conditions.iter().any(|condition| condition.r#type == NODE_REGISTRATION_HEALTHY) {
-        set_condition(
-            conditions,
-            NODE_REGISTRATION_HEALTHY,
-            ConditionStatus::Unknown,
-            "AwaitingReconciliation",
-            "",
-            now,
-        );
+    set_condition(conditions, generation, READY, status, reason, &fault.unwrap_or_default(), now);
+    // Whether nodes of the pool came as it was before says nothing of it as it is.
+    let is_stale = |known: &Condition| known.observed_generation.is_some_and(|seen| Some(seen) != generation);
+    if condition(conditions, NODE_REGISTRATION_HEALTHY).is_none_or(is_stale) {
+        let (of_type, status) = (NODE_REGISTRATION_HEALTHY, ConditionStatus::Unknown);
+        set_condition(conditions, generation, of_type, status, "AwaitingReconciliation", "", now);
     }
 }

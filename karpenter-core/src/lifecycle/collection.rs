@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn both_sides_wait_before_they_are_missed() {
         let mut claim = claim_with("gone");
-        set_condition(&mut claim.status.conditions, LAUNCHED, ConditionStatus::True, LAUNCHED, "", at(0));
+        set_condition(&mut claim.status.conditions, None, LAUNCHED, ConditionStatus::True, LAUNCHED, "", at(0));
         let orphan = Instance::new(ProviderId::new("orphan"), "nobody", BTreeMap::new());
         let own = Instance::new(ProviderId::new("own"), "u", BTreeMap::new());
         let mut census = Census::default();

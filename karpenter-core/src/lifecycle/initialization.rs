@@ -23,14 +23,15 @@ pub fn initialize(claim: &NodeClaim, node: &Node, now: Timestamp) -> (Option<Nod
         return (None, Some(out));
     }
     let mut out = claim.clone();
-    let conditions = &mut out.status.conditions;
+    let (conditions, generation, yes) = (&mut out.status.conditions, claim.metadata.generation, ConditionStatus::True);
     match waits_for.filter(|_| !is_labelled) {
         None => {
-            set_condition(conditions, INITIALIZED, ConditionStatus::True, INITIALIZED, "", now);
-            set_condition(conditions, READY, ConditionStatus::True, READY, "", now);
+            set_condition(conditions, generation, INITIALIZED, yes, INITIALIZED, "", now);
+            set_condition(conditions, generation, READY, yes, READY, "", now);
         }
         Some((reason, message)) => {
-            set_condition(conditions, INITIALIZED, ConditionStatus::Unknown, reason, &message, now);
+            let status = ConditionStatus::Unknown;
+            set_condition(conditions, generation, INITIALIZED, status, reason, &message, now);
         }
     }
     ((out != *claim).then_some(out), None)

@@ -39,7 +39,8 @@ pub enum LaunchReaction {
 pub fn launched(claim: &NodeClaim, machine: &Launched, now: Timestamp) -> NodeClaim {
     let mut out = claim.clone();
     machine.hydrate(&mut out);
-    set_condition(&mut out.status.conditions, LAUNCHED, ConditionStatus::True, LAUNCHED, "", now);
+    let (conditions, generation) = (&mut out.status.conditions, claim.metadata.generation);
+    set_condition(conditions, generation, LAUNCHED, ConditionStatus::True, LAUNCHED, "", now);
     out
 }
 

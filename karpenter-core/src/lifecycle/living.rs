@@ -96,14 +96,8 @@ fn await_launch(claim: &NodeClaim, now: Timestamp) -> Step {
     let mut step = Step { launch: true, wake: deadline, ..Step::default() };
     if condition(&claim.status.conditions, LAUNCHED).is_none() {
         let mut out = claim.clone();
-        set_condition(
-            &mut out.status.conditions,
-            LAUNCHED,
-            ConditionStatus::Unknown,
-            "AwaitingReconciliation",
-            "",
-            now,
-        );
+        let (conditions, generation) = (&mut out.status.conditions, claim.metadata.generation);
+        set_condition(conditions, generation, LAUNCHED, ConditionStatus::Unknown, "AwaitingReconciliation", "", now);
         step.claim = Some(out);
     }
     step
@@ -135,7 +129,7 @@ mod tests {
         claim.metadata.creation_timestamp = Some(at(0));
         claim.metadata.finalizers.push(labels::TERMINATION.to_owned());
         for (name, _) in conditions {
-            set_condition(&mut claim.status.conditions, name, ConditionStatus::True, name, "", at(10));
+            set_condition(&mut claim.status.conditions, None, name, ConditionStatus::True, name, "", at(10));
         }
         claim
     }

@@ -29,7 +29,8 @@ pub fn register(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> (Option<N
         }
     };
     let mut out = claim.clone();
-    set_condition(&mut out.status.conditions, REGISTERED, status, reason, &message, now);
+    let (conditions, generation) = (&mut out.status.conditions, claim.metadata.generation);
+    set_condition(conditions, generation, REGISTERED, status, reason, &message, now);
     if let (ConditionStatus::True, [node]) = (status, nodes) {
         out.status.node_name.clone_from(&node.metadata.name);
     }

@@ -52,27 +52,29 @@ pub fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option
         }
     }
     let mut all = claim.status.conditions.clone();
-    let conditions = &mut all;
+    let mut set = |of_type, status, reason| {
+        set_condition(&mut all, claim.metadata.generation, of_type, status, reason, "", now);
+    };
     let (yes, not_yet, no) = (ConditionStatus::True, ConditionStatus::Unknown, ConditionStatus::False);
     if stage == Stage::Draining {
-        set_condition(conditions, DRAINED, not_yet, "Draining", "", now);
+        set(DRAINED, not_yet, "Draining");
     } else {
-        set_condition(conditions, DRAINED, yes, DRAINED, "", now);
+        set(DRAINED, yes, DRAINED);
     }
     match stage {
         Stage::Draining => {}
         Stage::Detaching => {
-            set_condition(conditions, VOLUMES_DETACHED, not_yet, "AwaitingVolumeDetachment", "", now);
+            set(VOLUMES_DETACHED, not_yet, "AwaitingVolumeDetachment");
         }
         Stage::Terminating => {
-            set_condition(conditions, VOLUMES_DETACHED, yes, VOLUMES_DETACHED, "", now);
+            set(VOLUMES_DETACHED, yes, VOLUMES_DETACHED);
         }
         Stage::TerminatingWithVolumes => {
-            set_condition(conditions, VOLUMES_DETACHED, no, "TerminationGracePeriodElapsed", "", now);
+            set(VOLUMES_DETACHED, no, "TerminationGracePeriodElapsed");
         }
     }
     if stage >= Stage::Terminating {
-        set_condition(conditions, INSTANCE_TERMINATING, yes, INSTANCE_TERMINATING, "", now);
+        set(INSTANCE_TERMINATING, yes, INSTANCE_TERMINATING);
     }
     if all == claim.status.conditions && *annotations == claim.metadata.annotations {
         return None;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use karpenter_core::{
-    api::{ConditionStatus, NodeClassRef, NodePool},
+    api::{Condition, ConditionStatus, NodeClassRef, NodePool},
     engine::{EngineOptions, Event, Metric, Object, ObjectRef},
     labels,
     provider::{CreateError, ProviderErrorKind},
@@ -32,6 +32,32 @@ fn a_class_that_is_not_ready_is_left_alone_for_a_while() {
     assert_eq!((world.claims.len(), world.count(" launch ")), (0, 1), "{:#?}", world.log);
     world.run(60);
     assert_eq!(world.unbound(), 0, "{:#?}", world.log);
+}
+
+/// Karpenter wrote the conditions before the pool was changed.
+#[test]
+fn conditions_are_those_of_the_pool_as_it_is() {
+    let mut world = World::with_pool(EngineOptions::default());
+    let kinds = ["ValidationSucceeded", "NodeClassReady", "NodeRegistrationHealthy", "Ready"];
+    for (generation, healthy) in [(2, ConditionStatus::Unknown), (1, ConditionStatus::True)] {
+        let mut pool = world.pools["general"].clone();
+        pool.metadata.generation = Some(generation);
+        pool.status.conditions = kinds
+            .iter()
+            .map(|kind| {
+                let mut condition = Condition::default();
+                (condition.r#type, condition.reason) = ((*kind).to_owned(), (*kind).to_owned());
+                (condition.status, condition.observed_generation) = (ConditionStatus::True, Some(1));
+                condition
+            })
+            .collect();
+        world.put_pool(pool);
+        world.crash();
+        world.run(30);
+        let all = &world.pools["general"].status.conditions;
+        assert!(all.iter().all(|condition| condition.observed_generation == Some(generation)), "{all:#?}");
+        assert_eq!((ready(&world, "NodeRegistrationHealthy").0, all.len()), (healthy, kinds.len()));
+    }
 }
 
 #[test]

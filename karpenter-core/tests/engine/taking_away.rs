@@ -257,7 +257,7 @@ fn a_taint_that_an_engine_left_behind_is_taken_away() {
     world.put_node(mark_disrupted(&node).expect("it has no such taint"));
     let mut claim = world.claims.values().next().expect("a claim").clone();
     let status = karpenter_core::api::ConditionStatus::True;
-    set_condition(&mut claim.status.conditions, "DisruptionReason", status, "Empty", "", world.now);
+    set_condition(&mut claim.status.conditions, None, "DisruptionReason", status, "Empty", "", world.now);
     world.put_claim(claim);
     world.crash();
     world.run(15);
