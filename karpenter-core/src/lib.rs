@@ -29,6 +29,7 @@ pub use reason::Reason;
 pub use requirements::{NodeAlternatives, Requirement, Requirements};
 pub use resources::{ResourceList, ResourceName};
 pub use schedule::{Plan, PlannedClaim, Planner, PlannerOptions};
+pub(crate) use time::Backoff;
 pub use time::{Timestamp, TimestampError};
 
 /// Hashes quickly and alike in every run.

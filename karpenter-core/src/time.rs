@@ -43,6 +43,22 @@ impl Timestamp {
     }
 }
 
+/// Waits that double with each failure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    /// The wait after the first failure.
+    pub(crate) shortest: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl Backoff {
+    /// How long to wait after so many failures in a row.
+    pub(crate) fn after(self, failures: u32) -> Duration {
+        let times = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.shortest.saturating_mul(times).min(self.longest)
+    }
+}
+
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
@@ -109,6 +125,17 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let backoff = Backoff { shortest: Duration::from_secs(3), longest: Duration::from_secs(20) };
+        let waits = [0, 1, 2, 3, 4, 31, 32, 33, 34, u32::MAX].map(|failures| backoff.after(failures).as_secs());
+        assert_eq!(waits, [3, 3, 6, 12, 20, 20, 20, 20, 20, 20]);
+        assert_eq!(
+            Backoff { longest: Duration::MAX, ..backoff }.after(99),
+            Duration::from_secs(3 * u64::from(u32::MAX))
+        );
+    }
 
     #[test]
     fn the_end_of_all_time_is_a_time() {

@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{Timestamp, api::NodeClassRef, lifecycle::backoff_after};
+use crate::{Backoff, Timestamp, api::NodeClassRef};
 
 /// No claim of a node class that was not ready is made for this long; it is looked at again by trying. A class that still is not
-/// ready is left alone for twice as long, and so on.
-const MIN_BLOCK: Duration = Duration::from_secs(30);
-/// The longest time for which it is not tried: a claim each five minutes costs nobody anything.
-const MAX_BLOCK: Duration = Duration::from_mins(5);
+/// ready is left alone for twice as long, and so on: a claim each five minutes costs nobody anything.
+const BLOCK: Backoff = Backoff { shortest: Duration::from_secs(30), longest: Duration::from_mins(5) };
 
 /// The node classes that are left alone, or were until it was tried again. At most one entry for each class of a pool.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +28,7 @@ impl Classes {
         let block = self.0.entry(class).or_insert_with(fresh);
         if block.until.is_none() {
             block.failed_attempts = block.failed_attempts.saturating_add(1);
-            block.until = Some(now + backoff_after(block.failed_attempts, MIN_BLOCK, MAX_BLOCK));
+            block.until = Some(now + BLOCK.after(block.failed_attempts));
             block.why = why;
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Engine, ObjectRef, Target, outbox::SETTLE, recall::Replaces};
 use crate::{
-    Snapshot, Timestamp,
+    Backoff, Snapshot, Timestamp,
     api::{
         ConditionStatus, NodeClaim,
         conditions::{DISRUPTION_REASON, INITIALIZED, set_condition},
@@ -26,9 +26,6 @@ const BLOCKED_PERIOD: Duration = Duration::from_mins(5);
 const MAX_COMMANDS: usize = 1000;
 /// How long a command may take: a machine joins in about five minutes.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_mins(10);
-
-/// After commands that were given up the next search waits longer and longer: ten seconds, doubled so often, are five minutes.
-const MAX_DOUBLINGS: u32 = 5;
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
@@ -133,8 +130,10 @@ impl Engine {
         self.recall(now);
         self.take_stale_marks(now);
         let has_begun = self.search(now);
-        let failures = self.disruption.failures.min(MAX_DOUBLINGS);
-        let wait = period.saturating_mul(2_u32.pow(failures)).min(FORCED_SEARCH.max(period));
+        let failures = self.disruption.failures;
+        // After commands that were given up the next search waits longer and longer.
+        let backoff = Backoff { shortest: period, longest: FORCED_SEARCH.max(period) };
+        let wait = backoff.after(failures.saturating_add(1));
         self.disruption.next = Some(if has_begun && failures == 0 { now } else { now + wait });
     }
 

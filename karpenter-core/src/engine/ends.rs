@@ -12,7 +12,7 @@ use super::{
     turns::{TURN, Turns},
 };
 use crate::{
-    Timestamp,
+    Backoff, Timestamp,
     api::{
         ConditionStatus, Node, NodeClaim, ObjectKey, Pod,
         conditions::{DISRUPTION_REASON, REGISTERED},
@@ -32,12 +32,8 @@ const PROMPT_ATTEMPTS: u32 = 8;
 const MAX_TERMINATE_BACKOFF: Duration = Duration::from_mins(1);
 /// How often it is looked whether volumes are still attached, if nothing is told of them.
 const DETACH_CHECK: Duration = Duration::from_mins(1);
-/// The wait before the second attempt to evict a pod; it doubles with each further one.
-const MIN_EVICT_BACKOFF: Duration = Duration::from_millis(100);
-/// The longest wait before an attempt to evict a pod.
-const MAX_EVICT_BACKOFF: Duration = Duration::from_secs(10);
-/// Two to the power of this many tenths of a second is more than the longest wait.
-const MAX_EVICT_DOUBLINGS: u32 = 7;
+/// The waits after evictions of a pod that were refused.
+const EVICT_BACKOFF: Backoff = Backoff { shortest: Duration::from_millis(100), longest: Duration::from_secs(10) };
 /// The most evictions under way at a time: five nodes of a hundred pods.
 const MAX_EVICTIONS: usize = 500;
 /// No pod waits for another one whose eviction was refused so often, within some twelve seconds.
@@ -380,12 +376,11 @@ impl Engine {
         }
         match refusal {
             // Its deletion, or that it is gone, will be told.
-            None | Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + MAX_EVICT_BACKOFF,
+            None | Some(Refusal::NotFound | Refusal::Conflict) => eviction.next = now + EVICT_BACKOFF.longest,
             Some(refusal) => {
-                let wait = MIN_EVICT_BACKOFF * 2_u32.pow(eviction.failed_attempts.min(MAX_EVICT_DOUBLINGS));
                 let is_first = eviction.failed_attempts == 0;
                 eviction.failed_attempts = eviction.failed_attempts.saturating_add(1);
-                eviction.next = now + wait.min(MAX_EVICT_BACKOFF);
+                eviction.next = now + EVICT_BACKOFF.after(eviction.failed_attempts);
                 if is_first {
                     self.note(ObjectRef::Pod(key.clone()), true, "FailedDraining", refusal.to_string(), now);
                 }

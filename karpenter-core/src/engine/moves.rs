@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Engine, Work, provisioner::workload_of};
 use crate::{
-    PlannedClaim, Timestamp,
+    Backoff, PlannedClaim, Timestamp,
     api::{
         DisruptionReason, Pod,
         conditions::{DISRUPTION_REASON, condition},
@@ -18,12 +18,8 @@ use crate::{
 /// A node that is made for a pod so long after it left is made for other reasons: pods end within half a minute if they do not ask
 /// for more time.
 const WINDOW: Duration = Duration::from_mins(2);
-/// How long the nodes of a workload are left alone at first; it doubles each time.
-const MIN_REST: Duration = Duration::from_mins(5);
-/// The longest time for which they are left alone.
-const MAX_REST: Duration = Duration::from_hours(8);
-/// Five minutes, doubled so often, are more than the longest time.
-const MAX_DOUBLINGS: u32 = 7;
+/// How long the nodes of a workload are left alone.
+const REST: Backoff = Backoff { shortest: Duration::from_mins(5), longest: Duration::from_hours(8) };
 /// The most workloads that are remembered. Another one takes the place of any of them, which costs a move more.
 const MAX_WORKLOADS: usize = 10_000;
 
@@ -48,7 +44,7 @@ struct Move {
 impl Move {
     /// How long its nodes are left alone after its last failure.
     fn rest(&self) -> Duration {
-        MIN_REST.saturating_mul(2_u32.pow(self.failures.saturating_sub(1).min(MAX_DOUBLINGS))).min(MAX_REST)
+        REST.after(self.failures)
     }
 
     /// Whether nothing is to be remembered any more: what is moved as long after a rest as that took is moved for the first time.

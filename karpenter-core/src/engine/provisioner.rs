@@ -7,7 +7,7 @@ use std::{
 
 use super::{EngineOptions, store::Store};
 use crate::{
-    Planner, PlannerOptions, Timestamp,
+    Backoff, Planner, PlannerOptions, Timestamp,
     api::{NodeClaim, ObjectKey, Pod},
     schedule::{Replanner, Shelf},
 };
@@ -18,18 +18,14 @@ const MIN_PROMISE: Duration = Duration::from_secs(10);
 /// A workload for whose pods so many claims became ready in vain is left alone for a while: a webhook, a driver or a scheduler
 /// of its own keeps its pods from the nodes that are made for them, and further nodes would fare no better.
 const MAX_STRIKES: u32 = 3;
-/// How long a workload is left alone at first; it doubles each time.
-const MIN_PAUSE: Duration = Duration::from_mins(5);
-/// The longest time for which a workload is left alone.
-const MAX_PAUSE: Duration = Duration::from_hours(1);
+/// How long a workload is left alone.
+const PAUSE: Backoff = Backoff { shortest: Duration::from_mins(5), longest: Duration::from_hours(1) };
 /// The most workloads with strikes that are remembered. Another one takes the place of any of them, which costs a
 /// node more.
 const MAX_SUSPECTS: usize = 10_000;
 
-/// How long nothing is planned after the API server refused a claim; it doubles each time.
-const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-/// The longest time for which nothing is planned because of that.
-const MAX_REFUSAL_WAIT: Duration = Duration::from_secs(16);
+/// How long nothing is planned after the API server refused claims.
+const REFUSAL_WAIT: Backoff = Backoff { shortest: Duration::from_secs(1), longest: Duration::from_secs(16) };
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
@@ -210,15 +206,14 @@ impl Provisioner {
     /// The API server did not take a claim: a rule of the cluster or a right that is missing, which the next claim is likely to
     /// meet too.
     pub(super) fn refused(&mut self, now: Timestamp) {
-        let recent = self.refusals.filter(|(_, last)| now < *last + 2 * MAX_REFUSAL_WAIT);
+        let recent = self.refusals.filter(|(_, last)| now < *last + 2 * REFUSAL_WAIT.longest);
         let count = match recent {
-            Some((count, last)) if now < last + REFUSAL_WAIT => count,
+            Some((count, last)) if now < last + REFUSAL_WAIT.shortest => count,
             Some((count, _)) => count.saturating_add(1),
             None => 1,
         };
         self.refusals = Some((count, now));
-        let wait = (REFUSAL_WAIT * 2_u32.pow(count.min(8) - 1)).min(MAX_REFUSAL_WAIT);
-        self.not_before = self.not_before.max(Some(now + wait));
+        self.not_before = self.not_before.max(Some(now + REFUSAL_WAIT.after(count)));
     }
 
     /// Takes back what was promised for too long: the pods are planned anew, and their workloads are suspects.
@@ -265,9 +260,8 @@ impl Provisioner {
         }
         suspect.last_strike = now;
         suspect.strikes = suspect.strikes.saturating_add(1);
-        if let Some(doublings) = suspect.strikes.checked_sub(MAX_STRIKES) {
-            let pause = MIN_PAUSE * 2_u32.pow(doublings.min(4));
-            suspect.paused_until = Some(now + pause.min(MAX_PAUSE));
+        if let Some(more) = suspect.strikes.checked_sub(MAX_STRIKES) {
+            suspect.paused_until = Some(now + PAUSE.after(more + 1));
         }
     }
 

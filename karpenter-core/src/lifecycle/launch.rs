@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Timestamp,
+    Backoff, Timestamp,
     api::{
         ConditionStatus, NodeClaim,
         conditions::{LAUNCHED, set_condition},
@@ -12,12 +12,8 @@ use crate::{
     provider::{CreateError, Launched, ProviderErrorKind},
 };
 
-/// The wait before the second attempt; it doubles with each further one.
-const MIN_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest wait between attempts: about ten of them come before the claim is given up after five minutes.
-const MAX_BACKOFF: Duration = Duration::from_mins(1);
-/// Two to the power of this many of the shortest waits is more than the longest.
-const MAX_DOUBLINGS: u32 = 6;
+/// The waits between attempts: about ten of them come before the claim is given up after five minutes.
+const BACKOFF: Backoff = Backoff { shortest: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// What to do about a machine that was not bought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +49,7 @@ pub fn launched(claim: &NodeClaim, machine: &Launched, now: Timestamp) -> NodeCl
 /// assert_eq!(waits, [1, 2, 4, 60, 60]);
 /// ```
 pub fn launch_backoff(failed_attempts: u32) -> Duration {
-    backoff_after(failed_attempts, MIN_BACKOFF, MAX_BACKOFF)
-}
-
-/// The shortest wait, doubled with each attempt that failed after the first one, up to the longest.
-pub(crate) fn backoff_after(failed_attempts: u32, shortest: Duration, longest: Duration) -> Duration {
-    let doublings = failed_attempts.saturating_sub(1).min(MAX_DOUBLINGS);
-    (shortest * 2_u32.pow(doublings)).min(longest)
+    BACKOFF.after(failed_attempts)
 }
 
 /// What to do about a machine that was not bought in the last of so many attempts.
@@ -74,7 +64,7 @@ pub fn react_to_launch_error(error: &CreateError, failed_attempts: u32) -> Launc
         CreateError::NothingCompatible { .. } => LaunchReaction::GiveUp,
         // People must act first, which takes longer than a second.
         CreateError::Provider(error) if error.kind == ProviderErrorKind::Unauthorized => {
-            LaunchReaction::Retry(MAX_BACKOFF)
+            LaunchReaction::Retry(BACKOFF.longest)
         }
         CreateError::Provider(_) | CreateError::InsufficientCapacity { .. } => {
             LaunchReaction::Retry(launch_backoff(failed_attempts))
@@ -109,9 +99,9 @@ mod tests {
                 LaunchReaction::BlockClass(class()),
             ),
             (CreateError::NothingCompatible { message: String::new() }, 1, LaunchReaction::GiveUp),
-            (provider(ProviderErrorKind::Unauthorized), 1, LaunchReaction::Retry(MAX_BACKOFF)),
+            (provider(ProviderErrorKind::Unauthorized), 1, LaunchReaction::Retry(BACKOFF.longest)),
             (provider(ProviderErrorKind::Throttled), 3, LaunchReaction::Retry(Duration::from_secs(4))),
-            (provider(ProviderErrorKind::Other), 40, LaunchReaction::Retry(MAX_BACKOFF)),
+            (provider(ProviderErrorKind::Other), 40, LaunchReaction::Retry(BACKOFF.longest)),
         ] {
             assert_eq!(react_to_launch_error(&error, attempts), expected, "{error}");
         }

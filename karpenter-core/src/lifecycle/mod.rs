@@ -25,7 +25,6 @@ pub(crate) use drain::is_next;
 pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
 pub use hydration::{hydrate_claim, hydrate_node};
 pub use initialization::initialize;
-pub(crate) use launch::backoff_after;
 pub use launch::{LaunchReaction, launch_backoff, launched, react_to_launch_error};
 pub(crate) use living::LAUNCH_TIMED_OUT;
 pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, launch_deadline, live};
