@@ -351,7 +351,7 @@ impl Inner {
 
     fn tags(&self, purchase: &Purchase<'_>) -> crate::ec2::Tags {
         let class = &purchase.resolved.class;
-        let pool = purchase.claim.metadata.labels.get(labels::NODE_POOL).map_or("", String::as_str);
+        let pool = purchase.claim.pool_name().unwrap_or_default();
         tags::of_pool(&self.options.cluster_name, class.name(), pool, &class.spec.tags)
     }
 

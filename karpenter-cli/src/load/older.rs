@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_core::{
-    api::{Change, Converted, Difference, NodeClaim, NodePool},
-    labels,
-};
+use karpenter_core::api::{Change, Converted, Difference, NodeClaim, NodePool};
 use serde_json::value::RawValue;
 
 use super::{LoadWarning, documents::Object};
@@ -51,7 +48,7 @@ impl Older {
     pub(super) fn finish(self, pools: &[NodePool], claims: &mut [NodeClaim]) -> Vec<LoadWarning> {
         for index in self.expire_with_pool {
             let claim = &mut claims[index];
-            let Some(name) = claim.metadata.labels.get(labels::NODE_POOL) else { continue };
+            let Some(name) = claim.pool_name() else { continue };
             if let Some(pool) = pools.iter().find(|pool| pool.name() == name) {
                 claim.spec.expire_after = pool.spec.template.spec.expire_after.clone();
             }

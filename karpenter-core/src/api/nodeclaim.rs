@@ -7,7 +7,7 @@ use super::{
     nodepool::default_expire_after,
     nullable,
 };
-use crate::{ResourceList, Timestamp};
+use crate::{ResourceList, Timestamp, labels};
 
 /// One node, wanted or there (`karpenter.sh/v1`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,11 @@ impl NodeClaim {
     /// The name.
     pub fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    /// The name of the pool that it was made from, as its label says.
+    pub fn pool_name(&self) -> Option<&str> {
+        self.metadata.labels.get(labels::NODE_POOL).map(String::as_str)
     }
 }
 

@@ -2,7 +2,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Condition, LabelSelector, ObjectMeta, PodSpec, Taint, TaintEffect, Toleration, is_default, nullable};
+use super::{
+    Condition, ConditionStatus, LabelSelector, ObjectMeta, PodSpec, Taint, TaintEffect, Toleration, conditions::READY,
+    is_default, nullable,
+};
 use crate::{ResourceList, labels};
 
 /// A node, as far as placement goes.
@@ -21,6 +24,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether it says that it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.status.conditions.iter().any(|c| c.r#type == READY && c.status == ConditionStatus::True)
+    }
+
     /// Whether it was chosen to go: it has the taint `karpenter.sh/disrupted`.
     pub fn is_disrupted(&self) -> bool {
         self.spec.taints.iter().any(|taint| taint.key == labels::DISRUPTED)

@@ -67,8 +67,7 @@ impl Nodes {
         let of_pool = |place: &&Place| place.pool.as_deref() == Some(pool.name());
         let is_made = |place: &&Place| place.node_claim.is_some() || place.is_promised();
         let places = snapshot.places().iter().map(AsRef::as_ref).filter(of_pool).filter(is_made);
-        let is_coming =
-            |claim: &&NodeClaim| claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
+        let is_coming = |claim: &&NodeClaim| claim.pool_name() == Some(pool.name());
         let coming = snapshot.unlaunched().iter().filter(is_coming);
         let going = places.map(|place| place.is_deleting);
         let going = going.chain(coming.map(|claim| claim.metadata.deletion_timestamp.is_some()));

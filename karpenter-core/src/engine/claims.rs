@@ -138,7 +138,7 @@ impl Engine {
         life.refusal.clone_from(&refusal);
         let Some(why) = refusal.filter(|_| is_news) else { return };
         let message = format!("NodeClaim {name} cannot be written: {why}");
-        let pool = self.store.claims.get(name).and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL)).cloned();
+        let pool = self.store.claims.get(name).and_then(|claim| claim.pool_name()).map(str::to_owned);
         self.note(ObjectRef::NodeClaim(name.to_owned()), true, "FailedUpdate", message.clone(), now);
         // Until somebody mends it, no node comes of what is bought for the pool.
         if let Some(pool) = pool.filter(|_| has_machine) {
@@ -188,8 +188,8 @@ impl Engine {
     }
 
     fn agenda_pool_of(&mut self, claim: &NodeClaim) {
-        if let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL) {
-            self.agenda.add(Work::Pool(pool.clone()));
+        if let Some(pool) = claim.pool_name() {
+            self.agenda.add(Work::Pool(pool.to_owned()));
         }
     }
 
@@ -210,9 +210,9 @@ impl Engine {
             self.provisioner.hurry(now);
             return;
         }
-        let pool = claim.metadata.labels.get(labels::NODE_POOL).cloned().unwrap_or_default();
-        let pace = self.market.pace(&pool, now);
-        if pace < usize::MAX && pace <= self.asked_for(&pool, now) {
+        let pool = claim.pool_name().unwrap_or_default();
+        let pace = self.market.pace(pool, now);
+        if pace < usize::MAX && pace <= self.asked_for(pool, now) {
             self.agenda.at(Work::Claim(claim.name().to_owned()), now + PACE_CHECK);
             return;
         }
@@ -231,7 +231,7 @@ impl Engine {
     fn asked_for(&self, pool: &str, now: Timestamp) -> usize {
         let waits = |claim: &&Arc<NodeClaim>| {
             let life = self.lives.get(claim.name(), &claim.metadata.uid).filter(|life| life.is_launching);
-            claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool)
+            claim.pool_name() == Some(pool)
                 && life.and_then(|life| life.asked_at).is_some_and(|at| now < at + self.options.batch_max)
         };
         self.store.claims.values().filter(waits).count()
@@ -252,7 +252,7 @@ impl Engine {
         let Some(life) = self.lives.get_mut(name, uid) else { return };
         life.is_launching = false;
         let claim = self.store.claims.get(name).filter(|claim| claim.metadata.uid == uid).cloned();
-        let pool = claim.as_ref().and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
+        let pool = claim.as_ref().and_then(|claim| claim.pool_name());
         if let (Some(pool), Ok(_) | Err(CreateError::InsufficientCapacity { .. })) = (pool, &result) {
             self.market.note_capacity(pool, result.is_ok());
         }
@@ -287,8 +287,8 @@ impl Engine {
         });
         let Some(life) = self.lives.get_mut(name, uid) else { return };
         life.failed_attempts += 1;
-        let pool = claim.and_then(|claim| claim.metadata.labels.get(labels::NODE_POOL));
-        let is_static = is_static(pool.and_then(|pool| self.store.pools.get(pool)).map(AsRef::as_ref));
+        let pool = claim.and_then(|claim| self.store.pool_of(claim));
+        let is_static = is_static(pool.map(AsRef::as_ref));
         let reaction = match lifecycle::react_to_launch_error(error, life.failed_attempts) {
             // Another claim would be the same, as there is nothing to avoid.
             LaunchReaction::Avoid(offerings)
@@ -365,7 +365,7 @@ impl Engine {
 
     /// Writes what has become of a claim, unless all that this goes by is as it was when nothing was to be written.
     fn keep_up_to_date(&mut self, claim: &Arc<NodeClaim>, node: &Arc<Node>, now: Timestamp) {
-        let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool)).cloned();
+        let pool = self.store.pool_of(claim).cloned();
         let catalog = pool.as_ref().and_then(|pool| self.market.catalog(pool.name())).cloned();
         let last_pod_event = self.lives.last_pod_event(&node.metadata.name);
         let seen = Content { claim: claim.clone(), node: node.clone(), pool, catalog, last_pod_event, until: None };
@@ -430,10 +430,11 @@ impl Engine {
             self.agenda.at(work, ailment.due);
             return false;
         }
-        let pool = claim.metadata.labels.get(labels::NODE_POOL);
+        let pool = claim.pool_name();
         // A claim without a pool is one of the whole cluster.
-        let of_pool =
-            |node: &&Arc<Node>| pool.is_none_or(|pool| node.metadata.labels.get(labels::NODE_POOL) == Some(pool));
+        let of_pool = |node: &&Arc<Node>| {
+            pool.is_none_or(|pool| node.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool))
+        };
         let is_sick = |node: &Arc<Node>| lifecycle::ailment(node, &self.options.repair_policies).is_some();
         let (mut sick, mut all) = (0, 0);
         for node in self.store.nodes.values().filter(of_pool) {
@@ -470,7 +471,7 @@ impl Engine {
         if written.is_some_and(|written| event <= written) {
             return;
         }
-        let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
+        let pool = self.store.pool_of(claim);
         let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
         if wait.is_none_or(|wait| wait.is_zero()) {
             return;
@@ -483,7 +484,7 @@ impl Engine {
 
     /// Writes whether pods have left a node alone for as long as its pool asks for.
     fn write_quiet(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {
-        let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| self.store.pools.get(pool));
+        let pool = self.store.pool_of(claim);
         let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
         let generation = claim.metadata.generation;
         if let Some(until) = wait.and_then(|_| self.rests_until(node, now)) {
@@ -540,10 +541,7 @@ impl Engine {
     }
 
     fn write_drift(&mut self, claim: &Arc<NodeClaim>, conditions: &mut Vec<Condition>, now: Timestamp) {
-        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL).and_then(|p| self.store.pools.get(p)).cloned()
-        else {
-            return;
-        };
+        let Some(pool) = self.store.pool_of(claim).cloned() else { return };
         let catalog = self.market.catalog(pool.name()).cloned();
         let is_grown_up = claim.metadata.creation_timestamp.is_some_and(|made| made + GROWN_UP <= now);
         let life = self.lives.of(claim);

@@ -226,9 +226,7 @@ impl Engine {
         for outgoing in &candidates {
             self.mark(outgoing, command.method, now);
         }
-        let pool_of = |outgoing: &Outgoing| {
-            self.store.claims.get(&outgoing.claim)?.metadata.labels.get(crate::labels::NODE_POOL).cloned()
-        };
+        let pool_of = |outgoing: &Outgoing| self.store.claims.get(&outgoing.claim)?.pool_name().map(str::to_owned);
         let pools: BTreeSet<String> = candidates.iter().filter_map(pool_of).collect();
         self.counters.decided(command, pools.into_iter());
         let replaces = Replaces {

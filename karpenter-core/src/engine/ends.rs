@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Backoff, Timestamp,
     api::{
-        ConditionStatus, Node, NodeClaim, ObjectKey, Pod,
+        Node, NodeClaim, ObjectKey, Pod,
         conditions::{DISRUPTION_REASON, REGISTERED},
     },
     cluster::tenancy,
@@ -242,8 +242,7 @@ impl Engine {
 
     /// A node that is not ready may have lost its machine already.
     fn look_for_machine(&mut self, node: &Node, id: &ProviderId, now: Timestamp) {
-        let is_ready = node.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == ConditionStatus::True);
-        if is_ready || self.ends.is_asked(id) {
+        if node.is_ready() || self.ends.is_asked(id) {
             return;
         }
         let end = self.ends.machines.entry(id.clone()).or_default();

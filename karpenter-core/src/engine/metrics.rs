@@ -333,7 +333,7 @@ impl Engine {
             };
             source.offerings.iter().find(is_own).map(|offering| offering.price)
         };
-        let of_pool = |claim: &&NodeClaim| claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool);
+        let of_pool = |claim: &&NodeClaim| claim.pool_name() == Some(pool);
         self.store.claims.values().map(AsRef::as_ref).filter(of_pool).filter_map(price).sum()
     }
 }

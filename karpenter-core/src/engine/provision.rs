@@ -73,7 +73,7 @@ impl Engine {
             let made_for = self.provisioner.made_for.get(claim.name()).copied();
             let is_young = claim.metadata.creation_timestamp.is_some_and(|made| now < made + MAX_HOLD);
             let has_room = made_for.is_none_or(|count| self.provisioner.promised_to(claim.name()) < count);
-            is_young && has_room && !is_static(self.pool_of(claim))
+            is_young && has_room && !is_static(self.store.pool_of(claim).map(AsRef::as_ref))
         };
         let waits = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none();
         let mut unlaunched = self.store.unlaunched.iter().filter_map(|name| self.store.claims.get(name));
@@ -88,11 +88,6 @@ impl Engine {
             self.provisioner.short_since = None;
         }
         waits
-    }
-
-    fn pool_of(&self, claim: &NodeClaim) -> Option<&NodePool> {
-        let pool = claim.metadata.labels.get(labels::NODE_POOL)?;
-        self.store.pools.get(pool).map(AsRef::as_ref)
     }
 
     fn carry_out(&mut self, plan: &Plan, snapshot: &Snapshot, now: Timestamp) {

@@ -11,7 +11,6 @@ use super::{
 use crate::{
     Timestamp,
     api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, Pod},
-    labels,
 };
 
 /// What became of a pod: what it was and what it is, or nothing where it is not there.
@@ -93,9 +92,7 @@ impl Engine {
         if before.map(|pool| (&pool.spec, &pool.metadata.annotations))
             != pool.map(|pool| (&pool.spec, &pool.metadata.annotations))
         {
-            let is_of = |claim: &&Arc<NodeClaim>| {
-                claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|pool| *pool == name)
-            };
+            let is_of = |claim: &&Arc<NodeClaim>| claim.pool_name() == Some(&name);
             let claims: Vec<String> =
                 self.store.claims.values().filter(is_of).map(|claim| claim.name().to_owned()).collect();
             for claim in claims {
@@ -126,7 +123,7 @@ impl Engine {
 
     fn react_to_claim(&mut self, name: String, before: Option<&NodeClaim>, now: Timestamp) {
         let claim = self.store.claims.get(&name).cloned();
-        let pool_of = |claim: &NodeClaim| claim.metadata.labels.get(labels::NODE_POOL).cloned();
+        let pool_of = |claim: &NodeClaim| claim.pool_name().map(str::to_owned);
         let pool = claim.as_deref().or(before).and_then(pool_of);
         if let Some(pool) = pool {
             self.agenda.add(Work::Pool(pool));

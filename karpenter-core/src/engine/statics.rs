@@ -7,7 +7,6 @@ use crate::{
     Timestamp,
     api::{NodeClaim, NodePool, Pod},
     disrupt::{disruption_cost, static_claim},
-    labels,
 };
 
 /// The most claims of a pool that are made at once; others follow when these are there.
@@ -21,7 +20,7 @@ impl Engine {
         let is_kept = self.options.static_capacity && pool.metadata.deletion_timestamp.is_none();
         let Some(replicas) = pool.spec.replicas.filter(|_| is_kept) else { return };
         let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
-        let is_of = |claim: &&NodeClaim| claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|p| p == pool.name());
+        let is_of = |claim: &&NodeClaim| claim.pool_name() == Some(pool.name());
         let all: Vec<Arc<NodeClaim>> = self.store.claims.values().filter(|c| is_of(&c.as_ref())).cloned().collect();
         let creating = self.provisioner.creating.values().filter(is_of).count();
         let leaving = self.disruption.leaving();

@@ -264,6 +264,11 @@ impl Store {
         bound.map(|claim| claim.spec.volume_name.as_str()).filter(|volume| !volume.is_empty())
     }
 
+    /// The pool that a claim was made from.
+    pub(super) fn pool_of(&self, claim: &NodeClaim) -> Option<&Arc<NodePool>> {
+        self.pools.get(claim.pool_name()?)
+    }
+
     /// The claim of a node.
     pub(super) fn claim_of(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
         tenancy::claim_of(node, self.claims_by_id.get(&node.spec.provider_id)?.values())
@@ -330,7 +335,7 @@ impl Store {
 /// What of a claim bears on what is counted of its pool.
 fn counted_of_claim(claim: &NodeClaim) -> impl PartialEq {
     let meta = &claim.metadata;
-    (meta.deletion_timestamp, &claim.status.provider_id, meta.labels.get(labels::NODE_POOL), &meta.annotations)
+    (meta.deletion_timestamp, &claim.status.provider_id, claim.pool_name(), &meta.annotations)
 }
 
 /// What of a node bears on what is counted of its pool.

@@ -116,8 +116,8 @@ impl Upkeep {
 
     /// Takes in whether the launch of a claim came to a node.
     pub(super) fn record_launch(&mut self, claim: &NodeClaim, is_success: bool) {
-        let Some(pool) = claim.metadata.labels.get(labels::NODE_POOL) else { return };
-        let (_, ring) = self.rings.entry(pool.clone()).or_default();
+        let Some(pool) = claim.pool_name() else { return };
+        let (_, ring) = self.rings.entry(pool.to_owned()).or_default();
         ring.push_back(is_success);
         if ring.len() > RING_SIZE {
             ring.pop_front();
@@ -222,7 +222,7 @@ impl Engine {
         let (mut claims, mut nodes) = (Vec::new(), Vec::new());
         for machine in machines.iter().filter(|machine| may_be_demoted(machine)) {
             let Some(claim) = self.store.claim_of_machine(machine.id.as_str()) else { continue };
-            let pool = claim.metadata.labels.get(labels::NODE_POOL);
+            let pool = claim.pool_name();
             let Some(catalog) = pool.and_then(|pool| self.market.catalog(pool)) else { continue };
             if let Some(labels) = demoted(&claim.metadata.labels, machine, catalog) {
                 let mut out = (**claim).clone();
@@ -355,9 +355,7 @@ impl Engine {
         if pool.has_current_hash() {
             return false;
         }
-        let is_of = |claim: &&Arc<NodeClaim>| {
-            claim.metadata.labels.get(labels::NODE_POOL).is_some_and(|own| own == pool.name())
-        };
+        let is_of = |claim: &&Arc<NodeClaim>| claim.pool_name() == Some(pool.name());
         let renewed = self.store.claims.values().filter(is_of).filter_map(|claim| {
             let annotations = pool.renewed_hash_annotations(claim);
             if annotations.is_empty() {

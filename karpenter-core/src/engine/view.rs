@@ -6,7 +6,6 @@ use super::{Engine, ObjectRef, disruption::Active};
 use crate::{
     Snapshot, SnapshotError, Timestamp,
     api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
-    labels,
 };
 
 impl Engine {
@@ -90,7 +89,7 @@ impl Engine {
         let (store, lives) = (&self.store, &mut self.lives);
         let seen = |claim: &Arc<NodeClaim>| {
             let consolidate_after = |pool: &Arc<NodePool>| pool.spec.disruption.consolidate_after.duration();
-            let pool = claim.metadata.labels.get(labels::NODE_POOL).and_then(|pool| store.pools.get(pool));
+            let pool = store.pool_of(claim);
             let waits = || pool.and_then(consolidate_after).is_some_and(|wait| !wait.is_zero());
             let mut claim = lives.freshened(claim, waits);
             if claim.metadata.deletion_timestamp.is_none() && leaving.contains(claim.name()) {

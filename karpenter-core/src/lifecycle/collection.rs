@@ -57,7 +57,7 @@ impl Census {
             uids.insert(claim.metadata.uid.as_str());
             ids.insert(claim.status.provider_id.as_str());
             let is_missed = !there.contains(claim.status.provider_id.as_str()) && launched_before(claim, asked);
-            if is_missed && !node_of(claim).is_some_and(is_ready) && claim.metadata.deletion_timestamp.is_none() {
+            if is_missed && !node_of(claim).is_some_and(Node::is_ready) && claim.metadata.deletion_timestamp.is_none() {
                 lost.claims.push(claim.name().to_owned());
             }
         }
@@ -77,10 +77,6 @@ fn launched_before(claim: &NodeClaim, asked: Timestamp) -> bool {
     let launched = condition(&claim.status.conditions, LAUNCHED).filter(|c| c.status == ConditionStatus::True);
     let since = launched.and_then(|c| c.last_transition_time);
     !claim.status.provider_id.is_empty() && since.is_some_and(|at| at + MISSED_AFTER <= asked)
-}
-
-fn is_ready(node: &Node) -> bool {
-    node.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == ConditionStatus::True)
 }
 
 #[cfg(test)]

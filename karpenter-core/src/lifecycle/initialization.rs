@@ -39,8 +39,7 @@ pub fn initialize(claim: &NodeClaim, node: &Node, now: Timestamp) -> (Option<Nod
 
 /// What a node lacks to be initialized: one word, and a sentence.
 fn missing(claim: &NodeClaim, node: &Node) -> Option<(&'static str, String)> {
-    let is_ready = |c: &crate::api::Condition| c.r#type == "Ready" && c.status == ConditionStatus::True;
-    if !node.status.conditions.iter().any(is_ready) {
+    if !node.is_ready() {
         return Some(("NodeNotReady", "Node status is NotReady".to_owned()));
     }
     let startup = |taint: &&crate::api::Taint| {

@@ -11,8 +11,7 @@ use indexmap::IndexMap;
 use karpenter_core::{
     Timestamp,
     api::{
-        Condition, ConditionStatus, NillableDuration, Node, NodeClaim, ObjectKey, PersistentVolumeClaim, Pod,
-        PodDisruptionBudget, VolumeAttachment,
+        NillableDuration, Node, NodeClaim, ObjectKey, PersistentVolumeClaim, Pod, PodDisruptionBudget, VolumeAttachment,
     },
     disrupt::Shield,
     engine::Object,
@@ -274,8 +273,7 @@ impl Invariants {
         let Some(node) = api.list::<Node>().find(|node| is_of(&node.spec.provider_id)) else { return };
         let claim = api.list::<NodeClaim>().find(|claim| is_of(&claim.status.provider_id));
         let is_due = claim.and_then(|claim| deadline_of(claim)).is_some_and(|deadline| deadline <= now);
-        let is_ready = |c: &Condition| c.r#type == "Ready" && c.status == ConditionStatus::True;
-        if is_due || !node.status.conditions.iter().any(is_ready) {
+        if is_due || !node.is_ready() {
             return;
         }
         let name = &node.metadata.name;

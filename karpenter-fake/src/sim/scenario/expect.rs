@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use karpenter_core::{
-    api::{ConditionStatus, Node, NodeClaim, ObjectKey, Pod},
+    api::{Node, NodeClaim, ObjectKey, Pod},
     labels,
 };
 
@@ -62,8 +62,7 @@ fn count(what: &Countable, live: &Live, books: &Books) -> u64 {
 
 /// Whether a node is ready and not on its way out.
 pub(super) fn is_in_service(node: &Node) -> bool {
-    let is_ready = node.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == ConditionStatus::True);
-    is_ready && node.metadata.deletion_timestamp.is_none()
+    node.is_ready() && node.metadata.deletion_timestamp.is_none()
 }
 
 fn running(world: &World, workload: Option<&ObjectKey>) -> usize {
