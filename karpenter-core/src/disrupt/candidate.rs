@@ -34,9 +34,10 @@ pub struct Candidate {
     pub demand: Demand,
     /// What it costs now; `None` if nobody knows.
     pub price_per_hour: Option<Price>,
-    /// What moving its pods costs, the node itself included; see [`rescheduling_cost`](super::rescheduling_cost).
+    /// What moving its pods costs: [`NODE_COST`](super::NODE_COST), and the [`eviction_cost`](super::eviction_cost) of those that cost
+    /// more than nothing.
     pub rescheduling_cost: f64,
-    /// What disturbing it costs, less the older it is; see [`disruption_cost`](super::disruption_cost).
+    /// What disturbing it costs: the [`eviction_cost`](super::eviction_cost) of all its pods, times the part of its life that is left.
     pub disruption_cost: f64,
     /// Whether its claim bounds how long pods may take to leave, so that it may go for drift whatever they say.
     pub has_termination_grace_period: bool,

@@ -38,7 +38,7 @@ pub fn eviction_cost(pod: &Pod) -> f64 {
 }
 
 /// What moving these pods off a node costs, the node itself included. Pods that cost less than nothing cost nothing.
-pub fn rescheduling_cost<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> f64 {
+pub(super) fn rescheduling_cost<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> f64 {
     rescheduling_cost_by(pods.into_iter().map(eviction_cost))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn rescheduling_cost_by(evictions: impl Iterator<Item = f64>) -> f64 
 }
 
 /// What disturbing a node costs: the evictions of all its pods, times the part of its life that is left.
-pub fn disruption_cost<'p>(pods: impl IntoIterator<Item = &'p Pod>, claim: &NodeClaim, now: Timestamp) -> f64 {
+pub(crate) fn disruption_cost<'p>(pods: impl IntoIterator<Item = &'p Pod>, claim: &NodeClaim, now: Timestamp) -> f64 {
     disruption_cost_by(pods.into_iter().map(eviction_cost), claim, now)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn disruption_cost_by(evictions: impl Iterator<Item = f64>, claim: &N
 }
 
 /// The part of its life that a claim has left, from 0 to 1; 1 if it never expires.
-pub fn lifetime_remaining(claim: &NodeClaim, now: Timestamp) -> f64 {
+fn lifetime_remaining(claim: &NodeClaim, now: Timestamp) -> f64 {
     let Some(life) = claim.spec.expire_after.duration() else { return 1.0 };
     let Some(created) = claim.metadata.creation_timestamp else { return 1.0 };
     let left = life.saturating_sub(now.since(created));

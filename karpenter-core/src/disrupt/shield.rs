@@ -53,7 +53,7 @@ impl fmt::Display for Shield {
 
 /// Whether a drain evicts this pod: not if it is finished or on its way out, not if it mirrors a static pod, and not if
 /// it tolerates the taint of nodes that were chosen to go.
-pub fn is_evictable(pod: &Pod) -> bool {
+pub(super) fn is_evictable(pod: &Pod) -> bool {
     let stays = |tolerations: &[Toleration]| {
         let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
         !tolerations.is_empty() && tolerates_all(tolerations, &disrupted, false).is_ok()

@@ -25,24 +25,23 @@ const MAX_ORPHANS: usize = 1000;
 ///
 /// It remembers when it first saw each machine without a claim; one that starts anew only waits a little longer.
 #[derive(Clone, Debug, Default)]
-pub struct Census {
+pub(crate) struct Census {
     orphans: BTreeMap<ProviderId, Timestamp>,
 }
 
 /// What has no counterpart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Lost {
+pub(crate) struct Lost {
     /// The names of claims whose machine is gone.
-    pub claims: Vec<String>,
+    pub(crate) claims: Vec<String>,
     /// Machines whose claim is gone.
-    pub machines: Vec<ProviderId>,
+    pub(crate) machines: Vec<ProviderId>,
 }
 
 impl Census {
     /// Compares all machines, as a list tells of them that was asked for at the start of `span` and answered at its end, with all
     /// claims. A claim whose node is ready keeps it, whatever the list says.
-    pub fn compare<'c>(
+    pub(crate) fn compare<'c>(
         &mut self,
         machines: &[Instance],
         claims: impl IntoIterator<Item = &'c NodeClaim>,

@@ -10,7 +10,7 @@ use crate::{
 const ENOUGH_PERCENT: i64 = 90;
 
 /// The first resource that the claim asks for and of which its node has less than nine tenths of what was promised.
-pub fn shortfall<'c>(claim: &'c NodeClaim, node: &Node) -> Option<&'c ResourceName> {
+pub(crate) fn shortfall<'c>(claim: &'c NodeClaim, node: &Node) -> Option<&'c ResourceName> {
     let requests = &claim.spec.resources.requests;
     let promised = claim.status.capacity.iter();
     let mut asked = promised.filter(|(name, _)| requests.get(name.as_str()).is_some_and(|q| !q.is_zero()));

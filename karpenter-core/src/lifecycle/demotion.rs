@@ -11,7 +11,7 @@ pub(crate) fn may_be_demoted(machine: &Instance) -> bool {
 
 /// The labels of a claim, or of its node, once its machine runs on demand that was bought out of a reservation: those that
 /// no on-demand machine of its type has there are taken away. `None` if that is not so, or they say so already.
-pub fn demoted(
+pub(crate) fn demoted(
     known: &BTreeMap<String, String>,
     machine: &Instance,
     catalog: &Catalog,

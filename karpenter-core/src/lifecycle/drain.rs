@@ -92,7 +92,7 @@ pub fn drain<'p>(pods: impl IntoIterator<Item = &'p Pod>, deadline: Option<Times
 }
 
 /// Whether the drain of its node is not over while this pod is there.
-pub fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
+pub(crate) fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
     let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
     let stays = tolerates_all(&pod.spec.tolerations, &disrupted, false).is_ok();
     !pod.is_finished() && !pod.is_mirror() && !pod.is_stuck_terminating(now) && !stays

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::{Node, NodeClaim};
 
 /// The claim with the label of its node class; `None` if it has it, or names no class.
-pub fn hydrate_claim(claim: &NodeClaim) -> Option<NodeClaim> {
+pub(crate) fn hydrate_claim(claim: &NodeClaim) -> Option<NodeClaim> {
     let labels = hydrated(claim, &claim.metadata.labels)?;
     let mut out = claim.clone();
     out.metadata.labels = labels;
@@ -13,7 +13,7 @@ pub fn hydrate_claim(claim: &NodeClaim) -> Option<NodeClaim> {
 }
 
 /// The node of a claim with the label of its node class; `None` if it has it, or the claim names no class.
-pub fn hydrate_node(claim: &NodeClaim, node: &Node) -> Option<Node> {
+pub(crate) fn hydrate_node(claim: &NodeClaim, node: &Node) -> Option<Node> {
     let labels = hydrated(claim, &node.metadata.labels)?;
     let mut out = node.clone();
     out.metadata.labels = labels;

@@ -14,7 +14,7 @@ use crate::{
 ///
 /// A node is initialized once it is ready, its startup taints and those that every new node carries are gone, and it has some
 /// of each resource that its claim asks for. What it still waits for is the reason of the claim's condition.
-pub fn initialize(claim: &NodeClaim, node: &Node, now: Timestamp) -> (Option<NodeClaim>, Option<Node>) {
+pub(crate) fn initialize(claim: &NodeClaim, node: &Node, now: Timestamp) -> (Option<NodeClaim>, Option<Node>) {
     let waits_for = missing(claim, node);
     let is_labelled = node.metadata.labels.get(labels::INITIALIZED).is_some_and(|value| value == "true");
     if waits_for.is_none() && !is_labelled {

@@ -17,8 +17,7 @@ const BACKOFF: Backoff = Backoff { shortest: Duration::from_secs(1), longest: Du
 
 /// What to do about a machine that was not bought.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LaunchReaction {
+pub(crate) enum LaunchReaction {
     /// Delete the claim, avoid these offerings for a while, and plan its pods anew at once.
     Avoid(Vec<OfferingKey>),
     /// Delete the claim, and make no other of this node class for a while, which is longer each time.
@@ -55,7 +54,7 @@ pub fn launch_backoff(failed_attempts: u32) -> Duration {
 /// What to do about a machine that was not bought in the last of so many attempts.
 ///
 /// A provider that names no offering without capacity is asked again, because there is nothing to avoid.
-pub fn react_to_launch_error(error: &CreateError, failed_attempts: u32) -> LaunchReaction {
+pub(crate) fn react_to_launch_error(error: &CreateError, failed_attempts: u32) -> LaunchReaction {
     match error {
         CreateError::InsufficientCapacity { offerings } if !offerings.is_empty() => {
             LaunchReaction::Avoid(offerings.clone())

@@ -51,7 +51,7 @@ pub fn live(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
 
 /// When a claim is old enough to go: so long after it was made as its specification says. Such a claim is drained whatever
 /// disruption budgets allow, as Karpenter does (<https://karpenter.sh/docs/concepts/disruption/#expiration>).
-pub fn expiry(claim: &NodeClaim) -> Option<Timestamp> {
+fn expiry(claim: &NodeClaim) -> Option<Timestamp> {
     Some(claim.metadata.creation_timestamp? + claim.spec.expire_after.duration()?)
 }
 
@@ -84,7 +84,7 @@ fn grow(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
 }
 
 /// Until when a claim must say which machine it has; `None` if it is not known how old it is.
-pub fn launch_deadline(claim: &NodeClaim) -> Option<Timestamp> {
+pub(crate) fn launch_deadline(claim: &NodeClaim) -> Option<Timestamp> {
     Some(since(claim, LAUNCHED).or(claim.metadata.creation_timestamp)? + LAUNCH_TIMEOUT)
 }
 

@@ -17,19 +17,18 @@ mod registration;
 mod repair;
 mod termination;
 
-pub use collection::{Census, Lost};
-pub use consistency::shortfall;
-pub use demotion::demoted;
-pub(crate) use demotion::may_be_demoted;
-pub(crate) use drain::is_next;
-pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain, is_waited_for};
-pub use hydration::{hydrate_claim, hydrate_node};
-pub use initialization::initialize;
-pub use launch::{LaunchReaction, launch_backoff, launched, react_to_launch_error};
-pub(crate) use living::LAUNCH_TIMED_OUT;
-pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, expiry, launch_deadline, live};
+pub(crate) use collection::Census;
+pub(crate) use consistency::shortfall;
+pub(crate) use demotion::{demoted, may_be_demoted};
+pub use drain::{DEFAULT_GRACE_PERIOD, Drain, DrainStep, drain};
+pub(crate) use drain::{is_next, is_waited_for};
+pub(crate) use hydration::{hydrate_claim, hydrate_node};
+pub(crate) use initialization::initialize;
+pub(crate) use launch::{LaunchReaction, react_to_launch_error};
+pub use launch::{launch_backoff, launched};
+pub(crate) use living::{LAUNCH_TIMED_OUT, launch_deadline};
+pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, live};
 pub use registration::register;
 pub use repair::{Ailment, ailment, may_repair};
-pub use termination::{
-    MIN_DRAIN, Stage, deadline, mark_disrupted, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer,
-};
+pub use termination::{MIN_DRAIN, deadline, mark_disrupted};
+pub(crate) use termination::{Stage, prepare_to_end, prepare_to_leave, unmark_disrupted, without_finalizer};

@@ -29,8 +29,7 @@ pub fn deadline(claim: &NodeClaim) -> Option<Timestamp> {
 
 /// How far the end of a claim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Stage {
+pub(crate) enum Stage {
     /// Pods must leave.
     Draining,
     /// No pod is left that must leave, but volumes are attached.
@@ -43,7 +42,7 @@ pub enum Stage {
 
 /// The claim as it must become while its machine is there and it is on its way out: the deadline is written down, and
 /// conditions tell how far it is. `None` if it is so already.
-pub fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option<NodeClaim> {
+pub(crate) fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option<NodeClaim> {
     let mut annotations = Cow::Borrowed(&claim.metadata.annotations);
     if let Some(deadline) = deadline(claim) {
         let is_written = annotations.get(labels::TERMINATION_TIMESTAMP).is_some_and(|t| t.parse() == Ok(deadline));
@@ -87,7 +86,7 @@ pub fn prepare_to_end(claim: &NodeClaim, stage: Stage, now: Timestamp) -> Option
 
 /// The node as it must become while it is drained: no pod comes, and load balancers leave it alone. `None` if it is so
 /// already.
-pub fn prepare_to_leave(node: &Node) -> Option<Node> {
+pub(crate) fn prepare_to_leave(node: &Node) -> Option<Node> {
     let marked = mark_disrupted(node);
     let is_excluded = node.metadata.labels.get(labels::EXCLUDE_FROM_BALANCERS).is_some_and(|by| by == EXCLUDED_BY);
     if marked.is_none() && is_excluded {
@@ -111,7 +110,7 @@ pub fn mark_disrupted(node: &Node) -> Option<Node> {
 }
 
 /// A node and a claim as they were before they were chosen to go, where they are not so already.
-pub fn unmark_disrupted(node: Option<&Node>, claim: Option<&NodeClaim>) -> (Option<Node>, Option<NodeClaim>) {
+pub(crate) fn unmark_disrupted(node: Option<&Node>, claim: Option<&NodeClaim>) -> (Option<Node>, Option<NodeClaim>) {
     let node = node.filter(|node| node.is_disrupted()).map(|node| {
         let mut out = node.clone();
         out.spec.taints.retain(|taint| taint.key != labels::DISRUPTED);
@@ -127,7 +126,7 @@ pub fn unmark_disrupted(node: Option<&Node>, claim: Option<&NodeClaim>) -> (Opti
 }
 
 /// The meta data without the finalizer of machines; `None` if it is not there.
-pub fn without_finalizer(meta: &ObjectMeta) -> Option<ObjectMeta> {
+pub(crate) fn without_finalizer(meta: &ObjectMeta) -> Option<ObjectMeta> {
     let is_ours = |finalizer: &String| finalizer == labels::TERMINATION;
     if !meta.finalizers.iter().any(is_ours) {
         return None;
