@@ -130,6 +130,11 @@ impl ResourceList {
         Self(self.0.iter().map(|(name, quantity)| (name.clone(), quantity.saturating_mul(count))).collect())
     }
 
+    /// Whether there is enough room for all of this. What a room does not name it has nothing of.
+    pub(crate) fn fits(&self, room: &Self) -> bool {
+        self.iter().all(|(name, wanted)| room.get(name.as_str()).is_some_and(|free| free >= wanted))
+    }
+
     fn merge(&mut self, other: &Self, combine: impl Fn(Quantity, Quantity) -> Quantity) {
         for (name, quantity) in &other.0 {
             match self.0.binary_search_by(|(n, _)| n.cmp(name)) {

@@ -9,12 +9,12 @@ use indexmap::IndexMap;
 
 use super::{Object, ObjectRef, UnreadableClaim, UnreadablePod};
 use crate::{
-    FxBuild,
+    FxBuild, ResourceList,
     api::{
         CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
-    cluster::{is_provisionable, tenancy},
+    cluster::{is_provisionable, pod_requests, tenancy},
     labels,
 };
 
@@ -262,6 +262,15 @@ impl Store {
         let claims = pod.volume_claim_names().map(|name| ObjectKey::new(pod.namespace(), &name)).collect::<Vec<_>>();
         let bound = claims.into_iter().filter_map(|key| self.volume_claims.get(&key));
         bound.map(|claim| claim.spec.volume_name.as_str()).filter(|volume| !volume.is_empty())
+    }
+
+    /// What is left of a node. Pods that end still take room: the kube-scheduler gives it to nobody before they are gone.
+    pub(super) fn room_left(&self, node: &Node) -> ResourceList {
+        let mut room = node.status.allocatable.clone();
+        for pod in self.pods_on(&node.metadata.name).filter(|pod| !pod.is_finished()) {
+            room.subtract(&pod_requests(pod));
+        }
+        room
     }
 
     /// The pool that a claim was made from.

@@ -106,7 +106,7 @@ impl Rooms<'_> {
     fn fits(&self, pod: &Pod) -> Vec<bool> {
         let (requests, wanted) = (pod_requests(pod), NodeAlternatives::of_pod(&pod.spec));
         let fits = |(node, free): &(&Node, ResourceList)| {
-            requests.iter().all(|(name, wanted)| free.get(name.as_str()).is_some_and(|free| free >= wanted))
+            requests.fits(free)
                 && wanted.admit_node(&node.metadata.name, &node.metadata.labels)
                 && tolerates_all(&pod.spec.tolerations, &node.spec.taints, false).is_ok()
         };
@@ -187,11 +187,7 @@ impl Engine {
         if let Some(&known) = rooms.by_node.get(name) {
             return known;
         }
-        let mut free = node.status.allocatable.clone();
-        for pod in self.store.pods_on(name).filter(|pod| !pod.is_finished()) {
-            free.subtract(&pod_requests(pod));
-        }
-        rooms.all.push((node, free));
+        rooms.all.push((node, self.store.room_left(node)));
         rooms.by_node.insert(name, rooms.all.len() - 1);
         rooms.all.len() - 1
     }
