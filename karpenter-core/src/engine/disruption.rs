@@ -35,6 +35,8 @@ pub(super) struct Disruption {
     /// A command that must still be worth it then.
     probation: Option<(Command, Timestamp)>,
     pub(super) active: VecDeque<Active>,
+    /// The claims of the nodes that these take away.
+    leaving: Arc<BTreeSet<String>>,
     /// Whether something has happened that may bring commands under way a step further.
     pub(super) is_stirred: bool,
     /// Nodes that are marked though no command takes them away, and since when.
@@ -75,8 +77,20 @@ pub(super) struct Outgoing {
 
 impl Disruption {
     /// The claims whose nodes are being replaced.
-    pub(super) fn leaving(&self) -> BTreeSet<String> {
-        self.active.iter().flat_map(|active| &active.candidates).map(|outgoing| outgoing.claim.clone()).collect()
+    pub(super) fn leaving(&self) -> Arc<BTreeSet<String>> {
+        self.leaving.clone()
+    }
+
+    /// A command is under way from now on.
+    pub(super) fn add(&mut self, active: Active) {
+        self.active.push_back(active);
+        self.find_leaving();
+    }
+
+    /// Finds out what leaves, after a command has come or gone.
+    fn find_leaving(&mut self) {
+        let outgoing = self.active.iter().flat_map(|active| &active.candidates);
+        self.leaving = Arc::new(outgoing.map(|outgoing| outgoing.claim.clone()).collect());
     }
 
     /// Whether a claim is a replacement of a command under way.
@@ -245,13 +259,8 @@ impl Engine {
                 self.provisioner.promise(pod, place, None);
             }
         }
-        self.disruption.active.push_back(Active {
-            method: command.method,
-            candidates,
-            replacements,
-            since: now,
-            has_turns: false,
-        });
+        let method = command.method;
+        self.disruption.add(Active { method, candidates, replacements, since: now, has_turns: false });
         self.disruption.turns += 1;
         self.go_on(now);
         true
@@ -295,6 +304,7 @@ impl Engine {
             let Some(mut active) = self.disruption.active.pop_front() else { return };
             if let Some(why) = self.fault(&active, now) {
                 self.disruption.turns += 1;
+                self.disruption.find_leaving();
                 self.roll_back(&active, why, now);
             } else if !self.is_replaced(&active) {
                 // Either may have been busy.
@@ -309,6 +319,7 @@ impl Engine {
             } else {
                 self.disruption.failures = 0;
                 self.disruption.turns += 1;
+                self.disruption.find_leaving();
             }
         }
     }

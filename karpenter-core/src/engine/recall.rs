@@ -57,7 +57,7 @@ impl Engine {
             for outgoing in &active.candidates {
                 self.mark(outgoing, active.method, now);
             }
-            self.disruption.active.push_back(active);
+            self.disruption.add(active);
             self.disruption.is_stirred = true;
             self.provisioner.hurry(now);
         }

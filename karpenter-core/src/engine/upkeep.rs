@@ -58,7 +58,7 @@ pub(super) struct Upkeep {
     /// The nodes that count for their pools: they have claims, and are not on their way out.
     staying: BTreeMap<String, Arc<Node>>,
     /// The claims that did not count because of a command.
-    leaving: BTreeSet<String>,
+    leaving: Arc<BTreeSet<String>>,
     names: u64,
 }
 
