@@ -6,13 +6,15 @@ use std::{
     time::Duration,
 };
 
+use indexmap::IndexSet;
+
 use super::{
     Action, Engine, ObjectRef, Work,
     market::{CLASS_NOT_READY, Fault, NO_CATALOG_YET},
     outbox::Purpose,
 };
 use crate::{
-    OfferingKey, Quantity, ResourceList, ResourceName, Timestamp,
+    FxBuild, OfferingKey, Quantity, ResourceList, ResourceName, Timestamp,
     api::{
         Condition, ConditionStatus, Node, NodeClaim, NodePool,
         conditions::{
@@ -199,9 +201,9 @@ impl Engine {
         let node_of = |claim: &NodeClaim| store.nodes_of(claim).next().map(AsRef::<Node>::as_ref);
         let span = self.upkeep.listed_at.unwrap_or(now)..now;
         let lost = self.upkeep.census.compare(&machines, store.claims.values().map(AsRef::as_ref), node_of, span);
-        // Of all machines few are on their way out.
+        let there: IndexSet<&ProviderId, FxBuild> = machines.iter().map(|machine| &machine.id).collect();
         self.ends.retain(|id| {
-            machines.iter().any(|machine| machine.id == *id)
+            there.contains(id)
                 || store.claim_of_machine(id.as_str()).is_some()
                 || store.nodes_on(id.as_str()).next().is_some()
         });
