@@ -59,8 +59,7 @@ impl Engine {
             return;
         };
         let target = Target::Claim(name.to_owned());
-        if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
-            self.wait_for(target, until);
+        if self.must_wait(&target, &claim.metadata.resource_version, now) {
             return;
         }
         if claim.metadata.deletion_timestamp.is_some() {

@@ -354,8 +354,7 @@ impl Engine {
             };
             is_over = false;
             let target = Target::Claim(outgoing.claim.clone());
-            if let Some(until) = self.outbox.settles(&target, &claim.metadata.resource_version, now) {
-                self.wait_for(target, until);
+            if self.must_wait(&target, &claim.metadata.resource_version, now) {
                 continue;
             }
             let message = format!("Node {} is {}", outgoing.node, active.method.reason().name());

@@ -207,8 +207,7 @@ impl Engine {
         }
         let work = Work::Node(name.to_owned());
         let target = Target::Node(name.to_owned());
-        if let Some(until) = self.outbox.settles(&target, &node.metadata.resource_version, now) {
-            self.wait_for(target, until);
+        if self.must_wait(&target, &node.metadata.resource_version, now) {
             return;
         }
         let id = ProviderId::new(&node.spec.provider_id);

@@ -268,8 +268,7 @@ impl Engine {
 
     /// Writes or deletes an object of this version, unless it is busy. Says whether it did.
     fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) -> bool {
-        if let Some(until) = self.outbox.settles(&target, version, now) {
-            self.wait_for(target, until);
+        if self.must_wait(&target, version, now) {
             return false;
         }
         self.outbox.write(action, target, version, now);

@@ -98,10 +98,13 @@ impl Engine {
         }
     }
 
-    /// Waits with an object that settles until then, or until what came of the write that is under way.
-    pub(super) fn wait_for(&mut self, target: Target, until: Timestamp) {
-        self.outbox.miss(&target);
-        self.look_again(target, until);
+    /// Whether an object of this version settles. If so, it is looked at again then, or when it is known what came of the write that
+    /// is under way.
+    pub(super) fn must_wait(&mut self, target: &Target, version: &str, now: Timestamp) -> bool {
+        let Some(until) = self.outbox.settles(target, version, now) else { return false };
+        self.outbox.miss(target);
+        self.look_again(target.clone(), until);
+        true
     }
 
     /// Looks at an object then, and at the claim of a node: either may have wanted to write it.
