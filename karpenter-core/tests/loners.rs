@@ -3,6 +3,7 @@
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
     api::{NodePool, Pod, Taint, TaintEffect, Toleration},
+    labels,
 };
 use serde_json::json;
 
@@ -95,4 +96,21 @@ fn who_needs_the_lighter_pool_has_room_on_its_node_before_others() {
     let catalogs = Catalogs::shared(vec![machine("host", 2, 0.1)], snapshot.pools()).expect("a catalog");
     let plan = Planner::default().plan(&snapshot, &catalogs);
     assert!((dollars(&plan) - 0.2).abs() < 1e-9, "{:?}", plan.claims());
+}
+
+#[test]
+fn pods_for_a_dear_zone_share_the_node_that_karpenter_would_give_them() {
+    let mut heavy = NodePool::named("heavy");
+    heavy.spec.weight = Some(10);
+    heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
+    let builder = Snapshot::builder().pools(vec![NodePool::named("light"), heavy]);
+    let builder = builder.pods(Pod::named("large").cpu("600m").replicas(14));
+    let builder = builder.pods(Pod::named("in-dear").cpu("100m").node_selector(labels::ZONE, "dear").replicas(2));
+    let builder = builder.pods(Pod::named("tolerant").cpu("50m").toleration(Toleration::everything()));
+    let snapshot = builder.build().expect("a cluster");
+    let price = |dollars| Price::per_hour(dollars).expect("a price");
+    let host = machine("host", 2, 0.1).offering("on-demand", "dear", price(0.16));
+    let catalogs = Catalogs::shared(vec![host], snapshot.pools()).expect("a catalog");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert!((dollars(&plan) - 0.56).abs() < 1e-9, "{:?}", plan.claims());
 }

@@ -111,6 +111,20 @@ mod spot_types {
     }
 
     #[test]
+    fn nor_if_some_pods_find_no_node_in_any_plan() {
+        let mut nine_types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, [""; 0]);
+        nine_types.min_values = Some(9);
+        let mut picky = NodePool::named("picky").require(nine_types);
+        picky.spec.weight = Some(10);
+        let nowhere = Pod::named("nowhere").cpu("1").node_selector(labels::ZONE, "no-such");
+        let pods = Pod::named("web").cpu("1").memory("1Gi").replicas(32);
+        let snapshot = cluster().pool(picky).pods(nowhere).pods(pods).build().expect("valid");
+        let catalogs = Catalogs::shared(machines("spot"), snapshot.pools()).expect("valid");
+        let plan = Planner::default().plan(&snapshot, &catalogs);
+        assert_eq!((plan.unplaced().len(), type_counts(&plan)), (1, vec![1]));
+    }
+
+    #[test]
     fn nodes_on_demand_are_not_held_to_it() {
         let pods = cluster().pods(Pod::named("web").cpu("1").memory("1Gi").replicas(32));
         assert_eq!(type_counts(&solve(&with_floor(3), pods, machines("on-demand"))), [1]);
@@ -339,6 +353,21 @@ fn pods_find_nodes_at_the_highest_prices_too() {
             solve(&options, cluster().pods(Pod::named("web").cpu("1").replicas(9)), [dear(), vec![cheap]].concat());
         assert!(plan.claims().iter().all(|claim| claim.instance_types[0] == "m04"), "{:?}", outline(&plan));
     }
+}
+
+#[test]
+fn slack_makes_no_plan_of_few_pods_dearer_than_karpenters() {
+    let price = |cpu| match cpu {
+        1 => 0.056,
+        8 => 0.386,
+        16 => 0.491,
+        _ => 1.286,
+    };
+    let types = [1, 8, 16, 32].map(|cpu| machine(cpu).offering("on-demand", "a", dollars(price(cpu))));
+    let small = Pod::named("small").cpu("300m").memory("3500Mi").replicas(2);
+    let large = Pod::named("large").cpu("1500m").memory("1000Mi").replicas(21);
+    let plan = solve(&PlannerOptions::default(), cluster().pods(small).pods(large), types.into());
+    assert_eq!(outline(&plan), ["m01 1", "m32 22"]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// Equal pods. Nodes have no taint and are of one pool, so that all spreads count the same, whatever else they say.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is what a pod says or does not say")]
 struct Group {
     pods: u32,
     max_skew: u32,

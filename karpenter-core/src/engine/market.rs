@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{
     Catalog, Catalogs, InstanceType, Offering, Quantity, Requirements, ResourceName, Timestamp,
-    api::{ConditionStatus, Node, NodeClaim, NodeClassRef, NodeOverlay, NodePool, because_of, conditions::NODE_CLASS_READY},
+    api::{
+        ConditionStatus, Node, NodeClaim, NodeClassRef, NodeOverlay, NodePool, because_of, conditions::NODE_CLASS_READY,
+    },
     catalog::{OfferingKey, Overlaid, OverlayFault},
     labels,
     lifecycle::launch_backoff,

@@ -33,6 +33,9 @@ pub(super) enum LimitUse {
 /// Nodes in the making.
 struct Drafts<'p, 'a> {
     list: Vec<Draft<'p, 'a>>,
+    /// The drafts, by index, in the order in which Karpenter asks them: those with the fewest units first, and of equals the one
+    /// that came first when the unit before was looked at.
+    order: Vec<usize>,
     /// The drafts, by index, that have refused a unit of the lot that is looked at: they take no other.
     refused: BTreeSet<usize>,
     limit_use: LimitUse,
@@ -75,7 +78,8 @@ impl<'p, 'a> Search<'p, 'a> {
         self.use_places(Tolerance::Full);
         let admits = self.tolerances().map(|tolerance| admits(problem, tolerance)).collect();
         let limits_left = self.limits_left.clone();
-        let mut drafts = Drafts { list: Vec::new(), refused: BTreeSet::new(), limit_use, limits_left, admits };
+        let mut drafts =
+            Drafts { list: Vec::new(), order: Vec::new(), refused: BTreeSet::new(), limit_use, limits_left, admits };
         for &lot in &order {
             let mut drafted = 0;
             for willingness in 0..drafts.admits.len() {
@@ -99,9 +103,11 @@ impl<'p, 'a> Search<'p, 'a> {
         let problem = self.problem;
         let admits = &drafts.admits[willingness];
         let (list, refused) = (&mut drafts.list, &mut drafts.refused);
-        let mut by_count: Vec<usize> = (0..list.len()).filter(|index| !refused.contains(index)).collect();
-        by_count.sort_by_key(|&index| (list[index].unit_count, index));
-        for index in by_count {
+        drafts.order.sort_by_key(|&index| list[index].unit_count);
+        for &index in &drafts.order {
+            if refused.contains(&index) {
+                continue;
+            }
             if list[index].takes(problem, lot, admits) {
                 return true;
             }
@@ -135,6 +141,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 *left -= ceilings().map(|ceiling| ceiling[limit]).max().unwrap_or(0);
             }
         }
+        drafts.order.push(drafts.list.len());
         drafts.list.push(draft);
         true
     }

@@ -94,7 +94,11 @@ impl Search<'_, '_> {
         let best = tighter.unwrap_or(best);
         // What is added makes no plan cheaper.
         let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
-        plain.into_iter().fold(best, Braced::better).search
+        match plain {
+            Some(plain) if ceiling.is_some() && plain.search.bill() < best.search.bill() => plain.search,
+            Some(plain) => best.better(plain).search,
+            None => best.search,
+        }
     }
 
     /// What a plan may cost for the sake of what happens when its pods are bound, so that it is not dearer than the plain
@@ -103,11 +107,11 @@ impl Search<'_, '_> {
     fn ceiling(&self, plain: Option<&Self>) -> Option<f64> {
         let base = &self.problem.base;
         let most = match plain {
-            Some(plain) => plain.bill() * MOST_OF_PLAIN,
-            None if base.has_min_values() => 0.0,
+            Some(plain) => (plain.bill() * MOST_OF_PLAIN).max(self.bill()).min(plain.bill()),
+            None if base.has_min_values() => self.bill(),
             None => f64::INFINITY,
         };
-        (!base.has_leftovers).then(|| most.max(self.bill()))
+        (!base.has_leftovers).then_some(most)
     }
 }
 

@@ -83,7 +83,7 @@ impl<'a> Problem<'a> {
         if self.course.trials == Trials::First || self.is_stopped() || self.base.options.min_spot_types.is_some() {
             return found;
         }
-        match self.with_any_spot_type().filter(|free| free.plain_bill() < found.plan.hourly_cost().dollars_per_hour()) {
+        match self.with_any_spot_type().filter(|free| free.is_cheaper_in_plain_order(&found.plan)) {
             Some(free) => found.better(free.find_keeping_choice()),
             None => found,
         }
@@ -96,15 +96,15 @@ impl<'a> Problem<'a> {
         keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
     }
 
-    /// What is paid for the nodes of the plain order, in dollars an hour; more than anything if pools with `minValues` may have
-    /// kept it from placing all.
-    fn plain_bill(&self) -> f64 {
+    /// Whether the plain order places as many pods as a plan for less.
+    fn is_cheaper_in_plain_order(&self, plan: &Plan) -> bool {
         let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
-        if self.base.has_min_values() && (0..self.lots.list.len()).any(|lot| search.remaining(lot) > 0) {
-            return f64::INFINITY;
-        }
         let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
-        search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum()
+        let bill: f64 = search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum();
+        let placed: usize =
+            search.planned().iter().zip(&self.lots.list).map(|(units, lot)| units * lot.unit_size).sum();
+        let placed_by_plan = self.base.snapshot.pending().len() - plan.unplaced.len();
+        placed >= placed_by_plan && bill < plan.hourly_cost().dollars_per_hour()
     }
 
     /// The same, with as many types for the spot market as are to be kept, whatever it costs.
