@@ -129,12 +129,14 @@ impl<'p, 'a> Search<'p, 'a> {
             let mut draft = Draft::of(problem, open);
             draft.takes(problem, lot, admits).then_some(draft)
         };
-        // The candidates of a pool follow each other, those of the heaviest first.
-        let Some(draft) =
-            open.chunk_by(|&a, &b| problem.candidates[a].pool == problem.candidates[b].pool).find_map(of_pool)
-        else {
-            return false;
-        };
+        // The candidates of a pool follow each other. Of pools of equal weight Karpenter asks the last by name first.
+        let pool = |index: usize| problem.candidates[index].pool;
+        let mut by_pool: Vec<&[usize]> = open.chunk_by(|&a, &b| pool(a) == pool(b)).collect();
+        by_pool.sort_by_key(|open| {
+            let source = problem.base.pools[pool(open[0])].source;
+            Reverse((source.weight(), source.name()))
+        });
+        let Some(draft) = by_pool.into_iter().find_map(of_pool) else { return false };
         if drafts.limit_use == LimitUse::Largest {
             let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].way.ceiling);
             for (limit, left) in drafts.limits_left[draft.pool].iter_mut().enumerate() {
