@@ -222,7 +222,10 @@ impl<'p, 'a> Draft<'p, 'a> {
         if problem.base.pools[self.pool].has_min_values() {
             self.drop_poor(problem, index, &mut candidates);
         }
-        (!candidates.is_clear()).then_some(candidates)
+        // Karpenter lets no pod join that would take from a node all reservations that it may use.
+        let has_reserved = |candidates: &FixedBitSet| candidates.ones().any(|it| problem.candidates[it].is_reserved());
+        let loses_reserved = self.unit_count > 0 && !has_reserved(&candidates) && has_reserved(&self.candidates);
+        (!candidates.is_clear() && !loses_reserved).then_some(candidates)
     }
 
     /// Drops candidates whose claims would have too few values of a label with a unit more, up to the first that has enough.
