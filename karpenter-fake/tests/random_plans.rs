@@ -5,7 +5,7 @@ use karpenter_fake::{Violation, check};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn the_planner_breaks_no_rule(problem in strategies::problem(12)) {
