@@ -100,25 +100,26 @@ mod spot_types {
         assert_eq!(counts(as_cheap.into(), 0.001), [3, 3, 3, 3]);
     }
 
-    #[test]
-    fn nor_if_there_is_a_pool_whose_min_values_nothing_reaches() {
+    /// A heavier pool that asks for more types than there are.
+    fn picky() -> NodePool {
         let mut nine_types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, [""; 0]);
         nine_types.min_values = Some(9);
         let mut picky = NodePool::named("picky").require(nine_types);
         picky.spec.weight = Some(10);
-        let pods = cluster().pool(picky).pods(Pod::named("web").cpu("1").memory("1Gi").replicas(32));
+        picky
+    }
+
+    #[test]
+    fn nor_if_there_is_a_pool_whose_min_values_nothing_reaches() {
+        let pods = cluster().pool(picky()).pods(Pod::named("web").cpu("1").memory("1Gi").replicas(32));
         assert_eq!(type_counts(&solve(&PlannerOptions::default(), pods, machines("spot"))), [1]);
     }
 
     #[test]
     fn nor_if_some_pods_find_no_node_in_any_plan() {
-        let mut nine_types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, [""; 0]);
-        nine_types.min_values = Some(9);
-        let mut picky = NodePool::named("picky").require(nine_types);
-        picky.spec.weight = Some(10);
         let nowhere = Pod::named("nowhere").cpu("1").node_selector(labels::ZONE, "no-such");
         let pods = Pod::named("web").cpu("1").memory("1Gi").replicas(32);
-        let snapshot = cluster().pool(picky).pods(nowhere).pods(pods).build().expect("valid");
+        let snapshot = cluster().pool(picky()).pods(nowhere).pods(pods).build().expect("valid");
         let catalogs = Catalogs::shared(machines("spot"), snapshot.pools()).expect("valid");
         let plan = Planner::default().plan(&snapshot, &catalogs);
         assert_eq!((plan.unplaced().len(), type_counts(&plan)), (1, vec![1]));

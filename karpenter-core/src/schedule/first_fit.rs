@@ -224,7 +224,10 @@ impl<'p, 'a> Draft<'p, 'a> {
         }
         // Karpenter lets no pod join that would take from a node all reservations that it may use.
         let has_reserved = |candidates: &FixedBitSet| candidates.ones().any(|it| problem.candidates[it].is_reserved());
-        let loses_reserved = self.unit_count > 0 && !has_reserved(&candidates) && has_reserved(&self.candidates);
+        let loses_reserved = self.unit_count > 0
+            && !problem.base.reservations.left.is_empty()
+            && has_reserved(&self.candidates)
+            && !has_reserved(&candidates);
         (!candidates.is_clear() && !loses_reserved).then_some(candidates)
     }
 

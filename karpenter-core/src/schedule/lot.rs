@@ -182,6 +182,11 @@ impl Lots {
         lot.origins.iter().flat_map(|&(index, units)| std::iter::repeat_n(&self.portions[index], units))
     }
 
+    /// How many pods are in the units that a search planned.
+    pub(super) fn pod_count(&self, planned: &[usize]) -> usize {
+        self.list.iter().zip(planned).map(|(lot, units)| lot.unit_size * units).sum()
+    }
+
     /// How many wishes are given up for the units that a search planned, if they are given up one at each step.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
         let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();

@@ -74,10 +74,10 @@ impl Tries {
 impl Outcome {
     fn of(search: &Search<'_, '_>, lessons: Lessons) -> Self {
         let (problem, planned) = (search.problem, search.planned());
-        let placed: usize = problem.lots.list.iter().zip(&planned).map(|(lot, units)| lot.unit_size * units).sum();
         Self {
             lessons,
-            left: problem.base.classes.list.iter().map(|class| class.pods.len()).sum::<usize>() - placed,
+            left: problem.base.classes.list.iter().map(|class| class.pods.len()).sum::<usize>()
+                - problem.lots.pod_count(&planned),
             given_up: problem.given_up(&planned),
             lightness: search.lightness(),
             bill: search.bill(),

@@ -101,10 +101,8 @@ impl<'a> Problem<'a> {
         let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
         let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
         let bill: f64 = search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum();
-        let placed: usize =
-            search.planned().iter().zip(&self.lots.list).map(|(units, lot)| units * lot.unit_size).sum();
         let placed_by_plan = self.base.snapshot.pending().len() - plan.unplaced.len();
-        placed >= placed_by_plan && bill < plan.hourly_cost().dollars_per_hour()
+        self.lots.pod_count(&search.planned()) >= placed_by_plan && bill < plan.hourly_cost().dollars_per_hour()
     }
 
     /// The same, with as many types for the spot market as are to be kept, whatever it costs.
