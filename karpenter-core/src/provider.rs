@@ -23,6 +23,7 @@ use crate::{
 /// A claim says what is acceptable: its requirements list instance types, zones and capacity types. Which of those to
 /// buy is the provider's choice, normally the cheapest that can be had; every one of them is fit for the pods. The requirements
 /// are about the labels of the node: those of the type and of the offering, and of all others those in the claim's metadata.
+/// `minValues` is kept by the plan and not counted again: of the types of a claim for a reservation only some may have it.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
     /// A short name for logs and metrics.

@@ -135,27 +135,25 @@ fn with_two_types(pool: NodePool) -> NodePool {
 }
 
 #[test]
-fn nobody_waits_for_a_reservation_that_leaves_no_choice_of_types() {
+fn nobody_waits_for_a_reservation_of_too_few_types() {
     let types = [reserved("small", 4, "r-1", 1), machine("medium", 8)];
-    let cluster = Snapshot::builder().pool(with_two_types(pool("p", 1))).pods(Pod::named("web").cpu("2"));
-    let plan = waiting(cluster, &types);
-    assert_eq!(outline(&plan), [bought("p", "small", dollars(0.4))]);
-    assert_eq!(*plan.claims()[0].instance_types, ["small", "medium"]);
+    let of_reservations = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, [labels::RESERVED]);
+    let bound = with_two_types(pool("bound", 2).require(of_reservations));
+    let cluster = Snapshot::builder().pool(bound).pool(on_demand("p", 1)).pods(Pod::named("web").cpu("2"));
+    // The pool for reservations can name no second type.
+    assert_eq!(outline(&waiting(cluster, &types)), [bought("p", "small", dollars(0.4))]);
 }
 
 #[test]
-fn a_claim_with_a_choice_of_types_draws_on_several_reservations() {
-    let types = [reserved("small", 4, "r-1", 1), reserved("medium", 8, "r-2", 3), reserved("large", 16, "r-3", 1)];
+fn types_without_a_reservation_count_for_min_values() {
+    let types = [reserved("small", 4, "r-1", 1), machine("tiny", 1), machine("medium", 8), machine("large", 16)];
     let cluster = Snapshot::builder().pool(with_two_types(pool("p", 1)));
-    let snapshot = cluster.pods(Pod::named("web").cpu("2").host_port(80).replicas(4)).build().expect("valid");
+    let snapshot = cluster.pods(Pod::named("web").cpu("2").host_port(80).replicas(2)).build().expect("valid");
     let catalogs = Catalogs::shared(types.to_vec(), snapshot.pools()).expect("valid");
     let plan = Planner::default().plan(&snapshot, &catalogs);
-    // Each of the first two may take a machine of two reservations, and is counted to both.
-    let free: Vec<_> = plan.claims().iter().filter(|claim| claim.cheapest_price == Price::ZERO).collect();
-    assert_eq!((free.len(), plan.claims().len()), (2, 4), "{:?}", outline(&plan));
-    for claim in free {
-        assert_eq!(claim.instance_types.len(), 2);
-        assert_eq!(claim.requirements.get(RESERVATION).and_then(Requirement::value_count), Some(2));
-    }
-    assert!(plan.claims().iter().all(|claim| claim.instance_types.len() >= 2), "{:?}", outline(&plan));
+    assert_eq!(outline(&plan), [bought("p", "small", Price::ZERO), bought("p", "small", dollars(0.4))]);
+    // The pod does not fit on the tiny one, and more than two need not be named.
+    assert_eq!(*plan.claims()[0].instance_types, ["small", "medium"]);
+    assert_eq!(plan.claims()[0].requirements.get(RESERVATION).and_then(Requirement::value_count), Some(1));
+    assert_eq!(*plan.claims()[1].instance_types, ["small", "medium", "large"]);
 }

@@ -2,6 +2,7 @@
 
 use karpenter::{
     InstanceType, Offering, Price, Requirement,
+    api::{NodeSelectorRequirement, Operator},
     disrupt::{Disruptor, Drift, Method, ProviderDrift},
     labels,
 };
@@ -75,6 +76,22 @@ fn no_more_nodes_go_than_a_reservation_has_left() {
     }
     assert!((world.bill() - 0.4).abs() < 1e-9, "{commands:?}");
     assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn types_without_a_reservation_count_for_the_min_values_of_its_claim() {
+    let mut world = World::of([reserved(1), machine("other", 4, 30)]);
+    let requirements = &mut world.objects.pools[0].spec.template.spec.requirements;
+    let mut types = NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::Exists, Vec::<String>::new());
+    types.min_values = Some(2);
+    requirements.push(types);
+    world.node("a", "paid", &["3"]);
+    let command = world.commands().remove(0);
+    assert_eq!(*command.replacements[0].instance_types, ["paid", "other"], "{command:?}");
+    assert_eq!(command.replacements[0].cheapest_price, price(0));
+    assert_eq!(validate(&world, &command), Ok(()));
+    world.carry_out(&command);
+    assert_eq!((world.bill(), world.commands()), (0.0, Vec::new()));
 }
 
 /// A node of a reservation that its type has no more.

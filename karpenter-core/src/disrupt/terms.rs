@@ -182,6 +182,10 @@ impl<'t> Term<'t> {
         self.capacity_type == labels::SPOT
     }
 
+    fn is_reserved(&self) -> bool {
+        self.capacity_type == labels::RESERVED
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         let (own, others) = (self.claim, other.claim);
         own.node_pool == others.node_pool
@@ -217,8 +221,11 @@ impl<'t> Term<'t> {
     }
 
     /// How many of these types, from the first on, have as many values of each label as the claim asks for; `None` if all of them
-    /// have too few.
+    /// have too few. A claim that is bound to a reservation names others for it, which it cannot become.
     fn prefix_for_min_values(&self, types: &[(&InstanceType, Price)]) -> Option<usize> {
+        if self.is_reserved() {
+            return Some(0);
+        }
         let asked =
             self.claim.requirements.iter().filter_map(|(key, requirement)| Some((key, requirement.min_values()?)));
         let prefix = |(key, least): (&str, u32)| {
@@ -245,7 +252,8 @@ impl<'t> Term<'t> {
         all.min_by_key(|claim| claim.cheapest_price)
     }
 
-    /// The claim that names these types alone, and not more of them than it must if it must have several.
+    /// The claim that names these types alone, and not more of them than it must if it must have several. A claim that is bound to
+    /// a reservation still names what counts for `minValues` alone.
     fn settled(&self) -> Option<PlannedClaim> {
         let mut types: Vec<_> = self.all().collect();
         types.sort_by(|(a, own), (b, other)| (own, &a.name).cmp(&(other, &b.name)));
@@ -258,7 +266,10 @@ impl<'t> Term<'t> {
         }
         let &(_, cheapest_price) = types.first()?;
         let mut claim = self.claim.clone();
-        claim.instance_types = types.iter().map(|(source, _)| source.name.clone()).collect();
+        let is_unbuyable = |source: &InstanceType| self.offerings(source).next().is_none();
+        let counts_alone = |name: &&String| self.is_reserved() && self.catalog.get(name).is_some_and(is_unbuyable);
+        let others = self.claim.instance_types.iter().filter(counts_alone);
+        claim.instance_types = types.iter().map(|(source, _)| &source.name).chain(others).cloned().collect();
         claim.cheapest_price = cheapest_price;
         if !self.capacity_type.is_empty() {
             claim.requirements.add(labels::CAPACITY_TYPE, Requirement::one_of([self.capacity_type]));

@@ -1,25 +1,20 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
 use ordered_float::OrderedFloat;
-use smallvec::SmallVec;
 
 use super::{
     ReservationPolicy,
     amounts::{Amounts, dominant_share, fits},
+    ceilings::ceilings,
     eligible::too_few_values,
     lot::{Lots, Shape},
     pool::{AlternativeRows, Pool, Selection, Variant},
     problem::{Meeting, Problem, Tolerance},
     search::Seats,
-    ways::{Way, ways},
 };
 use crate::{FxBuild, cluster::HostPort};
 
@@ -30,10 +25,10 @@ pub(super) struct Candidate {
     pub(super) pool: usize,
     /// The cheapest of the offerings that it stands for.
     pub(super) row: usize,
-    /// How a claim asks for it.
-    pub(super) way: Way,
-    /// The numbers of the reservations, on each of which it may draw.
-    pub(super) reservations: SmallVec<[usize; 1]>,
+    /// What a node takes of each limit of its pool at most, whichever type of its claim it becomes.
+    pub(super) ceiling: Box<[i64]>,
+    /// The number of the reservation that it draws on.
+    pub(super) reservation: Option<usize>,
     /// What a node costs the search, in dollars an hour.
     pub(super) price: f64,
     /// The shapes that fit, the most valuable for the room that they take first.
@@ -91,19 +86,19 @@ impl Candidate {
         all
     }
 
-    /// Whether it draws on reservations.
+    /// Whether it draws on a reservation.
     pub(super) fn is_reserved(&self) -> bool {
-        !self.reservations.is_empty()
+        self.reservation.is_some()
     }
 
     /// Whether a node takes no more than this of the limits of its pool.
     pub(super) fn is_within(&self, left: &[i64]) -> bool {
-        self.way.ceiling.iter().zip(left).all(|(most, left)| most <= left)
+        self.ceiling.iter().zip(left).all(|(most, left)| most <= left)
     }
 
     /// Whether the limits of its pool, as they are before planning, leave room for it.
     pub(super) fn is_within_limits(&self, problem: &Problem<'_>) -> bool {
-        self.way.ceiling.iter().zip(&problem.base.pools[self.pool].limits).all(|(&most, limit)| most <= limit.left())
+        self.ceiling.iter().zip(&problem.base.pools[self.pool].limits).all(|(&most, limit)| most <= limit.left())
     }
 
     /// The guest that is of a shape.
@@ -207,7 +202,8 @@ fn of_pool(problem: &Problem<'_>, pool_index: usize) -> Vec<Candidate> {
     let candidates = |&row: &usize| {
         let of_variant = || shares_of(problem, pool.variant(row));
         let shares = shares[pool.variant_of_row[row] as usize].get_or_insert_with(of_variant);
-        ways(pool, row).into_iter().map(|way| candidate(problem, pool_index, (row, way), shares)).collect::<Vec<_>>()
+        let of_ceiling = |ceiling| candidate(problem, pool_index, (row, ceiling), shares);
+        ceilings(pool, row).into_iter().map(of_ceiling).collect::<Vec<_>>()
     };
     selected(problem, pool_index).iter().flat_map(candidates).filter(|c| !c.guests.is_empty()).collect()
 }
@@ -291,7 +287,12 @@ fn met_by_row(problem: &Problem<'_>, pool_index: usize) -> Vec<FixedBitSet> {
     met
 }
 
-fn candidate(problem: &Problem<'_>, pool_index: usize, (row, way): (usize, Way), shares: &[Option<f64>]) -> Candidate {
+fn candidate(
+    problem: &Problem<'_>,
+    pool_index: usize,
+    (row, ceiling): (usize, Box<[i64]>),
+    shares: &[Option<f64>],
+) -> Candidate {
     let pool = &problem.base.pools[pool_index];
     // How willingly pods with each constraint go there, and by which alternative.
     let met = |meeting: &Option<Meeting>| {
@@ -317,10 +318,8 @@ fn candidate(problem: &Problem<'_>, pool_index: usize, (row, way): (usize, Way),
             .for_each(|(least, &request)| *least = request.min(*least));
     }
     let price = problem.base.node_cost(pool_index, row);
-    let reservation = |&row: &usize| problem.base.reservations.of(pool.catalog, row);
-    let reservations: BTreeSet<usize> = way.reserved_rows.iter().filter_map(reservation).collect();
-    let reservations = reservations.into_iter().collect();
-    Candidate { pool: pool_index, row, way, reservations, price, guests, places: None, least }
+    let reservation = problem.base.reservations.of(pool.catalog, row);
+    Candidate { pool: pool_index, row, ceiling, reservation, price, guests, places: None, least }
 }
 
 #[cfg(test)]

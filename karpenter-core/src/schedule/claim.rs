@@ -16,8 +16,9 @@ use crate::{FxBuild, Price, Requirements};
 /// What a claim with some pods allows.
 pub(super) struct Choice {
     requirements: Requirements,
-    /// The types that will do with what they cost, cheapest first.
-    types: Vec<(Price, usize)>,
+    /// The types that will do, cheapest first, and those that are named beside them for `minValues`.
+    types: Vec<usize>,
+    cheapest_price: Price,
 }
 
 /// Lists of the names of instance types, by the index of the pool and those of the types: claims with equal lists share one.
@@ -35,33 +36,37 @@ impl Choice {
             let mut types: Vec<_> = eligible.types().collect();
             // Types are numbered in the order of their names.
             types.sort_unstable();
-            (eligible.requirements(), types)
+            (eligible.requirements(), types, eligible.fillers())
         };
         let free = of(false);
         let is_spot = batch.candidate.is_spot(problem);
         let least = if is_spot { free.1.len().min(problem.base.options.spot_types_to_keep()) } else { 0 };
         let pinned = batch.is_pinned.then(|| of(true));
-        let (requirements, types) = pinned.filter(|(_, types)| types.len() >= least).unwrap_or(free);
-        let types = truncated(pool, types, problem.base.options.max_instance_types);
-        Self { requirements: lowered(pool, &requirements, &types), types }
+        let (requirements, types, fillers) = pinned.filter(|(_, types, _)| types.len() >= least).unwrap_or(free);
+        // A claim without a type can be launched as nothing.
+        let most = problem.base.options.max_instance_types.max(1);
+        let types = truncated(pool, types, most);
+        let cheapest_price = types.first().map_or(Price::ZERO, |(price, _)| *price);
+        let types: Vec<usize> = types.into_iter().map(|(_, index)| index).chain(fillers).take(most).collect();
+        Self { requirements: lowered(pool, &requirements, &types), types, cheapest_price }
     }
 
     /// The claim; the pods themselves are still to be written in.
     pub(super) fn into_claim(self, problem: &Problem<'_>, batch: &Batch<'_>, lists: &mut TypeLists) -> PlannedClaim {
-        let Self { requirements, types } = self;
+        let Self { requirements, types, cheapest_price } = self;
         let Batch { candidate, guests, .. } = batch;
         let pool = &problem.base.pools[candidate.pool];
         let mut requests = pool.variant(candidate.row).daemon_requests.clone();
         for seats in guests {
             requests.add(&problem.lot(seats.lot).request_list.times(seats.count));
         }
-        let indices = types.iter().map(|&(_, index)| index).collect();
-        let names = || types.iter().map(|&(_, index)| pool.catalog.types()[index].name.clone()).collect();
+        let name = |&index: &usize| pool.catalog.types()[index].name.clone();
+        let names = |(_, types): &(usize, Vec<usize>)| types.iter().map(name).collect();
         PlannedClaim {
             node_pool: pool.source.name().to_owned(),
             pods: Vec::new(),
-            instance_types: lists.0.entry((candidate.pool, indices)).or_insert_with(names).clone(),
-            cheapest_price: types.first().map_or(Price::ZERO, |(price, _)| *price),
+            instance_types: lists.0.entry((candidate.pool, types)).or_insert_with_key(names).clone(),
+            cheapest_price,
             requests,
             labels: settle(pool, &requirements),
             requirements,
@@ -70,9 +75,9 @@ impl Choice {
 }
 
 /// The requirements, with no more `minValues` than the types have.
-fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[(Price, usize)]) -> Requirements {
+fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[usize]) -> Requirements {
     let left = |variety: &Variety| {
-        let count = variety.count(types.iter().map(|&(_, type_index)| type_index), variety.min_values as usize);
+        let count = variety.count(types.iter().copied(), variety.min_values as usize);
         u32::try_from(count).unwrap_or(u32::MAX)
     };
     let mut out = Requirements::new();
@@ -85,8 +90,6 @@ fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[(Price, usize)
 
 /// The cheapest types, so many as a claim may name, and among them those that bring enough values of each label.
 fn truncated(pool: &Pool<'_>, types: Vec<(Price, usize)>, most: usize) -> Vec<(Price, usize)> {
-    // A claim without a type can be launched as nothing.
-    let most = most.max(1);
     if types.len() <= most {
         return types;
     }

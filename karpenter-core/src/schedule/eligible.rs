@@ -19,6 +19,8 @@ pub(super) struct Eligible<'p> {
     demands: Vec<Demand<'p>>,
     /// The offerings of the pool that meet all of it.
     rows: FixedBitSet,
+    /// The offerings that would meet all of it if the node drew on no reservation, if it does and its types count.
+    other_rows: Option<FixedBitSet>,
     /// What the pods take of the node together.
     used: Amounts,
     host_ports: Vec<HostPort>,
@@ -49,16 +51,18 @@ impl<'p> Eligible<'p> {
             Demand { requirements: Cow::Borrowed(&alternative.narrowing), rows: Some(&alternative.rows) }
         });
         let of_place = is_pinned.then(|| Demand::new(Cow::Owned(place(pool, candidate.row))));
-        let of_reservation = match candidate.way.reserved_rows.as_slice() {
-            [] => Demand { requirements: Cow::Borrowed(&pool.unreserved), rows: Some(&pool.unreserved_rows) },
-            [row] => Demand::new(Cow::Borrowed(&offering_of(pool, *row).requirements)),
-            rows => Demand::new(Cow::Owned(any_of(pool, rows))),
-        };
-        let demands: Vec<Demand<'p>> = of_place.into_iter().chain(of_pods).chain([of_reservation]).collect();
+        let mut demands: Vec<Demand<'p>> = of_pods.collect();
+        let other_rows = (candidate.is_reserved() && pool.has_min_values()).then(|| rows_of(pool, &demands));
+        demands.extend(of_place);
+        demands.push(if candidate.is_reserved() {
+            Demand::new(Cow::Borrowed(&offering_of(pool, candidate.row).requirements))
+        } else {
+            Demand { requirements: Cow::Borrowed(&pool.unreserved), rows: Some(&pool.unreserved_rows) }
+        });
         let chosen = pool.variant(candidate.row).type_index;
-        let ceiling = &candidate.way.ceiling;
-        let mut out = Self { pool, ceiling, rows: rows_of(pool, &demands), demands, used, host_ports };
-        if out.cheapest(chosen).is_none() {
+        let rows = rows_of(pool, &demands);
+        let mut out = Self { pool, ceiling: &candidate.ceiling, demands, rows, other_rows, used, host_ports };
+        if out.cheapest(&out.rows, chosen).is_none() {
             // Daemons leave too little room on some other offering of the type: this offering alone, then.
             out.narrow(Cow::Borrowed(&offering_of(pool, candidate.row).requirements));
         }
@@ -96,14 +100,15 @@ impl<'p> Eligible<'p> {
         !is_short && !HostPort::any_clash(&node.host_ports, &self.host_ports)
     }
 
-    /// What a type costs, if it will do and can be bought. The limits must hold for whichever is bought.
-    fn cheapest(&self, type_index: usize) -> Option<Price> {
+    /// What a type costs by some offerings, if it will do with all of them and can be bought by one. The limits must hold for
+    /// whichever is bought.
+    fn cheapest(&self, rows: &FixedBitSet, type_index: usize) -> Option<Price> {
         let table = self.pool.table();
         let mut sizes = self.pool.limits.iter().map(|limit| limit.capacity_by_type[type_index]);
         if sizes.by_ref().zip(self.ceiling).any(|(size, most)| size > *most) {
             return None;
         }
-        let all = || table.rows_of(type_index).filter(|&row| self.rows.contains(row));
+        let all = || table.rows_of(type_index).filter(|&row| rows.contains(row));
         if !all().all(|row| self.fits(row)) {
             return None;
         }
@@ -112,7 +117,25 @@ impl<'p> Eligible<'p> {
 
     /// The types that will do, with what they cost, in the order of their names.
     pub(super) fn types(&self) -> impl Iterator<Item = (Price, usize)> {
-        (0..self.pool.catalog.types().len()).filter_map(|type_index| Some((self.cheapest(type_index)?, type_index)))
+        self.types_by(&self.rows)
+    }
+
+    fn types_by(&self, rows: &FixedBitSet) -> impl Iterator<Item = (Price, usize)> {
+        let all = 0..self.pool.catalog.types().len();
+        all.filter_map(move |type_index| Some((self.cheapest(rows, type_index)?, type_index)))
+    }
+
+    /// Types that would do if the node drew on no reservation, cheapest first, as many as are needed for `minValues`: the types
+    /// that a claim names count for it, whether the reservation has machines of them or not (as in Karpenter).
+    pub(super) fn fillers(&self) -> Vec<usize> {
+        let Some(rows) = &self.other_rows else { return Vec::new() };
+        let own: BTreeSet<usize> = self.types().map(|(_, type_index)| type_index).collect();
+        let mut others: Vec<(Price, usize)> = self.types_by(rows).collect();
+        others.sort_unstable();
+        let all = || own.iter().copied().chain(others.iter().map(|&(_, type_index)| type_index));
+        let needed = self.pool.varieties.iter().flat_map(|variety| variety.first_with_each(all()));
+        let needed: BTreeSet<usize> = needed.filter(|type_index| !own.contains(type_index)).collect();
+        others.into_iter().map(|(_, type_index)| type_index).filter(|type_index| needed.contains(type_index)).collect()
     }
 
     /// What a claim requires.
@@ -126,7 +149,8 @@ impl<'p> Eligible<'p> {
     fn lack(&self) -> Option<(&'p Variety, usize)> {
         self.pool.varieties.iter().find_map(|variety| {
             let enough = variety.min_values as usize;
-            let count = variety.count(self.types().map(|(_, type_index)| type_index), enough);
+            let others = self.other_rows.iter().flat_map(|rows| self.types_by(rows));
+            let count = variety.count(self.types().chain(others).map(|(_, type_index)| type_index), enough);
             (count < enough).then_some((variety, count))
         })
     }
@@ -185,19 +209,6 @@ fn rows_of(pool: &Pool<'_>, demands: &[Demand<'_>]) -> FixedBitSet {
 fn offering_of<'p>(pool: &Pool<'p>, row: usize) -> &'p Offering {
     let type_index = pool.table().rows()[row].type_index;
     &pool.catalog.types()[type_index].offerings[row - pool.table().rows_of(type_index).start]
-}
-
-/// What all of some offerings say, of each label any of their values.
-fn any_of(pool: &Pool<'_>, rows: &[usize]) -> Requirements {
-    let all: Vec<&Requirements> = rows.iter().map(|&row| &offering_of(pool, row).requirements).collect();
-    let mut out = Requirements::new();
-    for (key, _) in all[0].iter() {
-        let values: Option<Vec<&Requirement>> = all.iter().map(|requirements| requirements.get(key)).collect();
-        if let Some(values) = values {
-            out.add(key, Requirement::one_of(values.into_iter().flat_map(Requirement::values)));
-        }
-    }
-    out
 }
 
 /// The labels of an offering, its capacity type apart.

@@ -138,7 +138,7 @@ impl<'p, 'a> Search<'p, 'a> {
         });
         let Some(draft) = by_pool.into_iter().find_map(of_pool) else { return false };
         if drafts.limit_use == LimitUse::Largest {
-            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].way.ceiling);
+            let ceilings = || draft.candidates.ones().map(|index| &problem.candidates[index].ceiling);
             for (limit, left) in drafts.limits_left[draft.pool].iter_mut().enumerate() {
                 *left -= ceilings().map(|ceiling| ceiling[limit]).max().unwrap_or(0);
             }

@@ -7,6 +7,7 @@ mod amounts;
 mod bound;
 mod brace;
 mod candidate;
+mod ceilings;
 mod claim;
 mod class;
 mod columns;
@@ -48,7 +49,6 @@ mod topology;
 mod trim;
 mod variety;
 mod volumes;
-mod ways;
 mod weigh;
 mod workload;
 

@@ -44,7 +44,8 @@ pub struct PlannedClaim {
     pub node_pool: String,
     /// The pods that it is made for, by namespace and name.
     pub pods: Vec<ObjectKey>,
-    /// The instance types that will do, cheapest first; any of them may be bought.
+    /// The instance types that will do, cheapest first; any of them may be bought that has an offering as required. A claim that is
+    /// bound to a reservation names others after them, so that its types have as many values as `minValues` asks for.
     pub instance_types: Arc<[String]>,
     /// What the cheapest of them costs.
     pub cheapest_price: Price,

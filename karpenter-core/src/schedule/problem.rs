@@ -380,7 +380,7 @@ impl<'a> Problem<'a> {
         for candidate in &mut self.candidates {
             let pool = &self.base.pools[candidate.pool];
             let share = |(limit, &most): (&Limit, &i64)| most as f64 / limit.left().max(1) as f64;
-            let by_limits = pool.limits.iter().zip(&candidate.way.ceiling).map(share).fold(0.0, f64::max);
+            let by_limits = pool.limits.iter().zip(&candidate.ceiling).map(share).fold(0.0, f64::max);
             // Where limits do not tell, the bill does.
             candidate.price = by_limits + candidate.price * PRICE_BESIDE_LIMITS;
         }

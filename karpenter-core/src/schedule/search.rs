@@ -488,8 +488,8 @@ impl<'p, 'a> Search<'p, 'a> {
     }
 
     pub(super) fn is_to_be_had(&self, candidate: &Candidate) -> bool {
-        let is_left = |&reservation: &usize| self.reservations_left[reservation] > 0;
-        candidate.reservations.iter().all(is_left) && candidate.is_within(&self.limits_left[candidate.pool])
+        let is_left = |reservation: usize| self.reservations_left[reservation] > 0;
+        candidate.reservation.is_none_or(is_left) && candidate.is_within(&self.limits_left[candidate.pool])
     }
 
     /// Whether some limit of a pool leaves no room for a node of the largest type.
@@ -503,18 +503,17 @@ impl<'p, 'a> Search<'p, 'a> {
         let by_pods = guests.iter().map(|seats| self.remaining(seats.lot) / seats.count).min().unwrap_or(0).min(most);
         let left = &self.limits_left[candidate.pool];
         let by_limits =
-            candidate.way.ceiling.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
-        let by_reservations =
-            candidate.reservations.iter().map(|&reservation| self.reservations_left[reservation]).min();
-        let count = by_limits.min().unwrap_or(i64::MAX).min(by_pods).min(by_reservations.unwrap_or(i64::MAX));
+            candidate.ceiling.iter().zip(left).filter(|(size, _)| **size > 0).map(|(size, left)| left / size);
+        let by_reservation = candidate.reservation.map(|reservation| self.reservations_left[reservation]);
+        let count = by_limits.min().unwrap_or(i64::MAX).min(by_pods).min(by_reservation.unwrap_or(i64::MAX));
         // Nodes that exist may have more than limits allow.
         if count <= 0 {
             return 0;
         }
-        for &reservation in &candidate.reservations {
+        if let Some(reservation) = candidate.reservation {
             self.reservations_left[reservation] -= count;
         }
-        take(&mut self.limits_left[candidate.pool], &candidate.way.ceiling, count);
+        take(&mut self.limits_left[candidate.pool], &candidate.ceiling, count);
         for seats in guests {
             self.use_up(seats.lot, seats.count * count);
         }
@@ -526,8 +525,8 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Takes one node of a batch out of the plan; its pods are left.
     pub(super) fn unmake(&mut self, index: usize) -> Batch<'p> {
         let node = self.split_off(index);
-        take(&mut self.limits_left[node.candidate.pool], &node.candidate.way.ceiling, -1);
-        for &reservation in &node.candidate.reservations {
+        take(&mut self.limits_left[node.candidate.pool], &node.candidate.ceiling, -1);
+        if let Some(reservation) = node.candidate.reservation {
             self.reservations_left[reservation] += 1;
         }
         for seats in &node.guests {

@@ -264,13 +264,7 @@ fn awaited(search: &Search<'_, '_>, lot: usize, pool: &Pool<'_>) -> BTreeSet<usi
     let shape = problem.lot(lot).shape;
     let is_no_lighter = |c: &&Candidate| problem.base.pools[c.pool].source.weight() >= pool.source.weight();
     let takes_lot = |c: &&Candidate| c.guest(shape).is_some() && c.is_within_limits(problem);
-    problem
-        .candidates
-        .iter()
-        .filter(is_no_lighter)
-        .filter(takes_lot)
-        .flat_map(|c| c.reservations.iter().copied())
-        .collect()
+    problem.candidates.iter().filter(is_no_lighter).filter(takes_lot).filter_map(|c| c.reservation).collect()
 }
 
 fn limit(limit: &Limit, left: i64) -> Obstacle {
