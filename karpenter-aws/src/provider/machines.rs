@@ -22,6 +22,8 @@ use crate::{
 const MAX_OWNERS: usize = 100_000;
 /// EC2 may not tell of a machine for so long after it was bought.
 const UNSEEN_FOR: Duration = Duration::from_mins(1);
+/// A fleet whose answer was lost is remembered for so long. A claim has five minutes to get its machine.
+const ATTEMPT_FOR: Duration = Duration::from_mins(10);
 /// The beginning of all ids of machines, before the zone.
 const SCHEME: &str = "aws:///";
 
@@ -45,6 +47,8 @@ pub(crate) fn instance_id(id: &ProviderId) -> Option<&str> {
 /// A fleet whose answer was lost. It is asked for once more as it was, so that it is bought once.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
+    /// When it was asked for first.
+    pub(crate) begun: Timestamp,
     pub(crate) request: FleetRequest,
     /// The claims in the order in which machines are dealt to them.
     pub(crate) claims: Vec<ClaimName>,
@@ -68,8 +72,9 @@ pub(crate) struct Owners {
     by_machine: BTreeMap<String, Owned>,
     /// Whether all machines that were there at the start have been looked at.
     pub(crate) is_complete: bool,
-    /// Fleets whose answer was lost, by the uids of the claims. One for each claim at most.
-    pub(crate) attempts: BTreeMap<String, Arc<Attempt>>,
+    /// Fleets whose answer was lost, by the uids of the claims. One for each claim at most, and none of claims that are gone
+    /// for long.
+    attempts: BTreeMap<String, Arc<Attempt>>,
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +116,24 @@ impl Owners {
         if self.by_machine.len() < MAX_OWNERS || self.by_machine.contains_key(machine) {
             self.by_machine.insert(machine.to_owned(), owned);
         }
+    }
+
+    /// A fleet is asked for, for each of its claims. What was asked for long ago is forgotten.
+    pub(crate) fn attempted(&mut self, attempt: &Arc<Attempt>, now: Timestamp) {
+        self.attempts.retain(|_, old| now < old.begun + ATTEMPT_FOR);
+        self.attempts.extend(attempt.claims.iter().map(|claim| (claim.uid.clone(), attempt.clone())));
+    }
+
+    /// It is known what came of a fleet.
+    pub(crate) fn answered(&mut self, attempt: &Attempt) {
+        for claim in &attempt.claims {
+            self.attempts.remove(&claim.uid);
+        }
+    }
+
+    /// The fleet that was asked for, for a claim, of which it is not known what came of it.
+    pub(crate) fn attempt_of(&self, uid: &str) -> Option<&Arc<Attempt>> {
+        self.attempts.get(uid)
     }
 
     /// The machine of a claim; the first of several.
@@ -279,6 +302,19 @@ mod tests {
         owners.bought("i-3", "u2", "z", MachineKind::default(), at(0));
         assert_eq!(owners.likely_uid_of(&short), Some(""));
         assert_eq!(owners.likely_uid_of(&Ec2Instance::default()), None);
+    }
+
+    #[test]
+    fn lost_answers_are_remembered_for_ten_minutes() {
+        let mut owners = Owners::default();
+        for minute in 0..100 {
+            let begun = at(60 * minute);
+            let claims = vec![ClaimName { uid: format!("u{minute}"), name: String::new() }];
+            let attempt = Attempt { begun, request: FleetRequest::default(), claims, terms: Arc::default() };
+            owners.attempted(&Arc::new(attempt), begun);
+        }
+        assert_eq!(owners.attempts.len(), 10);
+        assert!(owners.attempt_of("u90").is_some() && owners.attempt_of("u89").is_none());
     }
 
     #[test]
