@@ -296,7 +296,14 @@ impl Inner {
             };
             problem = self.forbidden(&found).await?;
         }
-        findings.note(conditions::VALIDATION_SUCCEEDED, problem.as_ref().map(|(reason, text)| (*reason, text.clone())));
+        let is_valid = problem.is_none();
+        findings.note(conditions::VALIDATION_SUCCEEDED, problem);
+        let ignored = findings.class.ignored_settings();
+        if is_valid && !ignored.is_empty() {
+            let kind = conditions::VALIDATION_SUCCEEDED;
+            let message = format!("nodes are not told what Bottlerocket does not know: {}", ignored.join(", "));
+            findings.class.set_condition(kind, ConditionStatus::True, kind, message, findings.now);
+        }
         Ok(())
     }
 
