@@ -71,6 +71,17 @@ def check_values():
             sys.exit(f"{settings} is not refused")
 
 
+def check_admin():
+    """The administrators of the cluster may write the node classes of the provider, and no others."""
+    classes = {"kwok": ["kwoknodeclasses"], "aws": ["ec2nodeclasses"], "": []}
+    for provider, expected in classes.items():
+        run = render({**of_aws({}), "provider": provider})
+        roles = [text for text in run.stdout.split("\n---\n") if re.search(r"^kind: ClusterRole\n(.*\n)*?  name: karpenter-admin$", text, re.M)]
+        found = [name for text in roles for name in re.findall(r"resources: \[(\w+nodeclasses),.*\]\n    verbs: \[.*create, delete, patch\]", text)]
+        if found != expected:
+            sys.exit(f"with the provider {provider!r} administrators may write {found}, not {expected}: {run.stderr}")
+
+
 def main():
     text = rendered()
     if "--write" in sys.argv[1:]:
@@ -78,6 +89,7 @@ def main():
     elif PLAIN.read_text() != text:
         sys.exit(f"{PLAIN} is not what the chart renders to: run {sys.argv[0]} --write")
     check_values()
+    check_admin()
     print(f"{PLAIN}: {text.count(chr(10) + 'kind: ')} objects, as the chart has them")
 
 

@@ -45,7 +45,7 @@ pub trait AwsApi: Send + Sync {
     async fn describe_instances(&self, query: &InstanceQuery) -> Result<Vec<Ec2Instance>, ApiError>;
     /// EC2 `TerminateInstances`. One id that is not known fails the call.
     async fn terminate_instances(&self, ids: &[String]) -> Result<Vec<StateChange>, ApiError>;
-    /// EC2 `DescribeInstanceStatus`: the machines that meet any of the lists of filters.
+    /// EC2 `DescribeInstanceStatus`: the machines that meet all filters.
     async fn describe_instance_health(&self, filters: &[Filter]) -> Result<Vec<InstanceHealth>, ApiError>;
     /// EC2 `CreateTags`.
     async fn create_tags(&self, ids: &[String], tags: &Tags) -> Result<(), ApiError>;

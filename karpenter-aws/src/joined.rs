@@ -6,6 +6,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use karpenter_core::{
     Quantity,
     api::{NodeClaim, conditions::REGISTERED},
+    provider::ProviderId,
 };
 use kube::{
     Api, Client, ResourceExt as _,
@@ -66,6 +67,8 @@ impl JoinedMachines {
                 let claim = serde_json::to_value(&object).and_then(serde_json::from_value::<NodeClaim>);
                 // A claim that cannot be read is nobody's: the engine says so.
                 let Ok(claim) = claim else { return };
+                // Of machines whose tags do not tell it, who takes over learns only from claims whose they are.
+                self.provider.adopt(&ProviderId::new(&claim.status.provider_id), &claim.metadata.uid);
                 if has_joined(&claim) && self.done.get(claim.name()) != Some(&claim.metadata.uid) {
                     self.waiting.insert(claim.name().to_owned(), claim);
                 }
@@ -126,8 +129,14 @@ fn memory_of(node: &DynamicObject) -> Option<Quantity> {
 mod tests {
     use serde_json::json;
 
+    use std::sync::Arc;
+
     use super::*;
-    use crate::NodeClasses;
+    use crate::{
+        NodeClasses,
+        mem::MemoryAws,
+        provider::{ClusterAccess, ProviderOptions},
+    };
 
     /// A runtime may move them between threads.
     const _: fn(JoinedMachines, NodeClasses) = |joined, classes| {
@@ -158,6 +167,20 @@ mod tests {
         for (index, way) in ways.into_iter().enumerate() {
             assert!(!has_joined(&claim(way)), "{index}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_act_yet_hears_from_claims_whose_machines_are() {
+        let client = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+        let client = Client::try_from(client).expect("a client");
+        let aws = MemoryAws::small();
+        let options = ProviderOptions::new("test", "us-west-2", ClusterAccess::default());
+        let provider = Ec2Provider::new(Arc::new(aws.clone()), Arc::new(aws.clock().clone()), options);
+        let mut joined = JoinedMachines::new(client, provider.clone());
+        let named = claim(|claim| claim["status"]["providerID"] = json!("aws:///us-west-2a/i-1"));
+        let named = serde_json::to_value(&named).and_then(serde_json::from_value).expect("an object");
+        joined.hear(watcher::Event::InitApply(named));
+        assert_eq!(provider.zone_of("i-1").as_deref(), Some("us-west-2a"));
     }
 
     #[test]

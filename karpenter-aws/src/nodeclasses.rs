@@ -1,12 +1,12 @@
 //! The node classes of a cluster: the provider is told of them, and they are told what it found.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::api::Condition;
 use kube::{
@@ -34,53 +34,172 @@ const PERIOD: Duration = Duration::from_secs(10);
 const UPKEEP: Duration = Duration::from_mins(1);
 /// How often the control plane is asked for its version.
 const VERSION: Duration = Duration::from_mins(5);
+/// How many classes are looked at at a time.
+const AT_A_TIME: usize = 10;
 
 /// Watches node classes for a provider.
+///
+/// What happens to classes is heard whatever AWS does: one that does not answer for a class keeps no other.
 pub struct NodeClasses {
-    client: Client,
-    provider: Ec2Provider,
-    recorder: Recorder,
+    tender: Arc<Tender>,
     known: BTreeMap<String, Arc<Ec2NodeClass>>,
     /// Those that were not told since the last list began.
     unlisted: BTreeSet<String>,
     /// By the names of classes that go, what was said last of the claims that they wait for.
     told: BTreeMap<String, String>,
+    /// The names of those that are to be looked at, each once, in the order in which it became so.
+    waiting: VecDeque<String>,
+    /// The names of those that are looked at now.
+    under_way: BTreeSet<String>,
+}
+
+/// What was looked at, and what was said last of the claims that it waits for.
+type Tended = (String, Option<String>);
+
+/// Brings classes to what they should be.
+struct Tender {
+    client: Client,
+    provider: Ec2Provider,
+    recorder: Recorder,
 }
 
 impl NodeClasses {
     /// For a provider and the cluster of a client.
     pub fn new(client: Client, provider: Ec2Provider) -> Self {
         let recorder = Recorder::new(client.clone(), Reporter { controller: "karpenter".to_owned(), instance: None });
-        Self { client, provider, recorder, known: BTreeMap::new(), unlisted: BTreeSet::new(), told: BTreeMap::new() }
+        Self {
+            tender: Arc::new(Tender { client, provider, recorder }),
+            known: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+            told: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            under_way: BTreeSet::new(),
+        }
     }
 
     /// Works until it is dropped. Statuses and finalizers are written, and things of AWS deleted, only while `may_write`
     /// says so: of several replicas one does.
-    pub async fn run(mut self, may_write: impl Fn() -> bool + Send) {
-        let config = watcher::Config::default();
-        let mut events = watcher(self.classes(), config).default_backoff().boxed();
+    pub async fn run(self, may_write: impl Fn() -> bool + Send + Sync) {
+        let tender = Arc::clone(&self.tender);
+        tokio::select! {
+            () = self.attend(&may_write) => {}
+            () = tender.keep_up(&may_write) => {}
+            () = tender.follow_version() => {}
+        }
+    }
+
+    async fn attend(mut self, may_write: &(impl Fn() -> bool + Send + Sync)) {
+        let mut events = watcher(self.tender.classes(), watcher::Config::default()).default_backoff().boxed();
         let mut period = tokio::time::interval(PERIOD);
-        let mut upkeep = tokio::time::interval(UPKEEP);
-        let mut version = tokio::time::interval(VERSION);
+        let mut tending = FuturesUnordered::new();
         loop {
             tokio::select! {
                 event = events.next() => match event {
                     None => return,
                     Some(Err(error)) => tracing::warn!(error = %error, "the watch of node classes was lost"),
-                    Some(Ok(event)) => if let Some(name) = self.hear(event) && may_write() {
-                        self.tend(&name).await;
-                    },
+                    Some(Ok(event)) => if let Some(name) = self.hear(event) { self.wait(name) },
                 },
-                _ = period.tick() => if may_write() {
-                    for name in self.known.keys().cloned().collect::<Vec<_>>() {
-                        self.tend(&name).await;
-                    }
-                },
-                _ = version.tick() => self.ask_version().await,
-                _ = upkeep.tick() => if may_write() && let Err(error) = self.provider.upkeep().await {
-                    tracing::warn!(error = %error, "what nobody needs could not be deleted");
-                },
+                Some(tended) = tending.next() => self.take_in(tended),
+                _ = period.tick() => for name in self.known.keys().cloned().collect::<Vec<_>>() { self.wait(name) },
             }
+            if may_write() {
+                tending.extend(std::iter::from_fn(|| self.next()));
+            } else {
+                self.waiting.clear();
+            }
+        }
+    }
+
+    fn wait(&mut self, name: String) {
+        if !self.waiting.contains(&name) {
+            self.waiting.push_back(name);
+        }
+    }
+
+    /// Begins to look at a class, unless there are enough under way.
+    fn next(&mut self) -> Option<BoxFuture<'static, Tended>> {
+        if self.under_way.len() >= AT_A_TIME {
+            return None;
+        }
+        let at = self.waiting.iter().position(|name| !self.under_way.contains(name))?;
+        let name = self.waiting.remove(at)?;
+        let class = self.known.get(&name)?.clone();
+        self.under_way.insert(name.clone());
+        let (told, tender) = (self.told.get(&name).cloned(), Arc::clone(&self.tender));
+        Some(async move { (name, tender.tend(&class, told).await) }.boxed())
+    }
+
+    fn take_in(&mut self, (name, told): Tended) {
+        self.under_way.remove(&name);
+        if let Some(told) = told.filter(|_| self.known.contains_key(&name)) {
+            self.told.insert(name, told);
+        }
+    }
+
+    /// Takes in what happened. Gives back the name of the class that is to be looked at.
+    fn hear(&mut self, event: watcher::Event<DynamicObject>) -> Option<String> {
+        match event {
+            watcher::Event::Init => {
+                self.unlisted = self.known.keys().cloned().collect();
+                None
+            }
+            // What went while nobody watched is told by nobody else.
+            watcher::Event::InitDone => {
+                for name in std::mem::take(&mut self.unlisted) {
+                    self.forget(&name);
+                }
+                self.tender.provider.know_all_classes();
+                None
+            }
+            watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+                let name = object.name_any();
+                self.unlisted.remove(&name);
+                match read(&object) {
+                    Ok(class) => {
+                        self.tender.provider.apply_class(class.clone());
+                        self.known.insert(name.clone(), Arc::new(class));
+                        Some(name)
+                    }
+                    Err(error) => {
+                        tracing::error!(class = name, error = %error, "a node class cannot be read: it stays what it was");
+                        None
+                    }
+                }
+            }
+            watcher::Event::Delete(object) => {
+                self.forget(&object.name_any());
+                None
+            }
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.tender.provider.remove_class(name);
+        self.known.remove(name);
+        self.told.remove(name);
+        self.waiting.retain(|waiting| waiting != name);
+    }
+}
+
+impl Tender {
+    /// Deletes now and then what nobody needs.
+    async fn keep_up(&self, may_write: impl Fn() -> bool) {
+        let mut upkeep = tokio::time::interval(UPKEEP);
+        loop {
+            upkeep.tick().await;
+            if may_write()
+                && let Err(error) = self.provider.upkeep().await
+            {
+                tracing::warn!(error = %error, "what nobody needs could not be deleted");
+            }
+        }
+    }
+
+    async fn follow_version(&self) {
+        let mut version = tokio::time::interval(VERSION);
+        loop {
+            version.tick().await;
+            self.ask_version().await;
         }
     }
 
@@ -102,82 +221,43 @@ impl NodeClasses {
         Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "ec2nodeclasses"))
     }
 
-    /// Takes in what happened. Gives back the name of the class that is to be looked at.
-    fn hear(&mut self, event: watcher::Event<DynamicObject>) -> Option<String> {
-        match event {
-            watcher::Event::Init => {
-                self.unlisted = self.known.keys().cloned().collect();
-                None
-            }
-            // What went while nobody watched is told by nobody else.
-            watcher::Event::InitDone => {
-                for name in std::mem::take(&mut self.unlisted) {
-                    self.forget(&name);
-                }
-                self.provider.know_all_classes();
-                None
-            }
-            watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
-                let name = object.name_any();
-                self.unlisted.remove(&name);
-                match read(&object) {
-                    Ok(class) => {
-                        self.provider.apply_class(class.clone());
-                        self.known.insert(name.clone(), Arc::new(class));
-                        Some(name)
-                    }
-                    Err(error) => {
-                        tracing::error!(class = name, error = %error, "a node class cannot be read: it stays what it was");
-                        None
-                    }
-                }
-            }
-            watcher::Event::Delete(object) => {
-                self.forget(&object.name_any());
-                None
-            }
-        }
-    }
-
-    fn forget(&mut self, name: &str) {
-        self.provider.remove_class(name);
-        self.known.remove(name);
-        self.told.remove(name);
-    }
-
-    /// Brings a class to what it should be. What fails is tried again with the next period.
-    async fn tend(&mut self, name: &str) {
-        let Some(class) = &self.known.get(name).cloned() else { return };
+    /// Brings a class to what it should be. What fails is tried again with the next period. Takes and gives back what was said
+    /// last of the claims that the class waits for.
+    async fn tend(&self, class: &Ec2NodeClass, told: Option<String>) -> Option<String> {
+        let mut told = told;
         let has_finalizer = class.metadata.finalizers.iter().any(|own| own == FINALIZER);
         let done = match (class.metadata.deletion_timestamp, has_finalizer) {
-            (Some(_), false) => return,
-            (Some(_), true) => self.let_go(class).boxed().await,
+            (Some(_), false) => return told,
+            (Some(_), true) => self.let_go(class, &mut told).boxed().await,
             (None, false) => self.write_finalizers(class, |all| all.push(FINALIZER.to_owned())).boxed().await,
             (None, true) => self.tell_found(class).boxed().await,
         };
         if let Err(error) = done {
-            tracing::warn!(class = name, error, "a node class could not be brought up to date");
+            tracing::warn!(class = class.name(), error, "a node class could not be brought up to date");
         }
+        told
     }
 
     /// Deletes what was made for a class that goes, once it has no claims any more.
-    async fn let_go(&mut self, class: &Ec2NodeClass) -> Result<(), String> {
+    async fn let_go(&self, class: &Ec2NodeClass, told: &mut Option<String>) -> Result<(), String> {
         let claims = self.claims_of(class.name()).await.map_err(|error| error.to_string())?;
         if let Some(message) = waits_for(&claims) {
-            return self.say_once(class, message).await;
+            // It is said once.
+            if told.as_ref() != Some(&message) {
+                self.say(class, message.clone()).await?;
+                *told = Some(message);
+            }
+            return Ok(());
         }
         let done = self.provider.finalize_class(class.name(), &class.metadata.uid).await;
         done.map_err(|error| error.to_string())?;
         self.write_finalizers(class, |all| all.retain(|own| own != FINALIZER)).await
     }
 
-    /// Says in an event what a class waits for, if that was not said yet.
-    async fn say_once(&mut self, class: &Ec2NodeClass, message: String) -> Result<(), String> {
-        if self.told.get(class.name()) == Some(&message) {
-            return Ok(());
-        }
+    /// Says in an event what a class waits for.
+    async fn say(&self, class: &Ec2NodeClass, message: String) -> Result<(), String> {
         let reason = "WaitingOnNodeClaimTermination".to_owned();
-        let (action, note) = (reason.clone(), Some(message.clone()));
+        let (action, note) = (reason.clone(), Some(message));
         let event = Event { type_: EventType::Normal, reason, note, action, secondary: None };
         let reference = ObjectReference {
             api_version: Some(format!("{GROUP}/v1")),
@@ -186,9 +266,7 @@ impl NodeClasses {
             uid: Some(class.metadata.uid.clone()),
             ..ObjectReference::default()
         };
-        self.recorder.publish(&event, &reference).await.map_err(|error| error.to_string())?;
-        self.told.insert(class.name().to_owned(), message);
-        Ok(())
+        self.recorder.publish(&event, &reference).await.map_err(|error| error.to_string())
     }
 
     /// The names of the claims of a class.
@@ -272,7 +350,62 @@ fn is_same(one: &Ec2NodeClassStatus, other: &Ec2NodeClassStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use axum::{
+        Router,
+        http::{Method, Uri},
+        routing::any,
+    };
+
     use super::*;
+    use crate::{
+        mem::MemoryAws,
+        provider::{ClusterAccess, ProviderOptions},
+    };
+
+    /// An API server with these classes that never answers a patch of the first one, nor watches. The other patches are kept.
+    async fn api_server(names: &'static [&'static str]) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let patched = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&patched);
+        let class = |name: &&str| json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": {}});
+        let handler = async move |method: Method, uri: Uri| {
+            let is_list = method == Method::GET && uri.path().ends_with("/ec2nodeclasses");
+            let name = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+            if is_list && !uri.query().unwrap_or_default().contains("watch") {
+                let items: Vec<Value> = names.iter().map(class).collect();
+                return json!({"metadata": {"resourceVersion": "1"}, "items": items}).to_string();
+            }
+            if method == Method::PATCH && name != names[0] {
+                let answer = class(&name.as_str()).to_string();
+                kept.lock().expect("no panic").push(name);
+                return answer;
+            }
+            std::future::pending().await
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async { axum::serve(listener, Router::new().fallback(any(handler))).await });
+        (Client::try_from(kube::Config::new(url.parse().expect("a URL"))).expect("a client"), patched)
+    }
+
+    #[tokio::test]
+    async fn a_class_of_which_nothing_is_answered_keeps_no_other() {
+        let (client, patched) = api_server(&["a", "b", "c"]).await;
+        let aws = MemoryAws::small();
+        let options = ProviderOptions::new("test", "us-west-2", ClusterAccess::default());
+        let provider = Ec2Provider::new(Arc::new(aws.clone()), Arc::new(aws.clock().clone()), options);
+        let running = tokio::spawn(NodeClasses::new(client, provider.clone()).run(|| true));
+        let heard = async {
+            while patched.lock().expect("no panic").len() < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), heard).await.expect("the others are looked at");
+        assert_eq!(*patched.lock().expect("no panic"), ["b", "c"]);
+        provider.resolve("c").await.expect("it is heard of");
+        running.abort();
+    }
 
     #[test]
     fn a_class_that_waits_names_five_claims() {

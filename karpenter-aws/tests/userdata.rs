@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use karpenter_aws::{
     nodeclass::Ec2NodeClass,
-    userdata::{Bootstrap, Cluster, UserData},
+    userdata::{Bootstrap, Cluster},
 };
 use karpenter_core::api::{NodeClaim, Taint, TaintEffect};
 
@@ -28,14 +28,20 @@ fn claim() -> NodeClaim {
     claim
 }
 
+fn golden(name: &str, file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name).join(file);
+    std::fs::read_to_string(path).expect("a file")
+}
+
+fn class(name: &str) -> Ec2NodeClass {
+    serde_saphyr::from_str(&golden(name, "class.yaml")).expect("a class")
+}
+
 /// What an instance of the class is told, and what the golden file says that it is.
-fn told(name: &str) -> (UserData, String) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect("a file");
-    let class: Ec2NodeClass = serde_saphyr::from_str(&read("class.yaml")).expect("a class");
-    let (claim, cluster) = (claim(), cluster());
+fn told(name: &str) -> (String, String) {
+    let (class, claim, cluster) = (class(name), claim(), cluster());
     let bootstrap = Bootstrap::new(&class, &claim, &cluster, "spot", 58).expect("a class that can be read");
-    (bootstrap.user_data().expect("user data"), read("userdata.txt"))
+    (bootstrap.user_data().expect("user data").text, golden(name, "userdata.txt"))
 }
 
 #[test]
@@ -46,12 +52,16 @@ fn user_data_is_what_the_golden_files_say() {
     assert!(names.len() >= 12, "{names:?}");
     for name in &names {
         let (actual, expected) = told(name);
-        assert_eq!(actual.text, expected, "{name}");
+        assert_eq!(actual, expected, "{name}");
     }
 }
 
 #[test]
 fn settings_that_bottlerocket_does_not_know_are_left_out_and_named() {
-    let (actual, _) = told("bottlerocket-merged");
-    assert_eq!(actual.ignored, ["colour"]);
+    let mut class = class("bottlerocket-merged");
+    assert_eq!(class.ignored_settings(), ["settings.kubernetes.colour"]);
+    class.spec.user_data = Some("[setings.kubernetes]\nmax-pods = 3".to_owned());
+    assert_eq!(class.ignored_settings(), ["setings"]);
+    class.spec.user_data = Some("no TOML".to_owned());
+    assert!(class.ignored_settings().is_empty());
 }

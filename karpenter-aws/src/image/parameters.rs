@@ -11,8 +11,6 @@ pub struct ImageParameter {
     pub name: String,
     /// What the image is made for; each of them is a choice of its own.
     pub variants: Vec<Variant>,
-    /// Whether the parameter will name another image some day.
-    pub is_mutable: bool,
 }
 
 /// An alias whose images do not exist for this version of Kubernetes.
@@ -50,8 +48,7 @@ pub fn parameters(alias: &Alias, kubernetes: KubernetesVersion) -> Result<Vec<Im
         AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => windows(alias.family, kubernetes),
         AmiFamily::Custom => Vec::new(),
     };
-    let is_mutable = alias.is_latest() || alias.family.is_windows();
-    Ok(named.into_iter().map(|(name, variants)| ImageParameter { name, variants, is_mutable }).collect())
+    Ok(named.into_iter().map(|(name, variants)| ImageParameter { name, variants }).collect())
 }
 
 type Named = Vec<(String, Vec<Variant>)>;

@@ -68,14 +68,6 @@ fn what_ends_or_begins_with_a_version_is_not_published_before_or_after() {
 }
 
 #[test]
-fn what_stands_for_the_newest_image_may_change() {
-    for (alias, expected) in [("al2023@latest", true), ("al2023@v20240807", false), ("windows2022@latest", true)] {
-        let found = parameters(&alias.parse().expect("an alias"), KubernetesVersion { major: 1, minor: 33 });
-        assert!(found.expect("supported").iter().all(|parameter| parameter.is_mutable == expected), "{alias}");
-    }
-}
-
-#[test]
 fn all_ids_are_asked_for_at_once_and_other_terms_one_by_one() {
     let term = |name: &str, owner: &str, tag: &str| AmiSelectorTerm {
         name: name.to_owned(),

@@ -5,13 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_core::{
-    api::{
-        NodeClaim,
-        conditions::{DRIFTED, condition},
-    },
-    hashstructure::{self, Struct, text},
-};
+use karpenter_core::hashstructure::{self, Struct, text};
 
 use super::{
     AliasError, BlockDevice, BlockDeviceMapping, ConnectionTracking, CpuOptions, Ec2NodeClass, KubeletConfiguration,
@@ -51,28 +45,6 @@ impl Ec2NodeClass {
         ]))
     }
 
-    /// The annotations to write on a claim of the class before those of the class are written, if the class has a hash of
-    /// another version, or none. Nothing if there is nothing to do.
-    ///
-    /// A claim that has drifted by the old hash keeps it, so that it stays drifted.
-    ///
-    /// # Errors
-    /// The family of the images is not known.
-    pub fn renewed_hash_annotations(
-        &self,
-        claim: &NodeClaim,
-        ca_bundle: Option<&str>,
-    ) -> Result<BTreeMap<String, String>, AliasError> {
-        if is_current(&self.metadata.annotations) || is_current(&claim.metadata.annotations) {
-            return Ok(BTreeMap::new());
-        }
-        let mut out = self.hash_annotations(ca_bundle)?;
-        if condition(&claim.status.conditions, DRIFTED).is_some() {
-            out.remove(NODE_CLASS_HASH);
-        }
-        Ok(out)
-    }
-
     /// The names are those of Karpenter's Go types and fields, in their order.
     fn spec_hash(&self) -> u64 {
         let spec = &self.spec;
@@ -93,10 +65,6 @@ impl Ec2NodeClass {
             .field("CPUOptions", spec.cpu_options.map(cpu_options))
             .hash()
     }
-}
-
-fn is_current(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(NODE_CLASS_HASH_VERSION).is_some_and(|version| version == HASH_VERSION)
 }
 
 fn placement_group(selector: &PlacementGroupSelector) -> u64 {
@@ -206,7 +174,7 @@ fn long(value: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use karpenter_core::{Quantity, api::Condition};
+    use karpenter_core::Quantity;
 
     use super::*;
     use crate::nodeclass::{
@@ -326,23 +294,5 @@ mod tests {
             hash(&class)
         };
         assert_ne!(with(Quantity::from_bytes(1 << 30)), with(Quantity::from_units(1 << 30)));
-    }
-
-    #[test]
-    fn claims_get_hashes_of_a_new_version_once() {
-        let mut class = class();
-        let mut claim = NodeClaim::named("a");
-        let renewed =
-            |class: &Ec2NodeClass, claim: &NodeClaim| class.renewed_hash_annotations(claim, None).expect("a family");
-        assert_eq!(renewed(&class, &claim), class.hash_annotations(None).expect("a family"));
-        let mut drifted = Condition::default();
-        "Drifted".clone_into(&mut drifted.r#type);
-        claim.status.conditions.push(drifted);
-        assert_eq!(renewed(&class, &claim).len(), 1, "it keeps the hash by which it drifted");
-        claim.metadata.annotations.insert(NODE_CLASS_HASH_VERSION.to_owned(), HASH_VERSION.to_owned());
-        assert!(renewed(&class, &claim).is_empty());
-        claim.metadata.annotations.clear();
-        class.metadata.annotations.insert(NODE_CLASS_HASH_VERSION.to_owned(), HASH_VERSION.to_owned());
-        assert!(renewed(&class, &claim).is_empty());
     }
 }

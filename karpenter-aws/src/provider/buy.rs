@@ -103,7 +103,7 @@ impl Inner {
         claim: &NodeClaim,
         catalog: &Catalog,
     ) -> Result<Option<Launched>, CreateError> {
-        let Some(attempt) = self.lock().owners.attempts.get(&name.uid).cloned() else { return Ok(None) };
+        let Some(attempt) = self.lock().owners.attempt_of(&name.uid).cloned() else { return Ok(None) };
         let bought = self.context().try_once(&attempt).await.remove(&name.uid);
         match bought.map(|bought| bought.machine) {
             Some(Ok(Some((id, choice)))) => {

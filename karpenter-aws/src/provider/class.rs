@@ -76,9 +76,7 @@ impl Findings {
         let (reason, message) = problem.unwrap_or_else(|| (kind, String::new()));
         self.class.set_condition(kind, status, reason, message, self.now);
     }
-}
 
-impl Findings {
     /// What is not there of what no machine can be without.
     fn unmet(&self) -> Option<(&'static str, String)> {
         let needed = [
@@ -90,9 +88,7 @@ impl Findings {
         let unmet = needed.into_iter().find(|kind| self.class.status.condition(kind) != ConditionStatus::True)?;
         Some(("DependenciesNotReady", format!("{unmet} is not true")))
     }
-}
 
-impl Findings {
     /// The images that were found, and when, if they are good for so long. That there were none is not.
     fn images_of_before(&self, version: &str, period: Duration) -> Option<(Timestamp, Vec<Ami>)> {
         let known = self.known.as_ref()?;
@@ -296,7 +292,14 @@ impl Inner {
             };
             problem = self.forbidden(&found).await?;
         }
-        findings.note(conditions::VALIDATION_SUCCEEDED, problem.as_ref().map(|(reason, text)| (*reason, text.clone())));
+        let is_valid = problem.is_none();
+        findings.note(conditions::VALIDATION_SUCCEEDED, problem);
+        let ignored = findings.class.ignored_settings();
+        if is_valid && !ignored.is_empty() {
+            let kind = conditions::VALIDATION_SUCCEEDED;
+            let message = format!("nodes are not told what Bottlerocket does not know: {}", ignored.join(", "));
+            findings.class.set_condition(kind, ConditionStatus::True, kind, message, findings.now);
+        }
         Ok(())
     }
 

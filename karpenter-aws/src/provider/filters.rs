@@ -10,7 +10,7 @@ use karpenter_core::{
 
 use crate::instance_type::{NITRO_SANDBOX, labels as own};
 
-/// The most instance types of one request: EC2 takes 300 choices, and there are up to five zones.
+/// The most instance types of one request, as many as Karpenter asks for.
 pub(crate) const MAX_TYPES: usize = 60;
 /// Resources of machines that nobody gets by chance.
 const EXOTIC: [&str; 5] =

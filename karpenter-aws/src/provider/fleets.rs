@@ -46,26 +46,21 @@ impl Context {
         let Some(first) = orders.first() else { return Vec::new() };
         let claims: BTreeSet<ClaimName> = orders.iter().map(|order| order.claim.clone()).collect();
         let claims: Vec<ClaimName> = claims.into_iter().collect();
-        let request = launch::request(FleetRequest::clone(&first.body), &claims, self.clock.now());
-        let attempt = Arc::new(Attempt { request, claims, terms: first.terms.clone() });
+        let begun = self.clock.now();
+        let request = launch::request(FleetRequest::clone(&first.body), &claims, begun);
+        let attempt = Arc::new(Attempt { begun, request, claims, terms: first.terms.clone() });
         let results = self.try_once(&attempt).await;
         orders.iter().filter_map(|order| results.get(&order.claim.uid).cloned()).collect()
     }
 
     /// Asks for a fleet. Until the answer is there, the attempt is remembered for each of its claims.
     pub(crate) async fn try_once(&self, attempt: &Arc<Attempt>) -> BTreeMap<String, Bought> {
-        {
-            let mut state = self.lock();
-            let claims = attempt.claims.iter().map(|claim| (claim.uid.clone(), attempt.clone()));
-            state.owners.attempts.extend(claims);
-        }
+        self.lock().owners.attempted(attempt, self.clock.now());
         let answer = self.api.create_fleet(&attempt.request).await;
         let dealt = {
             let mut state = self.lock();
             if !answer.as_ref().is_err_and(ApiError::is_ambiguous) {
-                for claim in &attempt.claims {
-                    state.owners.attempts.remove(&claim.uid);
-                }
+                state.owners.answered(attempt);
             }
             answer
                 .as_ref()

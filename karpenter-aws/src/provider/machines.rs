@@ -22,6 +22,8 @@ use crate::{
 const MAX_OWNERS: usize = 100_000;
 /// EC2 may not tell of a machine for so long after it was bought.
 const UNSEEN_FOR: Duration = Duration::from_mins(1);
+/// A fleet whose answer was lost is remembered for so long. A claim has five minutes to get its machine.
+const ATTEMPT_FOR: Duration = Duration::from_mins(10);
 /// The beginning of all ids of machines, before the zone.
 const SCHEME: &str = "aws:///";
 
@@ -45,6 +47,8 @@ pub(crate) fn instance_id(id: &ProviderId) -> Option<&str> {
 /// A fleet whose answer was lost. It is asked for once more as it was, so that it is bought once.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
+    /// When it was asked for first.
+    pub(crate) begun: Timestamp,
     pub(crate) request: FleetRequest,
     /// The claims in the order in which machines are dealt to them.
     pub(crate) claims: Vec<ClaimName>,
@@ -58,22 +62,25 @@ pub(crate) struct ClaimName {
     pub(crate) name: String,
 }
 
-/// Which claim each machine was bought for.
+/// The machines of the cluster, and which claim each was bought for.
 ///
-/// What this process bought it knows by itself. Of the rest the tags tell, or whoever knows the claims.
+/// What this process bought it knows by itself. Of the rest the tags tell, or whoever knows the claims. Where a machine is and
+/// what it is matters to messages about it, though nobody may know yet whose it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners {
     /// By the ids of the machines.
     by_machine: BTreeMap<String, Owned>,
     /// Whether all machines that were there at the start have been looked at.
     pub(crate) is_complete: bool,
-    /// Fleets whose answer was lost, by the uids of the claims. One for each claim at most.
-    pub(crate) attempts: BTreeMap<String, Arc<Attempt>>,
+    /// Fleets whose answer was lost, by the uids of the claims. One for each claim at most, and none of claims that are gone
+    /// for long.
+    attempts: BTreeMap<String, Arc<Attempt>>,
 }
 
 #[derive(Clone, Debug)]
 struct Owned {
-    uid: String,
+    /// The uid of its claim; `None` as long as nobody knows it, and empty if it is nobody's.
+    uid: Option<String>,
     zone: String,
     /// When it was bought by this process, unless it was given back.
     bought: Option<Timestamp>,
@@ -90,14 +97,18 @@ pub(crate) struct MachineKind {
 }
 
 impl Owners {
-    /// A machine is that of a claim.
+    /// A machine is that of a claim. What else is known of it stays.
     pub(crate) fn set(&mut self, machine: &str, uid: &str, zone: &str) {
-        self.insert(machine, Owned { uid: uid.to_owned(), zone: zone.to_owned(), bought: None, kind: None });
+        let uid = Some(uid.to_owned());
+        match self.by_machine.get_mut(machine) {
+            Some(owned) => owned.uid = uid,
+            None => self.insert(machine, Owned { uid, ..Owned::in_zone(zone) }),
+        }
     }
 
     /// A machine was bought for a claim.
     pub(crate) fn bought(&mut self, machine: &str, uid: &str, zone: &str, kind: MachineKind, now: Timestamp) {
-        let (uid, zone) = (uid.to_owned(), zone.to_owned());
+        let (uid, zone) = (Some(uid.to_owned()), zone.to_owned());
         self.insert(machine, Owned { uid, zone, bought: Some(now), kind: Some(kind) });
     }
 
@@ -107,9 +118,27 @@ impl Owners {
         }
     }
 
+    /// A fleet is asked for, for each of its claims. What was asked for long ago is forgotten.
+    pub(crate) fn attempted(&mut self, attempt: &Arc<Attempt>, now: Timestamp) {
+        self.attempts.retain(|_, old| now < old.begun + ATTEMPT_FOR);
+        self.attempts.extend(attempt.claims.iter().map(|claim| (claim.uid.clone(), attempt.clone())));
+    }
+
+    /// It is known what came of a fleet.
+    pub(crate) fn answered(&mut self, attempt: &Attempt) {
+        for claim in &attempt.claims {
+            self.attempts.remove(&claim.uid);
+        }
+    }
+
+    /// The fleet that was asked for, for a claim, of which it is not known what came of it.
+    pub(crate) fn attempt_of(&self, uid: &str) -> Option<&Arc<Attempt>> {
+        self.attempts.get(uid)
+    }
+
     /// The machine of a claim; the first of several.
     pub(crate) fn machine_of(&self, uid: &str) -> Option<&str> {
-        self.by_machine.iter().find(|(_, owned)| owned.uid == uid).map(|(machine, _)| machine.as_str())
+        self.by_machine.iter().find(|(_, owned)| owned.uid.as_deref() == Some(uid)).map(|(machine, _)| machine.as_str())
     }
 
     /// A machine was given back: it may be gone any time.
@@ -126,7 +155,7 @@ impl Owners {
 
     /// The uid of the claim of a machine.
     pub(crate) fn uid_of(&self, machine: &str) -> Option<&str> {
-        self.by_machine.get(machine).map(|owned| owned.uid.as_str())
+        self.by_machine.get(machine)?.uid.as_deref()
     }
 
     /// The uid of a claim for which a machine may have been bought with others, of which it is not known whose it is: of a
@@ -160,27 +189,32 @@ impl Owners {
         self.by_machine.retain(|machine, owned| {
             is_there.contains(machine.as_str()) || owned.is_young(now) || shifted.contains(&owned.zone)
         });
-        let named: BTreeSet<String> = self.by_machine.values().map(|owned| owned.uid.clone()).collect();
-        let mut owned = named.clone();
-        for (machine, uid) in tags::claims_of(machines) {
-            if self.by_machine.contains_key(machine) {
-                continue;
-            }
-            let is_surplus = if self.is_complete { owned.contains(uid) } else { named.contains(uid) };
-            let zone = machines.iter().find(|m| m.id == machine).map_or("", |m| m.zone.as_str());
-            self.set(machine, if is_surplus { "" } else { uid }, zone);
-            owned.insert(uid.to_owned());
-        }
         for machine in machines {
+            if !self.by_machine.contains_key(&machine.id) {
+                self.insert(&machine.id, Owned::in_zone(&machine.zone));
+            }
             let Some(known) = self.by_machine.get_mut(&machine.id) else { continue };
             let (instance_type, reservation) = (machine.instance_type.clone(), machine.reservation_id.clone());
             known.kind = Some(MachineKind { instance_type, reservation });
+        }
+        let named: BTreeSet<String> = self.by_machine.values().filter_map(|owned| owned.uid.clone()).collect();
+        let mut owned = named.clone();
+        for (machine, uid) in tags::claims_of(machines) {
+            let Some(known) = self.by_machine.get_mut(machine).filter(|known| known.uid.is_none()) else { continue };
+            let is_surplus = if self.is_complete { owned.contains(uid) } else { named.contains(uid) };
+            known.uid = Some(if is_surplus { String::new() } else { uid.to_owned() });
+            owned.insert(uid.to_owned());
         }
         self.is_complete = true;
     }
 }
 
 impl Owned {
+    /// A machine of which nobody knows whose it is.
+    fn in_zone(zone: &str) -> Self {
+        Self { uid: None, zone: zone.to_owned(), bought: None, kind: None }
+    }
+
     fn is_young(&self, now: Timestamp) -> bool {
         self.bought.is_some_and(|bought| now < bought + UNSEEN_FOR)
     }
@@ -268,6 +302,19 @@ mod tests {
         owners.bought("i-3", "u2", "z", MachineKind::default(), at(0));
         assert_eq!(owners.likely_uid_of(&short), Some(""));
         assert_eq!(owners.likely_uid_of(&Ec2Instance::default()), None);
+    }
+
+    #[test]
+    fn lost_answers_are_remembered_for_ten_minutes() {
+        let mut owners = Owners::default();
+        for minute in 0..100 {
+            let begun = at(60 * minute);
+            let claims = vec![ClaimName { uid: format!("u{minute}"), name: String::new() }];
+            let attempt = Attempt { begun, request: FleetRequest::default(), claims, terms: Arc::default() };
+            owners.attempted(&Arc::new(attempt), begun);
+        }
+        assert_eq!(owners.attempts.len(), 10);
+        assert!(owners.attempt_of("u90").is_some() && owners.attempt_of("u89").is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tags of what is bought.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ec2::{Tags, instance::Ec2Instance};
 
@@ -69,11 +69,13 @@ pub(crate) fn claims_of(machines: &[Ec2Instance]) -> BTreeMap<&str, &str> {
             (None, None) => {}
         }
     }
+    let mut known: BTreeSet<&str> = out.values().copied().collect();
     for mut machines in together.into_values() {
         machines.sort_by(|a, b| a.id.cmp(&b.id));
         let uids = uids_of(machines[0]).into_iter().flatten();
-        let uids: Vec<&str> = uids.filter(|uid| !out.values().any(|known| known == uid)).collect();
+        let uids: Vec<&str> = uids.filter(|uid| !known.contains(uid)).collect();
         if uids.len() == machines.len() {
+            known.extend(&uids);
             out.extend(machines.into_iter().map(|machine| machine.id.as_str()).zip(uids));
         }
     }

@@ -60,6 +60,21 @@ const KNOWN: [&str; 49] = [
 /// The first version whose command `bind` knows by itself which directories to move.
 const FIRST_WITH_DEFAULT_BIND: (u32, u32) = (1, 46);
 
+impl Ec2NodeClass {
+    /// What nodes are not told of the user's settings, because Bottlerocket does not know it. Nothing for other families, and for
+    /// what is no TOML, of which there is no user data at all.
+    pub fn ignored_settings(&self) -> Vec<String> {
+        if self.ami_family().ok() != Some(AmiFamily::Bottlerocket) {
+            return Vec::new();
+        }
+        let all: Table = self.spec.user_data.as_deref().unwrap_or_default().parse().unwrap_or_default();
+        let kubernetes = all.get("settings").and_then(|settings| settings.get("kubernetes")).and_then(Value::as_table);
+        let unknown = kubernetes.into_iter().flat_map(Table::keys).filter(|key| !KNOWN.contains(&key.as_str()));
+        let unknown = unknown.map(|key| format!("settings.kubernetes.{key}"));
+        all.keys().filter(|key| *key != "settings").cloned().chain(unknown).collect()
+    }
+}
+
 impl Bootstrap<'_> {
     /// Bottlerocket: the settings of the user, in which those that the node must have replace the user's.
     pub(super) fn bottlerocket(&self) -> Result<UserData, UserDataError> {
@@ -67,7 +82,6 @@ impl Bootstrap<'_> {
         let mut all: Table = text.parse().map_err(|error: toml::de::Error| toml_error(error.message()))?;
         let settings = table(&mut all, "settings")?;
         let kubernetes = table(settings, "kubernetes")?;
-        let ignored: Vec<_> = kubernetes.keys().filter(|key| !KNOWN.contains(&key.as_str())).cloned().collect();
         kubernetes.retain(|key, _| KNOWN.contains(&key));
         self.set_kubernetes(kubernetes)?;
         if self.is_raid0 {
@@ -77,7 +91,7 @@ impl Bootstrap<'_> {
         let settings = Table::from_iter([("settings".to_owned(), Value::Table(std::mem::take(settings)))]);
         let text =
             toml::to_string(&settings).map_err(|error| UserDataError::Unwritable { message: error.to_string() })?;
-        Ok(UserData { text, ignored })
+        Ok(UserData { text })
     }
 
     fn set_kubernetes(&self, kubernetes: &mut Table) -> Result<(), UserDataError> {

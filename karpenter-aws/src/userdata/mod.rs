@@ -53,18 +53,16 @@ pub struct Bootstrap<'b> {
     bottlerocket_version: Option<String>,
 }
 
-/// The text of user data, and what was left out of it.
+/// The text of user data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserData {
     /// The text, not in base64.
     pub text: String,
-    /// Settings of the user that the family does not know.
-    pub ignored: Vec<String>,
 }
 
 impl UserData {
     fn of(text: String) -> Self {
-        Self { text, ignored: Vec::new() }
+        Self { text }
     }
 
     /// The text in base64, as EC2 takes it.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karpenter_aws::{
-    nodeclass::{Ec2NodeClass, PlacementGroupSelector, SubnetSelectorTerm, conditions},
+    nodeclass::{AmiFamily, AmiSelectorTerm, Ec2NodeClass, PlacementGroupSelector, SubnetSelectorTerm, conditions},
     provider::Ec2Provider,
     version::VersionError,
 };
@@ -72,6 +72,19 @@ async fn an_expression_without_a_value_for_a_type_is_a_condition() {
             assert!(said.message.contains("c5.xlarge"), "the type with four processors: {}", said.message);
         }
     }
+}
+
+#[tokio::test]
+async fn settings_that_bottlerocket_does_not_know_are_named_in_a_condition() {
+    let mut class = class();
+    class.spec.ami_family = Some(AmiFamily::Bottlerocket);
+    class.spec.ami_selector_terms = vec![AmiSelectorTerm::of_id("ami-x86")];
+    class.spec.user_data = Some("[settings.kubernetes]\ncolour = 1".to_owned());
+    let found = resolved(&World::with(class)).await;
+    let all = &found.status.conditions;
+    let said = all.iter().find(|own| own.r#type == conditions::VALIDATION_SUCCEEDED).expect("there");
+    assert_eq!(said.status, ConditionStatus::True, "{}", said.message);
+    assert!(said.message.contains("settings.kubernetes.colour"), "{}", said.message);
 }
 
 #[tokio::test]

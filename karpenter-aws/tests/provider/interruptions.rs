@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use karpenter_aws::{
     Clock,
     interruption::{InterruptionQueue, message::Kind},
@@ -146,6 +147,25 @@ async fn who_takes_over_hears_of_machines_that_another_process_bought() {
     assert_eq!(world.provider.unavailable().offerings(world.aws.clock().now()).count(), 1, "what they are is known");
     let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
     assert_eq!(told.iter().filter(|event| matches!(event, ProviderEvent::Interruption { .. })).count(), 1);
+}
+
+#[tokio::test]
+async fn who_takes_over_hears_of_machines_of_which_nobody_knows_whose_they_are() {
+    let mut world = World::new();
+    world.aws.refuse("CreateTags", "UnauthorizedOperation", "not allowed");
+    let claims: Vec<_> = (0..6).map(|i| claim(&format!("{i:036}"), &[])).collect();
+    let launched = join_all(claims.iter().map(|claim| world.provider.create(claim))).await;
+    let ids: Vec<_> = launched.into_iter().map(|launched| launched.expect("bought").instance.id).collect();
+    let name = |index: usize| ids[index].as_str().rsplit('/').next().expect("an id").to_owned();
+    world.aws.with(|state| state.instances.remove(&name(0)));
+    world.restart();
+    let mut queue = queue(&world);
+    world.aws.send(URL, warning(&name(1), "EC2 Spot Instance Interruption Warning"));
+    queue.poll().await.expect("answers");
+    assert_eq!(world.provider.unavailable().offerings(world.aws.clock().now()).count(), 1, "what it is is known");
+    let told = world.provider.next_events(EventCursor::default()).await.expect("known").events;
+    let is_told = |event: &ProviderEvent| matches!(event, ProviderEvent::Interruption { id, .. } if *id == ids[1]);
+    assert!(told.iter().any(is_told), "{told:?}");
 }
 
 #[tokio::test]

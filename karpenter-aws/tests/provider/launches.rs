@@ -76,6 +76,26 @@ async fn what_had_no_capacity_is_marked_even_where_something_else_was_bought() {
 }
 
 #[tokio::test]
+async fn codes_that_mean_not_this_one_not_now_lead_to_another() {
+    for code in [
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxFleetCountExceeded",
+        "ReservationCapacityExceeded",
+    ] {
+        let world = World::new();
+        let refused = Exhausted { code: code.to_owned(), ..Exhausted::new("*", "*", "spot") };
+        world.aws.with(|state| state.exhausted.push(refused));
+        let launched = world.provider.create(&claim("u1", &[])).await.expect(code);
+        assert_eq!(label(&launched, labels::CAPACITY_TYPE), labels::ON_DEMAND, "{code}");
+    }
+}
+
+#[tokio::test]
 async fn without_the_role_that_spot_needs_nothing_is_bought_as_spot() {
     let world = World::new();
     let mut refused = Exhausted::new("*", "us-west-2a", "spot");
