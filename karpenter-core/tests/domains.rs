@@ -1,7 +1,7 @@
 //! Which zones and other domains pods are given.
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotBuilder,
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Reason, Snapshot, SnapshotBuilder,
     api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Workload},
     labels,
 };
@@ -403,6 +403,32 @@ fn where_a_limit_leaves_few_nodes_pods_of_a_spread_use_all_of_them() {
     let cluster = Snapshot::builder().pool(pool).pods(pods("x", 4, "3", &json!({"spreads": [two_more]})));
     let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.1)])]);
     assert_eq!((plan.claims().len(), plan.unplaced().len()), (3, 1), "{:?}", plan.unplaced());
+}
+
+#[test]
+fn zones_share_the_nodes_that_a_limit_leaves_however_many_pods_wait() {
+    let spec = json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]});
+    for count in [12, 13, 20, 100] {
+        let mut pool = NodePool::named("general");
+        pool.spec.limits = read(json!({"nodes": "6"}));
+        let cluster = Snapshot::builder().pool(pool).pods(pods("x", count, "2", &spec));
+        let plan = plan(cluster, vec![machine("m", 4, &[("a", "on-demand", 0.2), ("b", "on-demand", 0.1)])]);
+        assert_eq!((plan.claims().len(), plan.unplaced().len()), (6, count as usize - 12), "{:?}", plan.unplaced());
+        let has_limit = |reason: &Reason| reason.to_string().contains("limit of nodes: 6 of 6 used");
+        assert!(plan.unplaced().values().all(has_limit), "{:?}", plan.unplaced());
+    }
+}
+
+#[test]
+fn pods_are_spread_evenly_where_that_costs_less_than_what_the_spread_allows() {
+    let zones = |price| [("a", "on-demand", price), ("b", "on-demand", price), ("c", "on-demand", price)];
+    for max_skew in 1..4 {
+        let mut spread = spread("x", labels::ZONE, "DoNotSchedule");
+        spread["maxSkew"] = max_skew.into();
+        let cluster = general().pods(pods("x", 6, "900m", &json!({"spreads": [spread]})));
+        let plan = plan(cluster, vec![machine("s", 2, &zones(0.1)), machine("m", 4, &zones(0.2))]);
+        assert_eq!(plan.hourly_cost().to_string(), "$0.3000/h", "maxSkew {max_skew}");
+    }
 }
 
 #[test]

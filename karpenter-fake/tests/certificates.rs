@@ -14,6 +14,7 @@ use karpenter_core::{
 };
 use karpenter_fake::{CertificateError, check_certificate};
 use proptest::prelude::*;
+use serde_json::json;
 
 /// A plan of a problem with its certificate, and what that proves.
 fn prove(snapshot: &Snapshot, catalogs: &Catalogs) -> (Plan, Certificate, Result<Price, CertificateError>) {
@@ -143,6 +144,18 @@ fn room_that_exists_costs_nothing() {
     .expect("a node");
     assert_near(proven(general().node(node.clone()).pods(small(12)), vec![four_cpus()]), 0.6);
     assert_near(proven(general().node(node).pods(small(5)), vec![four_cpus()]), 0.0);
+}
+
+#[test]
+fn a_resource_that_only_pods_without_a_place_ask_for_bears_no_price() {
+    let node = |name: &str, cpu: u32, storage: &str| -> Node {
+        let room = json!({"cpu": cpu.to_string(), "memory": "64Gi", "pods": "99", "ephemeral-storage": storage});
+        let node = json!({"metadata": {"name": name}, "spec": {"providerID": name}, "status": {"allocatable": room}});
+        serde_json::from_value(node).expect("a node")
+    };
+    let nodes = [node("much-cpu", 6, "1Gi"), node("much-storage", 1, "1000Gi")];
+    let left = Pod::named("left").cpu("1").request("ephemeral-storage", "2Gi").node_selector(labels::ZONE, "nowhere");
+    assert_near(proven(general().nodes(nodes).pods(small(12)).pods(left), vec![four_cpus()]), 0.5);
 }
 
 #[test]

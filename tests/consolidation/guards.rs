@@ -170,6 +170,19 @@ fn a_drifted_node_that_cannot_go_does_not_use_up_the_budget() {
     assert_eq!(commands[0].method, Method::Drift);
 }
 
+#[test]
+fn many_wasteful_nodes_that_cannot_go_do_not_use_up_a_small_budget() {
+    let mut world = World::of([machine("gone", 8, 80), machine("small", 2, 10)]);
+    world.pool().spec.disruption.budgets.push(node_budget("1"));
+    world.objects.types[0].offerings[0].available = false;
+    for number in 0..30 {
+        world.node(&format!("stuck-{number:02}"), "gone", &["6"]);
+    }
+    world.node("spare", "small", &["1"]);
+    let commands = world.commands();
+    assert_eq!(commands.iter().map(|c| c.candidates.join(" ")).collect::<Vec<_>>(), ["spare"]);
+}
+
 /// The pod of `a` fits nowhere else, and those of `b` fit beside the others.
 fn one_of_three() -> World {
     let mut world = World::of([machine("t", 8, 40)]);

@@ -29,6 +29,8 @@ const ROUNDING: f64 = 1e-9;
 /// Among how many sets of nodes that may go together a command is sought: all nodes, if a budget lets a twentieth go. Fewer if
 /// less is tried.
 const MAX_WINDOWS: usize = 20;
+/// It is sought among more sets as long as these have had no more nodes: where few may go together, many of them may be of no use.
+const MAX_NODES_OF_WINDOWS: usize = 400;
 
 /// The most nodes that are looked at alone, planned for as well as can be, where no sketch finds a command.
 const MAX_ALONE: usize = 16;
@@ -111,8 +113,8 @@ impl Consolidation<'_, '_> {
     /// The command that saves most, if any saves enough. It is sought among the nodes that waste most, as many of them as may
     /// go together; if there is none, among the next.
     pub(super) fn best(&self) -> Option<Command> {
-        let mut order = self.by_waste();
-        for _ in 0..self.share_of(MAX_WINDOWS).max(1) {
+        let (mut order, mut windows, mut nodes) = (self.by_waste(), 0, 0);
+        while windows < self.share_of(MAX_WINDOWS).max(1) || nodes < self.share_of(MAX_NODES_OF_WINDOWS) {
             let (window, later) = self.window(order);
             if window.is_empty() {
                 break;
@@ -121,7 +123,7 @@ impl Consolidation<'_, '_> {
             if let Some(command) = can_gain.then(|| self.best_among(&window)).flatten() {
                 return Some(command);
             }
-            order = later;
+            (windows, nodes, order) = (windows + 1, nodes + window.len(), later);
         }
         None
     }
@@ -129,8 +131,13 @@ impl Consolidation<'_, '_> {
     /// The command that takes a single node away, its pods planned for as well as can be: what sketches of it miss is not missed of
     /// those that waste most.
     pub(super) fn alone(&self) -> Option<Command> {
-        let (nodes, _) = self.window(self.by_waste());
-        let gaining = nodes.into_iter().filter(|node| self.most_gained(node) > 0.0);
+        let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
+        let evictions = self.candidates.ledger();
+        let may_go = |node: &&Candidate| {
+            let is_allowed = allowance.admits(node) && evictions.check(&node.demand).is_ok();
+            is_allowed && self.most_gained(node) > 0.0
+        };
+        let gaining = self.by_waste().into_iter().filter(may_go);
         gaining.take(self.share_of(MAX_ALONE)).find_map(|node| {
             let trial = self.cheapest(&[node], &[Care::Best])?;
             let is_worth_it = self.threshold.gain(&[node], &trial) > 0.0;

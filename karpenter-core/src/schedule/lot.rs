@@ -190,7 +190,7 @@ impl Lots {
     /// How many wishes are given up for the units that a search planned, if they are given up one at each step.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
         let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();
-        self.planned_portions(planned).map(|(portion, here, _)| here * wishes(portion)).sum()
+        self.planned_portions(planned).map(|(_, portion, here, _)| here * wishes(portion)).sum()
     }
 
     /// The planned pods, by their indices in the snapshot, with the step at which each gives up its wishes.
@@ -202,18 +202,31 @@ impl Lots {
         })
     }
 
-    /// What a search teaches that planned only so many units of each lot; nothing if no other division would help.
-    pub(super) fn lessons(&self, planned: &[usize], so_far: &Lessons) -> Option<Lessons> {
+    /// What a search teaches that planned only so many units of each lot; nothing if no other division would help. It is told
+    /// whether limits of pools may have kept nodes from a lot.
+    pub(super) fn lessons(
+        &self,
+        planned: &[usize],
+        so_far: &Lessons,
+        is_limited: impl Fn(&Lot) -> bool,
+    ) -> Option<Lessons> {
         let mut bundles: BTreeMap<Subject, usize> = BTreeMap::new();
-        for (portion, here, _) in self.planned_portions(planned) {
+        for (_, portion, here, _) in self.planned_portions(planned) {
             if let Some(last) = portion.joined_last() {
                 *bundles.entry(Subject::UnitsWith(last.class, last.level)).or_default() += here;
             }
         }
+        let levels = self.levels_of_domains(planned);
         let mut found = BTreeMap::new();
-        for (portion, here, units) in self.planned_portions(planned) {
+        for (lot, portion, here, units) in self.planned_portions(planned) {
             if here < units && portion.is_tentative {
-                let (subject, most) = portion.lesson(here, &bundles);
+                let (subject, mut most) = portion.lesson(here, &bundles);
+                if let Subject::Units(key) = &subject
+                    && is_limited(lot)
+                {
+                    let known = so_far.most.get(&subject).copied().unwrap_or(units);
+                    most = most.max(levels[&(key.0, key.1)].min(here.midpoint(known)));
+                }
                 found.insert(subject, most);
             }
         }
@@ -225,17 +238,29 @@ impl Lots {
         Some(lessons)
     }
 
+    /// How many units of single pods of each class, at each step of its wishes, there would be in each of its domains if those
+    /// that are planned were level: where limits leave nodes for so many in all, one domain must not take those of the others.
+    fn levels_of_domains(&self, planned: &[usize]) -> BTreeMap<(usize, usize), usize> {
+        let mut sums: BTreeMap<(usize, usize), (usize, usize)> = BTreeMap::new();
+        for (_, portion, here, _) in self.planned_portions(planned).filter(|(_, portion, ..)| !portion.is_bundle()) {
+            let (units, domains) = sums.entry((portion.key.0, portion.key.1)).or_default();
+            *units += here;
+            *domains += 1;
+        }
+        sums.into_iter().map(|(key, (units, domains))| (key, units / domains)).collect()
+    }
+
     /// The pods that could be in another domain than they are planned in, and how many there are, the fewest first; and how many
     /// would be left if they were: one less, or none if they are not divided among domains.
     pub(super) fn choices(&self, planned: &[usize]) -> Vec<(usize, Subject, usize)> {
         let has_domain = |portion: &&Portion| !portion.is_bundle() && !portion.key.2.is_empty();
         let portions: Vec<_> =
-            self.planned_portions(planned).filter(|(p, here, _)| *here > 0 && has_domain(p)).collect();
+            self.planned_portions(planned).filter(|(_, p, here, _)| *here > 0 && has_domain(p)).collect();
         let mut domains: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        for (portion, ..) in &portions {
+        for (_, portion, ..) in &portions {
             *domains.entry((portion.key.0, portion.key.1)).or_default() += 1;
         }
-        let choices = |(portion, here, _): &(&Portion, usize, usize)| {
+        let choices = |(_, portion, here, _): &(&Lot, &Portion, usize, usize)| {
             let is_divided = domains[&(portion.key.0, portion.key.1)] > 1;
             let (here, key) = (*here, portion.key.clone());
             let none = (!is_divided && here > 1).then_some(0);
@@ -259,14 +284,14 @@ impl Lots {
         out
     }
 
-    /// The portions, with how many of their units are planned and how many there are: the first of a lot are planned.
-    fn planned_portions(&self, planned: &[usize]) -> impl Iterator<Item = (&Portion, usize, usize)> {
+    /// The portions of each lot, with how many of their units are planned and how many there are: the first of a lot are planned.
+    fn planned_portions(&self, planned: &[usize]) -> impl Iterator<Item = (&Lot, &Portion, usize, usize)> {
         self.list.iter().zip(planned).flat_map(move |(lot, &planned)| {
             let mut left = planned;
             lot.origins.iter().map(move |&(index, units)| {
                 let here = left.min(units);
                 left -= here;
-                (&self.portions[index], here, units)
+                (lot, &self.portions[index], here, units)
             })
         })
     }

@@ -88,6 +88,8 @@ pub(super) struct Course {
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,
     pub(super) spot_types: SpotTypes,
+    /// Whether pods of a spread are divided among domains as evenly as can be, even where it allows more.
+    pub(super) spreads_evenly: bool,
     /// Ends the search, if something may.
     pub(super) stop: Option<StopFlag>,
     /// Which of their wishes pods keep, one step after the other.
@@ -289,7 +291,7 @@ impl<'a> Base<'a> {
 
 impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
-        let lots = Lots::new(&base, allot(&base, lessons, &course.ladders, &course.aside));
+        let lots = Lots::new(&base, allot(&base, lessons, &course));
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let spot_rows = flexibility::spot_rows(&base, &course);
         let mut problem = Self {

@@ -291,7 +291,7 @@ impl<'a> Problem<'a> {
         for _ in 0..MAX_DIVISIONS {
             let divided = self.divided(&lessons);
             let search = divided.first_search();
-            match divided.lots.lessons(&search.planned(), &lessons) {
+            match search.lessons(&lessons) {
                 Some(learned) => lessons = learned,
                 None => return Some(Outcome::of(&search, lessons)),
             }

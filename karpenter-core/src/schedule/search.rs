@@ -22,6 +22,7 @@ use super::{
     plan::{Plan, PlannedClaim},
     pool::heavier_weights,
     problem::{Problem, Tolerance, tolerance},
+    topology::Lessons,
 };
 use crate::{
     Reason,
@@ -443,6 +444,16 @@ impl<'p, 'a> Search<'p, 'a> {
                 open.remove(index);
             }
         }
+    }
+
+    /// What is to be learned of what is planned so far about the division of pods; nothing if no other would help.
+    pub(super) fn lessons(&self, so_far: &Lessons) -> Option<Lessons> {
+        let is_shut_out = |candidate: &Candidate| !candidate.is_within(&self.limits_left[candidate.pool]);
+        let is_limited = |lot: &Lot| {
+            let mut candidates = self.problem.candidates.iter().filter(|candidate| is_shut_out(candidate));
+            candidates.any(|candidate| candidate.guest(lot.shape).is_some())
+        };
+        self.problem.lots.lessons(&self.planned(), so_far, is_limited)
     }
 
     pub(super) fn state(&self) -> State {

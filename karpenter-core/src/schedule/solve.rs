@@ -129,6 +129,9 @@ impl<'a> Problem<'a> {
         if is_limited && self.is_small() {
             others.push(self.in_order(Order::Plain));
         }
+        others.extend(
+            self.may_spread_otherwise().then(|| self.with(Course { spreads_evenly: true, ..self.course.clone() })),
+        );
         let best = others.into_iter().fold(best, Found::better);
         match self.without_spoilers(&best.plan) {
             Some(without) => best.better(without.find_keeping_choice()),
@@ -136,10 +139,30 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Whether limits may be why a plan leaves pods: where a spread finds a domain without nodes, they may have left none for it.
+    /// Whether some spread lets domains differ by more than one pod, so that pods may be spread more evenly, and little is planned.
+    fn may_spread_otherwise(&self) -> bool {
+        let is_loose = |class: usize| {
+            let rules = self.base.classes.neighbourhood(class).rules_at(0);
+            rules.spreads.iter().any(|spread| spread.max_skew > 1 && !spread.term.is_by_host())
+        };
+        let is_open = !self.course.spreads_evenly && self.course.trials == Trials::All && self.is_small();
+        is_open && (0..self.base.classes.list.len()).any(is_loose)
+    }
+
+    /// Whether limits may be why a plan leaves pods: where a spread finds a domain without nodes, they may have left none for it, and
+    /// none any more for the others that it keeps level.
     fn is_limited(&self, plan: &Plan) -> bool {
-        let may_be =
-            |reason: &Reason| reason.is_of_limits() || matches!(reason, Reason::Topology(_)) && self.has_limits();
+        let may_be = |reason: &Reason| match reason {
+            Reason::Topology(_) => self.has_limits(),
+            Reason::NoPlace { pools, .. } => {
+                pools.iter().flat_map(|pool| &pool.shut_out).any(|types| match types.obstacle {
+                    Obstacle::Limit { .. } => true,
+                    Obstacle::Combination => self.has_limits(),
+                    _ => false,
+                })
+            }
+            _ => false,
+        };
         plan.unplaced.values().any(may_be)
     }
 
@@ -250,7 +273,7 @@ impl<'a> Problem<'a> {
     fn divide_and_search(&self) -> Found {
         let search = self.first_search();
         let mut lessons = Lessons::default();
-        let Some(mut learned) = self.lots.lessons(&search.planned(), &lessons) else {
+        let Some(mut learned) = search.lessons(&lessons) else {
             return self.best(search, &lessons);
         };
         if self.is_stopped() {
@@ -267,7 +290,7 @@ impl<'a> Problem<'a> {
             lessons = learned;
             let divided = self.divided(&lessons);
             let search = divided.first_search();
-            let Some(next) = divided.lots.lessons(&search.planned(), &lessons) else {
+            let Some(next) = search.lessons(&lessons) else {
                 return self.best(search, &lessons);
             };
             learned = next;
@@ -288,13 +311,5 @@ impl<'a> Problem<'a> {
         let by = |lessons: Lessons| Found::of(self.divided(&lessons).first_search().or_better());
         let first = by_class.map_or_else(|| Found::of(search.or_better()), by);
         by_domain.map(by).into_iter().fold(first, Found::better)
-    }
-}
-
-impl Reason {
-    /// Whether limits of a pool are in the way.
-    fn is_of_limits(&self) -> bool {
-        let Self::NoPlace { pools, .. } = self else { return false };
-        pools.iter().flat_map(|pool| &pool.shut_out).any(|types| matches!(types.obstacle, Obstacle::Limit { .. }))
     }
 }

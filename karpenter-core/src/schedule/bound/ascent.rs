@@ -225,7 +225,9 @@ impl<'p> Seller<'p> {
             self.worth = ((price + self.worth) * (WORTH_STEP * step * step * change).exp() - price).max(0.0);
         }
         if most > 0.0 {
-            for (share, load) in self.shares.iter_mut().zip(&loads) {
+            // What no pod asks for has no share from the start, and gets none.
+            let asked = self.shares.iter_mut().zip(&loads).filter(|(share, _)| **share > 0.0);
+            for (share, load) in asked {
                 *share = (*share * (step * (load / most - 1.0)).exp()).max(LEAST_SHARE);
             }
             normalize(&mut self.shares);

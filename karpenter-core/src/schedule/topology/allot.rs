@@ -16,18 +16,16 @@ use super::{
 use crate::{
     NodeAlternatives, Requirements,
     reason::TopologyObstacle,
-    schedule::{class::Constraint, problem::Base},
+    schedule::{
+        class::Constraint,
+        problem::{Base, Course},
+    },
 };
 
 /// Divides all classes but those that are set aside.
-pub(in crate::schedule) fn allot(
-    base: &Base<'_>,
-    lessons: &Lessons,
-    ladders: &Ladders,
-    aside: &BTreeSet<usize>,
-) -> Allotment {
-    let mut allotter = Allotter::new(base, lessons, ladders);
-    for &class in aside {
+pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons, course: &Course) -> Allotment {
+    let mut allotter = Allotter::new(base, lessons, course);
+    for &class in &course.aside {
         allotter.block(class, None);
     }
     let (mut waiting, mut first): (Vec<usize>, Vec<usize>) =
@@ -56,6 +54,7 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) base: &'b Base<'a>,
     pub(super) lessons: &'b Lessons,
     ladders: &'b Ladders,
+    pub(super) spreads_evenly: bool,
     pub(super) domains: Domains<'b, 'a>,
     pub(super) out: Allotment,
     /// Which pods are known to be where, and whom they keep away.
@@ -70,11 +69,12 @@ pub(super) struct Allotter<'b, 'a> {
 }
 
 impl<'b, 'a> Allotter<'b, 'a> {
-    fn new(base: &'b Base<'a>, lessons: &'b Lessons, ladders: &'b Ladders) -> Self {
+    fn new(base: &'b Base<'a>, lessons: &'b Lessons, course: &'b Course) -> Self {
         Self {
             base,
             lessons,
-            ladders,
+            ladders: &course.ladders,
+            spreads_evenly: course.spreads_evenly,
             domains: Domains::new(base),
             out: Allotment::default(),
             whereabouts: Whereabouts::new(base),

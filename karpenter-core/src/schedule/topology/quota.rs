@@ -154,9 +154,15 @@ impl Open {
 
 /// Spreads pods over cells, the cheapest cells first, and in each the cheapest part, and gives back how many each gets.
 ///
-/// They are spread evenly, but for the last of them where a rule lets domains differ by more than one pod: these fill one cell
-/// after the other as far as the rules let them, so that few pods need few nodes and take the room that there is.
-pub(super) fn divide(pods: usize, mut open: Vec<Open>, mut rules: Vec<Counted>) -> BTreeMap<Cell, usize> {
+/// They are spread evenly, but for the last of them where a rule lets domains differ by more than one pod, unless these are to be
+/// even, too: they fill one cell after the other as far as the rules let them, so that few pods need few nodes and take the room
+/// that there is.
+pub(super) fn divide(
+    pods: usize,
+    mut open: Vec<Open>,
+    mut rules: Vec<Counted>,
+    is_even: bool,
+) -> BTreeMap<Cell, usize> {
     open.sort_by(|a, b| (a.cost, &a.cell).cmp(&(b.cost, &b.cell)));
     let part = |open: &Open| Part {
         domains: rules.iter_mut().map(|rule| rule.index_of(&open.cell[rule.key_index])).collect(),
@@ -165,7 +171,7 @@ pub(super) fn divide(pods: usize, mut open: Vec<Open>, mut rules: Vec<Counted>) 
     };
     let parts = open.iter().map(part).collect();
     let mut cells = BTreeMap::new();
-    for (open, part) in open.into_iter().zip(Division { left: pods, parts, rules }.made()) {
+    for (open, part) in open.into_iter().zip(Division { left: pods, parts, rules }.made(is_even)) {
         if part.pods > 0 {
             *cells.entry(open.cell).or_default() += part.pods;
         }
@@ -195,17 +201,19 @@ struct Division {
 }
 
 impl Division {
-    fn made(self) -> Vec<Part> {
+    fn made(self, is_even: bool) -> Vec<Part> {
         let max_skew = self.rules.iter().map(Counted::max_skew).max().unwrap_or(1);
         if max_skew == 1 {
             return self.raised(0).parts;
         }
-        let filled = self.clone().raised(max_skew.saturating_mul(self.parts.len())).filled();
-        if filled.left == 0 {
-            return filled.parts;
+        let last = max_skew.saturating_mul(self.parts.len());
+        let by = |division: Self, is_even| if is_even { division.raised(0) } else { division.raised(last).filled() };
+        let first = by(self.clone(), is_even);
+        if first.left == 0 {
+            return first.parts;
         }
-        let even = self.raised(0);
-        if even.left < filled.left { even.parts } else { filled.parts }
+        let second = by(self, !is_even);
+        if second.left < first.left { second.parts } else { first.parts }
     }
 
     /// As evenly as can be, until no more than so many are left.

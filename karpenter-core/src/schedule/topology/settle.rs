@@ -203,7 +203,7 @@ impl Allotter<'_, '_> {
             let most = self.most(class, level, &with_chosen(cell));
             Open::all(cell, *charge, most).filter(|open| step.pays(open.cost))
         });
-        let shares = divide(left, open.collect(), rules);
+        let shares = divide(left, open.collect(), rules, self.spreads_evenly);
         shares.into_iter().map(|(cell, count)| (with_chosen(&cell), count)).collect()
     }
 
