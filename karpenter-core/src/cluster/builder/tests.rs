@@ -55,6 +55,25 @@ fn bound_pods_and_expected_daemons_take_room() {
 }
 
 #[test]
+fn until_a_node_is_initialized_its_claim_stands_in_for_what_it_says_that_it_has_none_of() {
+    let claim: NodeClaim = read(
+        r#"{"metadata":{"name":"c"},"status":{"providerID":"id","capacity":{"cpu":"8","gpu":"4"},"allocatable":{"cpu":"7","gpu":"4"}}}"#,
+    );
+    for (initialized, capacity, allocatable) in
+        [("false", "cpu 8, gpu 4", "cpu 6, gpu 4"), ("true", "cpu 8, gpu 0", "cpu 6, gpu 0")]
+    {
+        let node: Node = read(&format!(
+            r#"{{"metadata":{{"name":"n","labels":{{"karpenter.sh/initialized":"{initialized}"}}}},"spec":{{"providerID":"id"}},
+                "status":{{"capacity":{{"gpu":"0"}},"allocatable":{{"cpu":"6","gpu":"0"}}}}}}"#
+        ));
+        let snapshot = Snapshot::builder().node(node).claim(claim.clone()).build().expect("valid");
+        let place = &snapshot.places()[0];
+        let found = (place.capacity.to_string(), place.allocatable.to_string());
+        assert_eq!(found, (capacity.to_owned(), allocatable.to_owned()), "{initialized}");
+    }
+}
+
+#[test]
 fn of_claims_that_name_one_machine_a_node_is_of_the_one_that_it_names() {
     let claim = |name: &str, launched: u32| {
         read::<NodeClaim>(&format!(
