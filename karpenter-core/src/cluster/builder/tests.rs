@@ -121,6 +121,24 @@ fn pods_of_a_node_that_goes_move_unless_something_holds_them() {
 }
 
 #[test]
+fn pods_of_a_node_that_goes_stay_for_as_long_as_they_ask_for() {
+    let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+    for (value, started, now, moves) in [
+        ("24h", "2026-01-01T00:00:00Z", "2026-01-01T23:59:59Z", false),
+        ("24h", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", true),
+        ("24h", "", "2026-01-02T00:00:00Z", false),
+        ("true", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", false),
+        ("soon", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", true),
+    ] {
+        let mut pod = bound("a", &format!(r#","annotations":{{"karpenter.sh/do-not-disrupt":"{value}"}}"#));
+        pod.status.start_time = started.parse().ok();
+        let builder = Snapshot::builder().node(node(gone)).pods(vec![pod]);
+        let snapshot = builder.at(now.parse().expect("a time")).build().expect("valid");
+        assert_eq!(snapshot.pending().len(), usize::from(moves), "{value} {started} {now}");
+    }
+}
+
+#[test]
 fn a_launched_claim_is_a_place_and_an_unlaunched_one_keeps_its_promises() {
     let claim: NodeClaim = read(
         r#"{"metadata":{"name":"c","labels":{"karpenter.sh/nodepool":"p"}},"spec":{"startupTaints":[{"key":"s","effect":"NoSchedule"}],"taints":[{"key":"s","effect":"NoSchedule"},{"key":"t","effect":"NoSchedule"}]},"status":{"providerID":"id","allocatable":{"cpu":"4","pods":"10"}}}"#,
