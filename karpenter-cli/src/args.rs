@@ -504,7 +504,7 @@ impl DisruptionArgs {
     clippy::disallowed_methods,
     reason = "how long pods have run depends on when it is asked"
 )]
-fn present() -> Timestamp {
+pub(crate) fn present() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }

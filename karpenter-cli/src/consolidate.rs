@@ -76,11 +76,11 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let input = Input::read(&args.input)?;
     let now = args.disruption.now();
     let Some(asked) = Changes::read(&args.changes)? else {
-        return Ok(search(args, now, Prepared::from_input(input)?).0);
+        return Ok(search(args, now, Prepared::from_input(input, now)?).0);
     };
     let mut changed = asked.apply(&input)?;
-    let after = Prepared::from_input(mem::take(&mut changed.input))?;
-    let before = Ended::of(args, now, Prepared::from_input(input)?);
+    let after = Prepared::from_input(mem::take(&mut changed.input), now)?;
+    let before = Ended::of(args, now, Prepared::from_input(input, now)?);
     let after = Ended::of(args, now, after);
     let difference = Difference::between(&before.future(), &after.future(), changed);
     Ok(Consolidation { difference: Some(difference), ..after.found })
@@ -141,15 +141,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn read(args: &InputArgs) -> Result<Self, Error> {
-        Self::from_input(Input::read(args)?)
+    pub(crate) fn read(args: &InputArgs, now: Timestamp) -> Result<Self, Error> {
+        Self::from_input(Input::read(args)?, now)
     }
 
-    pub(crate) fn from_input(input: Input) -> Result<Self, Error> {
+    pub(crate) fn from_input(input: Input, now: Timestamp) -> Result<Self, Error> {
         let Input { mut cluster, types, catalog_file } = input;
         let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
         let overlays = mem::take(&mut cluster.overlays);
-        let snapshot = plan::snapshot(cluster, &bad_pods)?;
+        let snapshot = plan::snapshot(cluster, &bad_pods, now)?;
         let Overlaid { catalogs, faults, .. } = plan::catalogs(types, &snapshot, &overlays, &catalog_file)?;
         let warnings = warnings.iter().map(ToString::to_string).chain(faults.iter().map(plan::without_overlay));
         Ok(Self { snapshot, catalogs, bad_pods, warnings: warnings.collect() })

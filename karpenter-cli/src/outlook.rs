@@ -10,7 +10,7 @@ use crate::{Error, args::ExplainArgs, consolidate::Prepared};
 /// # Errors
 /// A file that cannot be read or is not what it should be, or a node that is not in the cluster.
 pub fn run(args: &ExplainArgs) -> Result<(Vec<NodeOutlook>, Vec<String>), Error> {
-    let Prepared { snapshot, catalogs, mut warnings, .. } = Prepared::read(&args.input)?;
+    let Prepared { snapshot, catalogs, mut warnings, .. } = Prepared::read(&args.input, args.disruption.now())?;
     let mut names: Vec<&String> = Vec::new();
     for name in &args.nodes {
         if !names.contains(&name) {

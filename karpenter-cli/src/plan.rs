@@ -11,7 +11,7 @@ use std::{
 };
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot,
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot, Timestamp,
     api::{NodeOverlay, ObjectKey},
     catalog::{Overlaid, OverlayFault},
     schedule::{Certificate, StopFlag},
@@ -19,7 +19,7 @@ use karpenter_core::{
 
 use crate::{
     Error,
-    args::{InputArgs, PlanArgs, is_standard_input},
+    args::{InputArgs, PlanArgs, is_standard_input, present},
     check::check,
     load::{self, BadPod, Cluster, ClusterReader, TypeList},
     whatif::{Changes, Difference, Future},
@@ -171,7 +171,7 @@ fn plan_once(
     let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
     let overlays = mem::take(&mut cluster.overlays);
     let start = Instant::now();
-    let snapshot = snapshot(cluster, &bad_pods)?;
+    let snapshot = snapshot(cluster, &bad_pods, present())?;
     let Overlaid { catalogs, faults, .. } = catalogs(types, &snapshot, &overlays, catalog_file)?;
     let problem = planner.prepare(&snapshot, &catalogs);
     let setup_time = start.elapsed();
@@ -228,8 +228,13 @@ pub(crate) fn without_overlay((name, fault): (&String, &OverlayFault)) -> String
     format!("NodeOverlay {name}: {fault} (it is left out)")
 }
 
-pub(crate) fn snapshot(cluster: Cluster, bad_pods: &BTreeMap<ObjectKey, BadPod>) -> Result<Snapshot, Error> {
+pub(crate) fn snapshot(
+    cluster: Cluster,
+    bad_pods: &BTreeMap<ObjectKey, BadPod>,
+    now: Timestamp,
+) -> Result<Snapshot, Error> {
     let mut builder = Snapshot::builder()
+        .at(now)
         .pools(cluster.pools)
         .claims(cluster.claims)
         .nodes(cluster.nodes)

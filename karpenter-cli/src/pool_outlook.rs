@@ -10,16 +10,16 @@ use crate::{Error, args::ExplainArgs, consolidate::Prepared, load::LoadWarning, 
 /// # Errors
 /// A file that cannot be read or is not what it should be, or a pool that is not in the cluster or cannot be read.
 pub fn run(args: &ExplainArgs) -> Result<(Vec<PoolOutlook>, Vec<String>), Error> {
+    let now = args.disruption.now();
     let input = Input::read(&args.input)?;
     let unreadable = input.cluster.warnings.clone();
-    let Prepared { snapshot, catalogs, warnings, .. } = Prepared::from_input(input)?;
+    let Prepared { snapshot, catalogs, warnings, .. } = Prepared::from_input(input, now)?;
     let mut names: Vec<&String> = Vec::new();
     for name in &args.node_pools {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let now = args.disruption.now();
     let look =
         |name: &String| PoolOutlook::of(&snapshot, &catalogs, name, now).ok_or_else(|| unknown(name, &unreadable));
     Ok((names.into_iter().map(look).collect::<Result<_, _>>()?, warnings))

@@ -2,6 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::{
     CloudProvider,
     api::{Node, NodeClaim},
@@ -207,6 +208,12 @@ impl Carrier {
 
     /// Tells people. Notes are worth less than what they are about: where too many wait, some are dropped and counted.
     fn note(&mut self, note: Note, mirror: &Mirror) {
+        let reference = mirror.reference(&note.object);
+        self.note_on(reference, note);
+    }
+
+    /// The same of an object that events of the cluster name so.
+    pub(crate) fn note_on(&mut self, reference: ObjectReference, note: Note) {
         let Note { object, is_warning, reason, mut message } = note;
         if is_warning {
             tracing::warn!(object = ?object, %reason, message, "noted");
@@ -220,7 +227,6 @@ impl Carrier {
         if message.len() > MAX_NOTE {
             message.truncate(message.floor_char_boundary(MAX_NOTE));
         }
-        let reference = mirror.reference(&object);
         let type_ = if is_warning { EventType::Warning } else { EventType::Normal };
         let (reason, action) = (reason.to_string(), reason.into_owned());
         let event = Event { type_, reason, note: Some(message), action, secondary: None };

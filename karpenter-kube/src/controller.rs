@@ -1,15 +1,21 @@
 //! The loop: what the cluster tells goes into the engine, and what the engine asks for goes out.
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::{
     CloudProvider, Timestamp,
     api::{
-        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, PersistentVolume, PersistentVolumeClaim,
-        Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, ObjectKey, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, VolumeAttachment,
     },
-    engine::{Engine, EngineOptions, Event},
+    engine::{Engine, EngineOptions, Event, Note, ObjectRef},
     schedule::StopFlag,
 };
 use kube::Client;
@@ -49,6 +55,9 @@ const HANGS_AFTER: Duration = Duration::from_mins(5);
 
 /// How often it says so while the engine decides.
 const BEAT: Duration = Duration::from_secs(5);
+
+/// The most pods that cannot be read of which a replica remembers to tell people once it leads. The log tells of all.
+const MAX_UNREADABLE: usize = 1000;
 
 /// How often the gauges are brought up to date.
 const GAUGES: Duration = Duration::from_secs(5);
@@ -162,6 +171,8 @@ struct Work {
     listed: BTreeSet<&'static str>,
     /// How many kinds there are.
     kinds: usize,
+    /// Pods that wait and cannot be read, with their uids and what is wrong with them, of which people are to be told.
+    unreadable: BTreeMap<ObjectKey, (String, String)>,
     /// Whether anything became known since the engine was asked last.
     has_news: bool,
     /// One for each kind, which it gives back when it ends; they end with this, and not before unless one panics.
@@ -187,6 +198,7 @@ impl Work {
             outcomes,
             listed: BTreeSet::new(),
             kinds: watches.len(),
+            unreadable: BTreeMap::new(),
             has_news: false,
             watches,
         }
@@ -270,8 +282,11 @@ impl Work {
                 self.metrics.watch_lost(kind);
                 tracing::warn!(kind, error, "a watch was lost and begins anew");
             }
-            News::Unreadable { object, error } => {
+            News::Unreadable { object, error, waiting } => {
                 tracing::error!(object, error, "an object cannot be read");
+                if let Some((pod, uid)) = waiting.filter(|_| self.unreadable.len() < MAX_UNREADABLE) {
+                    self.unreadable.insert(pod, (uid, error));
+                }
             }
         }
     }
@@ -298,6 +313,18 @@ impl Work {
         self.engine = Some(engine);
         self.metrics.decided(start.elapsed());
         self.carrier.begin(requests, &self.mirror);
+        self.tell_of_unreadable_pods();
+    }
+
+    /// Tells people of pods for which nothing is planned, as of those without a place.
+    fn tell_of_unreadable_pods(&mut self) {
+        for (pod, (uid, error)) in std::mem::take(&mut self.unreadable) {
+            let object = ObjectRef::Pod(pod);
+            let reference = ObjectReference { uid: Some(uid), ..self.mirror.reference(&object) };
+            let message = format!("invalid: {error}");
+            let note = Note { object, is_warning: true, reason: "FailedScheduling".into(), message };
+            self.carrier.note_on(reference, note);
+        }
     }
 }
 

@@ -33,6 +33,11 @@ pub(crate) trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'stat
         None
     }
 
+    /// Whether an object that cannot be read waits for a node, so that people must hear of it.
+    fn is_waiting(_value: &serde_json::Value) -> bool {
+        false
+    }
+
     /// The same in less memory, without what no decision depends on.
     fn slimmed(self) -> Self {
         self
@@ -109,13 +114,14 @@ impl Watched for Pod {
 
     /// A pod takes room on its node, how much is not known, and leaves it in a way of its own.
     fn remains(meta: &KubeMeta, value: &serde_json::Value) -> Option<Object> {
-        let node = value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())?;
-        if matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
-            return None;
-        }
+        let node = node_of(value).filter(|_| !is_finished(value))?;
         let key = ObjectKey::new(meta.namespace.as_deref()?, meta.name.as_deref()?);
         let pod = UnreadablePod::new(key, meta.uid.clone()?, node).with_rest(readable(value));
         Some(Object::UnreadablePod(pod))
+    }
+
+    fn is_waiting(value: &serde_json::Value) -> bool {
+        node_of(value).is_none() && !is_finished(value) && value["metadata"]["deletionTimestamp"].is_null()
     }
 
     fn slimmed(mut self) -> Self {
@@ -139,6 +145,15 @@ impl Watched for Pod {
         self.metadata.owner_references.shrink_to_fit();
         self
     }
+}
+
+/// The node that a pod is bound to.
+fn node_of(pod: &serde_json::Value) -> Option<&str> {
+    pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())
+}
+
+fn is_finished(pod: &serde_json::Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// What bears on how a pod leaves its node, each by itself.
@@ -198,6 +213,8 @@ pub(crate) struct Unread {
     pub(crate) error: String,
     /// What counts of it all the same.
     pub(crate) remains: Option<Object>,
+    /// Whether it is a pod that waits for a node.
+    pub(crate) is_waiting: bool,
 }
 
 impl<'de, T: Watched> Deserialize<'de> for Seen<T> {
@@ -214,9 +231,9 @@ impl<'de, T: Watched> Deserialize<'de> for Seen<T> {
         if meta.resource_version.is_none() {
             return Err(D::Error::custom("an object without metadata.resourceVersion"));
         }
-        let remains = T::remains(&meta, &value);
+        let (remains, is_waiting) = (T::remains(&meta, &value), T::is_waiting(&value));
         let object: Result<T, _> = serde_path_to_error::deserialize(value);
-        let unread = |error: serde_path_to_error::Error<_>| Unread { error: error.to_string(), remains };
+        let unread = |error: serde_path_to_error::Error<_>| Unread { error: error.to_string(), remains, is_waiting };
         let object = object.map(|object| Arc::new(object.slimmed())).map_err(unread);
         Ok(Self { meta, object })
     }
@@ -299,11 +316,13 @@ mod tests {
                 "spec": {{"nodeName": "{node}", "tolerations": 1}}, "status": {{"phase": "{phase}"}}}}"#
             );
             let seen: Seen<Pod> = serde_json::from_str(&text).expect("an object");
-            seen.object.expect_err("no tolerations").remains
+            let Unread { remains, is_waiting, .. } = seen.object.expect_err("no tolerations");
+            (remains, is_waiting)
         };
         let there = Object::UnreadablePod(UnreadablePod::new(ObjectKey::new("a", "p"), "u", "n"));
-        assert_eq!(remains("n", "Running"), Some(there));
-        assert_eq!((remains("", "Pending"), remains("n", "Succeeded")), (None, None));
+        assert_eq!(remains("n", "Running"), (Some(there), false));
+        assert_eq!(remains("", "Pending"), (None, true));
+        assert_eq!([remains("n", "Succeeded"), remains("", "Failed")], [(None, false), (None, false)]);
     }
 
     #[test]

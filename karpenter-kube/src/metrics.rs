@@ -73,9 +73,7 @@ impl Metrics {
         metrics.registry.register_collector(Box::new(OfProvider(provider)));
         metrics
     }
-}
 
-impl Metrics {
     /// The registry adds `_total` to the names of counters.
     fn register(&mut self) {
         let all = &mut self.registry;

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::StreamExt as _;
-use karpenter_core::engine::{Event, Object, ObjectRef};
+use karpenter_core::{
+    api::ObjectKey,
+    engine::{Event, Object, ObjectRef},
+};
 use kube::{
     Api, Client, ResourceExt as _,
     runtime::{WatchStreamExt as _, watcher},
@@ -30,6 +33,8 @@ pub(crate) enum News {
     Unreadable {
         object: String,
         error: String,
+        /// The pod with its uid, if it is one that waits for a node.
+        waiting: Option<(ObjectKey, String)>,
     },
 }
 
@@ -80,15 +85,17 @@ impl Known {
         let key = key(&seen);
         match seen.object {
             Ok(object) => vec![self.told(key, Arc::clone(&object).into_object())],
-            Err(Unread { error, remains }) => {
+            Err(Unread { error, remains, is_waiting }) => {
                 if let Some((_, is_told)) = self.0.get_mut(&key) {
                     *is_told = true;
                 }
                 let (namespace, name) = &key;
                 let place = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
                 let object = format!("{} {place}", T::KIND);
+                let uid = seen.meta.uid.unwrap_or_default();
+                let waiting = is_waiting.then(|| (ObjectKey::new(namespace, name), uid));
                 let remains = remains.map(|remains| self.told(key, remains));
-                [News::Unreadable { object, error }].into_iter().chain(remains).collect()
+                [News::Unreadable { object, error, waiting }].into_iter().chain(remains).collect()
             }
         }
     }
@@ -105,7 +112,7 @@ fn key<T: Watched>(seen: &Seen<T>) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use karpenter_core::api::Node;
+    use karpenter_core::api::{Node, Pod};
     use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
     use super::*;
@@ -154,5 +161,21 @@ mod tests {
         let again = vec![Apply(broken("a")), Init, InitApply(broken("a")), InitApply(broken("b")), InitDone];
         assert_eq!(told(&mut known, again), ["?Node a", "?Node a", "?Node b", "Node"]);
         assert_eq!(told(&mut known, vec![Delete(broken("a")), Delete(broken("b"))]), ["-a"]);
+    }
+
+    #[test]
+    fn a_pod_that_waits_and_cannot_be_read_is_told_with_its_uid() {
+        let pod = |node: &str| -> Seen<Pod> {
+            let text = format!(
+                r#"{{"metadata": {{"namespace": "a", "name": "p", "uid": "u", "resourceVersion": "1"}},
+                "spec": {{"nodeName": "{node}", "tolerations": 1}}}}"#
+            );
+            serde_json::from_str(&text).expect("an object")
+        };
+        for (node, expected) in [("", Some((ObjectKey::new("a", "p"), "u".to_owned()))), ("n", None)] {
+            let news = Known::default().take(Apply(pod(node)));
+            let News::Unreadable { waiting, .. } = &news[0] else { panic!("{news:?}") };
+            assert_eq!(*waiting, expected, "{node}");
+        }
     }
 }

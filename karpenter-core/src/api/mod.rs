@@ -17,6 +17,7 @@ mod pod;
 mod pod_builder;
 mod pod_volume;
 mod selector;
+mod shield;
 mod storage;
 mod taint;
 mod validate;
@@ -49,6 +50,7 @@ pub use selector::{
     LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, SelectorExpression,
     SelectorOperator,
 };
+pub use shield::Shield;
 pub use storage::{
     ClaimReference, CsiNode, CsiNodeDriver, CsiNodeSpec, CsiVolumeSource, Namespace, NodePathSource, PersistentVolume,
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, PersistentVolumeClaimTemplate,

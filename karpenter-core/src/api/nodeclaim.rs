@@ -55,6 +55,11 @@ impl NodeClaim {
     pub fn pool_name(&self) -> Option<&str> {
         self.metadata.labels.get(labels::NODE_POOL).map(String::as_str)
     }
+
+    /// When its machine was launched, if it was.
+    pub(crate) fn launched_at(&self) -> Option<Timestamp> {
+        condition(&self.status.conditions, LAUNCHED).filter(|c| c.status == ConditionStatus::True)?.last_transition_time
+    }
 }
 
 /// What is wanted of a [`NodeClaim`].
@@ -95,13 +100,6 @@ impl Default for NodeClaimSpec {
             expire_after: default_expire_after(),
             termination_grace_period: None,
         }
-    }
-}
-
-impl NodeClaim {
-    /// When its machine was launched, if it was.
-    pub(crate) fn launched_at(&self) -> Option<Timestamp> {
-        condition(&self.status.conditions, LAUNCHED).filter(|c| c.status == ConditionStatus::True)?.last_transition_time
     }
 }
 

@@ -258,6 +258,24 @@ impl Catalog {
         rows.zip(&source.offerings).filter(|(row, _)| self.available.contains(*row)).map(|(_, offering)| offering)
     }
 
+    /// The first offering of the type, zone and capacity type that these labels name, whether or not it can be bought now. Of
+    /// those that draw on reservations, that of the reservation that they name comes first.
+    pub(crate) fn offering_of(&self, own: &BTreeMap<String, String>) -> Option<&Offering> {
+        let label = |key: &str| own.get(key).map(String::as_str);
+        let instance_type = self.get(label(labels::INSTANCE_TYPE)?)?;
+        let (zone, capacity_type) = (label(labels::ZONE)?, label(labels::CAPACITY_TYPE)?);
+        let admits = |offering: &Offering, key: &str, value: Option<&str>| {
+            offering.requirements.get(key).is_none_or(|requirement| requirement.admits(value))
+        };
+        let is_alike = |offering: &&Offering| {
+            admits(offering, labels::ZONE, Some(zone)) && admits(offering, labels::CAPACITY_TYPE, Some(capacity_type))
+        };
+        let is_same =
+            |offering: &&Offering| self.reservation_label().is_none_or(|key| admits(offering, key, label(key)));
+        let mut alike = instance_type.offerings.iter().filter(is_alike);
+        alike.clone().find(is_same).or_else(|| alike.next())
+    }
+
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }

@@ -11,6 +11,7 @@ use super::{
     unique::{by_key, by_name, sort_unique},
 };
 use crate::{
+    Timestamp,
     api::{
         CsiNode, DaemonSet, FieldError, Namespace, Node, NodeClaim, NodePool, ObjectKey, PersistentVolume,
         PersistentVolumeClaim, Pod, PodDisruptionBudget, StorageClass, Workload,
@@ -47,6 +48,7 @@ pub struct SnapshotBuilder {
     closed_nodes: BTreeSet<String>,
     exchanges: BTreeMap<String, Exchange>,
     exchange_count: usize,
+    now: Timestamp,
     earlier: Option<Snapshot>,
     /// Whether the pods are known to be in order.
     has_ordered_pods: bool,
@@ -212,6 +214,13 @@ impl SnapshotBuilder {
         self
     }
 
+    /// Says what time it is. A pod that asks to be left where it is for a while wants no other place before that time is over. If
+    /// nobody says, no such time is over.
+    pub const fn at(mut self, now: Timestamp) -> Self {
+        self.now = now;
+        self
+    }
+
     /// Shares with an earlier snapshot of the same cluster what has not changed since, which saves the time to work it out. It
     /// has no bearing on what the snapshot is.
     pub fn sharing_with(mut self, earlier: &Snapshot) -> Self {
@@ -265,7 +274,7 @@ impl SnapshotBuilder {
         let promised: BTreeSet<&str> = self.nominations.values().map(String::as_str).collect();
         let mut sites = join(std::mem::take(&mut self.nodes), &self.claims, &promised);
         sites.sort_by(|a, b| a.name().cmp(b.name()));
-        let registry = Registry::new(&sites, &self.claims, &self.nominations, &self.budgets);
+        let registry = Registry::new(&sites, &self.claims, &self.nominations, &self.budgets, self.now);
         let Census { pods_at, pending, stands } = registry.census(&self.pods, self.earlier.as_ref());
         for (site, pods) in sites.iter_mut().zip(pods_at) {
             site.pods = pods;

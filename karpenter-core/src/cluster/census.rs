@@ -9,9 +9,8 @@ use super::{
     sites::{Site, index_of},
 };
 use crate::{
-    FxBuild,
-    api::{NodeClaim, ObjectKey, Pod, PodDisruptionBudget},
-    labels,
+    FxBuild, Timestamp,
+    api::{NodeClaim, ObjectKey, Pod, PodDisruptionBudget, Shield},
 };
 
 /// Where pods are, by index.
@@ -45,6 +44,7 @@ pub(super) struct Registry<'c> {
     claims: IndexSet<&'c str, FxBuild>,
     nominations: &'c BTreeMap<ObjectKey, String>,
     budgets: &'c [PodDisruptionBudget],
+    now: Timestamp,
 }
 
 impl<'c> Registry<'c> {
@@ -53,9 +53,10 @@ impl<'c> Registry<'c> {
         claims: &'c [Arc<NodeClaim>],
         nominations: &'c BTreeMap<ObjectKey, String>,
         budgets: &'c [PodDisruptionBudget],
+        now: Timestamp,
     ) -> Self {
         let claims = claims.iter().map(|claim| claim.name()).collect();
-        Self { sites, by_name: index_of(sites), claims, nominations, budgets }
+        Self { sites, by_name: index_of(sites), claims, nominations, budgets, now }
     }
 
     /// Where pods are, which come in order. What an earlier snapshot of the same cluster knows is not looked for again.
@@ -86,7 +87,7 @@ impl<'c> Registry<'c> {
         let there = planned.or_else(|| nominated_node(pod));
         let number = there.and_then(|name| self.by_name.get(name.as_str())).copied();
         let wants_place = match number.map(|number| &self.sites[number]) {
-            Some(site) if planned.is_some() && site.is_deleting() => must_move(pod, self.budgets),
+            Some(site) if planned.is_some() && site.is_deleting() => must_move(pod, self.budgets, self.now),
             _ => there.is_none() && is_provisionable(pod),
         };
         match number {
@@ -177,14 +178,14 @@ fn nominated_node(pod: &Pod) -> Option<&String> {
 }
 
 /// Whether a pod on a node that is being deleted will need another place.
-fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget]) -> bool {
+fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget], now: Timestamp) -> bool {
     if !pod.is_reschedulable() {
         return false;
     }
     if pod.is_terminating() {
         return true;
     }
-    if pod.metadata.annotations.get(labels::DO_NOT_DISRUPT).is_some_and(|v| v == "true") {
+    if Shield::of_pod(pod, now).is_some() {
         return false;
     }
     let holds = |budget: &PodDisruptionBudget| {

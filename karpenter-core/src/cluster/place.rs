@@ -190,9 +190,12 @@ impl Place {
         self.node.is_none() && self.node_claim.is_none()
     }
 
-    /// A node reports what it has bit by bit; until it is initialized the claim's promise stands in for what is missing.
+    /// A node reports what it has bit by bit; until it is initialized the claim's promise stands in for what is missing or
+    /// zero.
     fn fill_resources(&mut self, node: Option<&Node>, claim: Option<&NodeClaim>) {
-        for (name, quantity) in node.map(|n| n.status.capacity.clone()).unwrap_or_default().iter() {
+        let is_told = |quantity: &Quantity| self.is_initialized || !quantity.is_zero();
+        let told = node.into_iter().flat_map(|node| node.status.capacity.iter());
+        for (name, quantity) in told.filter(|(_, quantity)| is_told(quantity)) {
             self.capacity.insert(name.clone(), quantity);
         }
         let promised = claim.filter(|_| !self.is_initialized).map(|c| &c.status.allocatable);

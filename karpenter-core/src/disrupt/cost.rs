@@ -4,7 +4,6 @@
 use crate::{
     Catalog, Price, Timestamp,
     api::{NodeClaim, Pod},
-    catalog::{InstanceType, Offering},
     cluster::Place,
     labels,
 };
@@ -72,34 +71,14 @@ fn lifetime_remaining(claim: &NodeClaim, now: Timestamp) -> f64 {
 ///
 /// `None` if the catalog does not say.
 pub fn price_of(place: &Place, catalog: &Catalog) -> Option<Price> {
-    let instance_type = catalog.get(place.labels.get(labels::INSTANCE_TYPE)?)?;
-    offering_of(place, instance_type, catalog.reservation_label()).map(|offering| offering.price)
-}
-
-fn offering_of<'t>(
-    place: &Place,
-    instance_type: &'t InstanceType,
-    reservation_label: Option<&str>,
-) -> Option<&'t Offering> {
-    let label = |key: &str| place.labels.get(key).map(String::as_str);
-    let zone = label(labels::ZONE)?;
-    let capacity_type = label(labels::CAPACITY_TYPE)?;
-    let admits = |offering: &Offering, key: &str, value: Option<&str>| {
-        offering.requirements.get(key).is_none_or(|requirement| requirement.admits(value))
-    };
-    let is_alike = |offering: &&Offering| {
-        admits(offering, labels::ZONE, Some(zone)) && admits(offering, labels::CAPACITY_TYPE, Some(capacity_type))
-    };
-    let is_same = |offering: &&Offering| reservation_label.is_none_or(|key| admits(offering, key, label(key)));
-    let mut alike = instance_type.offerings.iter().filter(is_alike);
-    alike.clone().find(is_same).or_else(|| alike.next())
+    catalog.offering_of(&place.labels).map(|offering| offering.price)
 }
 
 #[cfg(test)]
 #[expect(clippy::float_cmp, reason = "the expected values are worked out by the same steps")]
 mod tests {
     use super::*;
-    use crate::{Snapshot, api::Node};
+    use crate::{InstanceType, Offering, Snapshot, api::Node};
 
     fn pod(json: &str) -> Pod {
         serde_json::from_str(json).expect(json)

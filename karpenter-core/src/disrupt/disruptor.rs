@@ -66,6 +66,9 @@ impl Default for DisruptorOptions {
     }
 }
 
+/// Of so many drifted nodes it is planned as well as can be where their pods go although a sketch has no place for them.
+const MAX_DRIFT_PLANNED: usize = 16;
+
 /// Finds nodes that should go.
 ///
 /// ```
@@ -314,7 +317,12 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
     let order = by_drift(scene, candidates, false);
+    let mut left = MAX_DRIFT_PLANNED;
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
+        // Where types are sold out there may be thousands of nodes without another place for their pods.
+        if scene.try_without(&[candidate], Care::Sketch).is_err() {
+            left = left.checked_sub(1)?;
+        }
         let trial = scene.try_without(&[candidate], Care::Best).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })

@@ -10,7 +10,6 @@ use crate::{
     labels,
 };
 
-/// The condition of claims that have drifted.
 const NODE_POOL_DRIFTED: &str = "NodePoolDrifted";
 const REQUIREMENTS_DRIFTED: &str = "RequirementsDrifted";
 const INSTANCE_TYPE_NOT_FOUND: &str = "InstanceTypeNotFound";

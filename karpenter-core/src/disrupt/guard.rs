@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::{EvictionLimit, Shield, ledger};
+use super::{EvictionLimit, ledger};
 use crate::{
     Timestamp,
-    api::{DisruptionReason, NillableDuration, ObjectKey},
+    api::{DisruptionReason, NillableDuration, ObjectKey, Shield},
     labels,
 };
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{cost::eviction_cost, is_evictable};
+use super::cost::eviction_cost;
 use crate::{
     FxBuild, Snapshot,
     api::{Pod, PodDisruptionBudget},
@@ -101,7 +101,7 @@ impl Traits {
             is_active: pod.is_active(),
             is_healthy: is_bound && pod.status.phase != "Pending" && !is_unready,
             is_unready,
-            is_guarded: is_evictable(pod) && pod.status.phase != "Pending",
+            is_guarded: pod.is_evictable() && pod.status.phase != "Pending",
             is_bound,
             is_reschedulable: pod.is_reschedulable(),
             has_shield: pod.metadata.annotations.contains_key(labels::DO_NOT_DISRUPT),

@@ -24,8 +24,8 @@ pub(super) fn static_drifted(scene: &Scene<'_>, candidates: &Candidates, now: Ti
     let mut pools: Vec<&str> = order.iter().map(|candidate| candidate.pool.as_str()).collect();
     pools.sort_unstable();
     pools.dedup();
+    let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
     pools.into_iter().find_map(|pool| {
-        let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
         let of_pool = order.iter().copied().filter(|candidate| candidate.pool == pool);
         let goes: Vec<&Candidate> = of_pool.filter(|candidate| allowance.take(candidate)).collect();
         replaced(scene, scene.snapshot.pool(pool)?, &goes)

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use indexmap::IndexMap;
 
 use super::{
-    Candidate, Demand, EvictionLimits, Guard, Shield, Toll,
+    Candidate, Demand, EvictionLimits, Guard, Toll,
     cost::{disruption_cost_by, rescheduling_cost_by},
     price_of,
     roster::Traits,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Catalog, Catalogs, FxBuild, Snapshot, Timestamp,
     api::{
-        Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey, Pod,
+        Condition, ConditionStatus, ConsolidationPolicy, DisruptionReason, NodeClaim, NodePool, ObjectKey, Pod, Shield,
         conditions::{CONSOLIDATABLE, INITIALIZED, condition},
     },
     cluster::Place,

@@ -483,7 +483,8 @@ impl Engine {
 
     /// Writes whether pods have left a node alone for as long as its pool asks for.
     fn write_quiet(&mut self, claim: &NodeClaim, out: &mut Noted, node: &str, now: Timestamp) {
-        let pool = self.store.pool_of(claim);
+        // Nodes of static pools do not go to save money.
+        let pool = self.store.pool_of(claim).filter(|pool| !is_static(Some(pool)));
         let wait = pool.and_then(|pool| pool.spec.disruption.consolidate_after.duration());
         let generation = claim.metadata.generation;
         if let Some(until) = wait.and_then(|_| self.rests_until(node, now)) {

@@ -33,9 +33,9 @@ impl Classes {
         }
     }
 
-    /// A machine of a class was bought.
-    pub(super) fn serve(&mut self, class: &NodeClassRef) {
-        self.0.remove(class);
+    /// A machine of a class was bought. Says whether the class was left alone until now.
+    pub(super) fn serve(&mut self, class: &NodeClassRef) -> bool {
+        self.0.remove(class).is_some_and(|block| block.until.is_some())
     }
 
     /// Why a class is left alone, and until when.
@@ -59,8 +59,8 @@ impl Classes {
         self.0.values().filter_map(|block| block.until).min()
     }
 
-    /// Forgets the classes that no pool uses any more.
-    pub(super) fn retain(&mut self, is_used: impl Fn(&NodeClassRef) -> bool) {
-        self.0.retain(|class, _| is_used(class));
+    /// Forgets the classes that no pool uses any more, and says whether one of them was left alone until now.
+    pub(super) fn retain(&mut self, is_used: impl Fn(&NodeClassRef) -> bool) -> bool {
+        self.0.extract_if(.., |class, _| !is_used(class)).filter(|(_, block)| block.until.is_some()).count() > 0
     }
 }

@@ -14,11 +14,10 @@ use super::{
 use crate::{
     Backoff, Timestamp,
     api::{
-        Node, NodeClaim, ObjectKey, Pod,
+        Node, NodeClaim, ObjectKey, Pod, Shield,
         conditions::{DISRUPTION_REASON, REGISTERED},
     },
     cluster::tenancy,
-    disrupt::Shield,
     labels,
     lifecycle::{self, DrainStep, MIN_DRAIN, Stage},
     provider::{Deletion, Instance, ProviderError, ProviderId},

@@ -93,7 +93,7 @@ impl Market {
         }
         let is_used =
             |class: &NodeClassRef| pools.values().any(|pool| pool.spec.template.spec.node_class_ref == *class);
-        self.classes.retain(is_used);
+        self.version += u64::from(self.classes.retain(is_used));
         let mut out = Vec::new();
         for (name, pool) in pools {
             let stall = self.stalls.entry(name.clone()).or_default();
@@ -277,7 +277,7 @@ impl Market {
 
     /// A machine of a node class was bought.
     pub(super) fn serve_class(&mut self, class: &NodeClassRef) {
-        self.classes.serve(class);
+        self.version += u64::from(self.classes.serve(class));
     }
 
     /// Why nothing can be bought for a pool: its node class cannot be used, or there never was a catalog, and people must act or it
@@ -444,4 +444,34 @@ fn adjusted(pool: &str, given: &Catalog, catalog: &Arc<Catalog>, lacks: &Lacks) 
     }
     let changed = is_changed.then(|| Catalog::new(types).ok()).flatten();
     changed.map_or_else(|| catalog.clone(), Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pools(class: &str) -> BTreeMap<String, Arc<NodePool>> {
+        let mut pool = NodePool::named("p");
+        pool.spec.template.spec.node_class_ref = NodeClassRef::new("example.com", "Class", class);
+        BTreeMap::from([("p".to_owned(), Arc::new(pool))])
+    }
+
+    #[test]
+    fn a_pool_has_its_catalog_again_once_its_class_is_not_blocked_any_more() {
+        let (now, class) = (Timestamp::default(), NodeClassRef::new("example.com", "Class", "a"));
+        for (is_served, later) in [(true, "a"), (false, "b")] {
+            let mut market = Market::default();
+            market.ask(&pools("a"), now);
+            let catalog = Arc::new(Catalog::new(Vec::new()).expect("a catalog"));
+            market.answer("p", Ok(catalog), Duration::from_hours(12), now);
+            market.overlay(&pools("a"), &BTreeMap::new());
+            market.block(class.clone(), "no image".to_owned(), now);
+            assert!(market.catalogs(&pools("a"), now).get("p").is_none());
+            if is_served {
+                market.serve_class(&class);
+            }
+            market.ask(&pools(later), now);
+            assert!(market.catalogs(&pools(later), now).get("p").is_some(), "{later}");
+        }
+    }
 }

@@ -307,6 +307,7 @@ impl Engine {
             of(Metric::PodsUnschedulable, self.provisioner.told.len()),
         ];
         out.extend(self.provisioner.gap_percent.map(|percent| (Metric::Gap, Vec::new(), percent)));
+        let costs = self.costs_of_pools();
         for (name, pool) in &store.pools {
             let pool_label = || ("nodepool", name.clone());
             let lists = [(Metric::PoolUsage, &pool.status.resources), (Metric::PoolLimit, &pool.spec.limits)];
@@ -316,25 +317,28 @@ impl Engine {
                 };
                 out.extend(list.iter().map(series));
             }
-            out.push((Metric::PoolCost, vec![pool_label()], self.cost_of_pool(name).dollars_per_hour()));
+            out.push((
+                Metric::PoolCost,
+                vec![pool_label()],
+                costs.get(name.as_str()).map_or(0.0, |cost| cost.dollars_per_hour()),
+            ));
         }
         out.sort_by_key(|(metric, ..)| *metric);
         out
     }
 
-    fn cost_of_pool(&self, pool: &str) -> Price {
-        let catalog = self.market.catalog(pool);
-        let price = |claim: &NodeClaim| {
-            let label = |key: &str| claim.metadata.labels.get(key);
-            let source = catalog?.get(label(labels::INSTANCE_TYPE)?)?;
-            let (zone, kind) = (label(labels::ZONE)?, label(labels::CAPACITY_TYPE)?);
-            let is_own = |offering: &&crate::Offering| {
-                offering.label(labels::ZONE) == zone && offering.label(labels::CAPACITY_TYPE) == kind
+    /// What the machines of each pool cost that has any of which the price is known.
+    fn costs_of_pools(&self) -> BTreeMap<&str, Price> {
+        let mut out = BTreeMap::<&str, Vec<Price>>::new();
+        for claim in self.store.claims.values() {
+            let Some((pool, catalog)) = claim.pool_name().and_then(|pool| Some((pool, self.market.catalog(pool)?)))
+            else {
+                continue;
             };
-            source.offerings.iter().find(is_own).map(|offering| offering.price)
-        };
-        let of_pool = |claim: &&NodeClaim| claim.pool_name() == Some(pool);
-        self.store.claims.values().map(AsRef::as_ref).filter(of_pool).filter_map(price).sum()
+            let offering = catalog.offering_of(&claim.metadata.labels);
+            out.entry(pool).or_default().extend(offering.map(|offering| offering.price));
+        }
+        out.into_iter().map(|(pool, prices)| (pool, prices.into_iter().sum())).collect()
     }
 }
 

@@ -37,7 +37,7 @@ impl Engine {
             self.provisioner.not_before = Some(now + HOLD);
             return;
         }
-        self.provisioner.planned();
+        self.provisioner.planned(self.next_to_move(now));
         if !self.may_want_places() {
             return;
         }

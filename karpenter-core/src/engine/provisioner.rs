@@ -49,6 +49,8 @@ pub(super) struct Provisioner {
     suspects: BTreeMap<String, Suspect>,
     /// Since when offerings turn out to have no capacity, until it is planned anew.
     pub(super) short_since: Option<Timestamp>,
+    /// When there is something to plan, even if nothing happens.
+    next: Option<Timestamp>,
     /// Nothing is planned before this.
     pub(super) not_before: Option<Timestamp>,
     /// In how many plans in a row the API server refused claims, and when last.
@@ -119,7 +121,7 @@ impl Provisioner {
         let lapse = self.lapses.first().map(|(time, _)| *time);
         let pauses = self.suspects.values().filter_map(|suspect| suspect.paused_until);
         let retry = self.left_over.and_then(|(_, retry)| retry);
-        lapse.into_iter().chain(self.due(options)).chain(pauses).chain(retry).min()
+        lapse.into_iter().chain(self.due(options)).chain(pauses).chain(retry).chain(self.next).min()
     }
 
     /// Plans pods that were left over again, some time after something changed that may help them.
@@ -136,9 +138,9 @@ impl Provisioner {
         }
     }
 
-    /// There is nothing to plan until something happens.
-    pub(super) fn planned(&mut self) {
-        (self.batch, self.is_urgent, self.not_before) = (None, false, None);
+    /// There is nothing to plan until something happens, or until then.
+    pub(super) fn planned(&mut self, next: Option<Timestamp>) {
+        (self.batch, self.is_urgent, self.not_before, self.next) = (None, false, None, next);
     }
 
     /// Promises the room of a place to a pod; for good, or until then.
@@ -218,6 +220,9 @@ impl Provisioner {
 
     /// Takes back what was promised for too long: the pods are planned anew, and their workloads are suspects.
     pub(super) fn lapse(&mut self, store: &Store, now: Timestamp) {
+        if self.next.take_if(|next| *next <= now).is_some() {
+            self.hurry(now);
+        }
         while let Some((time, pod)) = self.lapses.first().cloned()
             && time <= now
         {

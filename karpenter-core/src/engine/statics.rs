@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Engine, Work};
 use crate::{
     Timestamp,
-    api::{NodeClaim, NodePool, Pod},
+    api::{NodeClaim, NodePool, Pod, Shield},
     disrupt::{disruption_cost, static_claim},
 };
 
@@ -67,7 +67,7 @@ impl Engine {
                     .map(AsRef::as_ref)
                     .filter(|pod| pod.is_reschedulable())
                     .collect();
-                let is_held = pods.iter().any(|pod| crate::disrupt::Shield::of_pod(pod, now).is_some());
+                let is_held = pods.iter().any(|pod| Shield::of_pod(pod, now).is_some());
                 let cost = disruption_cost(pods.iter().copied(), &claim, now);
                 ((!claim.status.provider_id.is_empty(), !pods.is_empty(), is_held, cost), claim)
             })

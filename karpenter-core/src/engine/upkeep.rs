@@ -37,7 +37,6 @@ const UNHEALTHY_FAILURES: usize = 2;
 /// How many characters make a name one of its own: 36 to the power of 8 is some 10^12, so that among the names of a year of
 /// thousands of claims a day two are alike with a chance of less than one in a million; the API server refuses the second.
 const SUFFIX_LENGTH: usize = 8;
-/// The condition of pools whose launches come to nodes.
 /// Resources that the status of a pool always names.
 const BASE_RESOURCES: [&str; 5] = ["cpu", "memory", "ephemeral-storage", "pods", "nodes"];
 

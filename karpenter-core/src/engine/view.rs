@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{Engine, ObjectRef, disruption::Active};
 use crate::{
     Snapshot, SnapshotError, Timestamp,
-    api::{Node, NodeClaim, NodePool, ObjectKey, Pod},
+    api::{Node, NodeClaim, NodePool, ObjectKey, Pod, Shield},
 };
 
 impl Engine {
@@ -45,6 +45,7 @@ impl Engine {
         let claims = self.claims(&leaving, now);
         let store = &self.store;
         let mut builder = Snapshot::builder()
+            .at(now)
             .pools(store.pools.values().map(|pool| (**pool).clone()))
             .nodes(store.nodes.values().cloned())
             .claims(claims)
@@ -115,6 +116,15 @@ impl Engine {
             }
         }
         all
+    }
+
+    /// When the first pod wants another place that asks to be left where it is for a while, on a node that goes.
+    pub(super) fn next_to_move(&self, now: Timestamp) -> Option<Timestamp> {
+        let leaving = self.disruption.leaving();
+        let nodes = self.store.all_leaving_nodes(&leaving);
+        let shields =
+            nodes.flat_map(|node| self.store.pods_on(&node.metadata.name)).map(|pod| Shield::of_pod(pod, now));
+        shields.filter_map(|shield| if let Some(Shield::Until(until)) = shield { Some(until) } else { None }).min()
     }
 
     /// Whether a pod may want a place: one that waits for which no room is kept, or one that must leave its node. If not, no pod of

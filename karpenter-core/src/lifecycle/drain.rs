@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Timestamp,
-    api::{ObjectKey, Pod, STUCK_AFTER, Taint, TaintEffect, tolerates_all},
-    disrupt::Shield,
-    labels,
+    api::{ObjectKey, Pod, STUCK_AFTER, Shield},
 };
 
 /// How long a pod may take to end if it does not say (`terminationGracePeriodSeconds`).
@@ -93,9 +91,7 @@ pub fn drain<'p>(pods: impl IntoIterator<Item = &'p Pod>, deadline: Option<Times
 
 /// Whether the drain of its node is not over while this pod is there.
 pub(crate) fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
-    let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
-    let stays = tolerates_all(&pod.spec.tolerations, &disrupted, false).is_ok();
-    !pod.is_finished() && !pod.is_mirror() && !pod.is_stuck_terminating(now) && !stays
+    !pod.is_finished() && !pod.is_mirror() && !pod.is_stuck_terminating(now) && !pod.tolerates_disruption()
 }
 
 /// Whether it is the turn of a pod to leave, of all pods of its node.

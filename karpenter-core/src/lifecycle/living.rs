@@ -105,19 +105,17 @@ fn await_launch(claim: &NodeClaim, now: Timestamp) -> Step {
 
 fn await_registration(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
     let since = since(claim, LAUNCHED).or(claim.metadata.creation_timestamp);
-    if let Some(step) = overdue(since, REGISTRATION_TIMEOUT, "RegistrationTimeout", now) {
-        return step;
+    let deadline = since.map(|at| at + REGISTRATION_TIMEOUT);
+    // A node that has joined is taken in, however late somebody looks.
+    if nodes.len() != 1 && deadline.is_some_and(|deadline| deadline <= now) {
+        return Step { delete: Some("RegistrationTimeout"), ..Step::default() };
     }
     let (claim, node) = register(claim, nodes, now);
-    Step { claim, node, wake: since.map(|at| at + REGISTRATION_TIMEOUT), ..Step::default() }
+    Step { claim, node, wake: deadline.filter(|deadline| now < *deadline), ..Step::default() }
 }
 
 fn since(claim: &NodeClaim, of_type: &str) -> Option<Timestamp> {
     condition(&claim.status.conditions, of_type)?.last_transition_time
-}
-
-fn overdue(since: Option<Timestamp>, timeout: Duration, why: &'static str, now: Timestamp) -> Option<Step> {
-    since.filter(|&at| at + timeout <= now).map(|_| Step { delete: Some(why), ..Step::default() })
 }
 
 #[cfg(test)]
@@ -161,5 +159,21 @@ mod tests {
         ] {
             assert_eq!(live(&claim, &[], at(now)).delete, expected, "{now}");
         }
+    }
+
+    #[test]
+    fn a_node_that_joined_while_nobody_looked_is_taken_in() {
+        let (launched, node) = (claim(&[(LAUNCHED, "")]), Node::default());
+        for (nodes, expected) in [
+            (vec![], Some("RegistrationTimeout")),
+            (vec![&node], None),
+            (vec![&node, &node], Some("RegistrationTimeout")),
+        ] {
+            assert_eq!(live(&launched, &nodes, at(2000)).delete, expected, "{} nodes", nodes.len());
+        }
+        let joined = live(&launched, &[&node], at(2000)).node.expect("the node lacks everything");
+        let registered = live(&launched, &[&joined], at(2001)).claim.expect("the claim does not say so yet");
+        assert!(registered.status.is_true(REGISTERED));
+        assert_eq!(live(&registered, &[&joined], at(2002)).delete, None);
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use karpenter_core::{
-    Catalog,
-    api::NodePool,
-    engine::{Action, ActionId, ActionResult, Engine, EngineOptions, Event, Object},
+    Catalog, InstanceType, Offering, Price, Quantity, Requirement,
+    api::{NodeClaim, NodePool},
+    engine::{Action, ActionId, ActionResult, Engine, EngineOptions, Event, Metric, Object},
+    labels,
 };
 
 use crate::world::{at, small_and_large};
@@ -41,7 +42,11 @@ impl Shop {
     }
 
     fn answer(&mut self, id: ActionId, second: i64) {
-        let catalog = Catalog::new(small_and_large()).expect("a catalog");
+        self.answer_with(id, second, small_and_large());
+    }
+
+    fn answer_with(&mut self, id: ActionId, second: i64, types: Vec<InstanceType>) {
+        let catalog = Catalog::new(types).expect("a catalog");
         let result = ActionResult::Catalog(Ok(Arc::new(catalog)));
         self.engine.observe(Event::Done { id, result }, at(second));
     }
@@ -80,4 +85,36 @@ fn what_is_written_into_the_status_of_a_pool_asks_for_no_catalog() {
         let (id, _) = shop.asks(second).expect("asked");
         shop.answer(id, second);
     }
+}
+
+#[test]
+fn a_pool_costs_what_the_reservations_of_its_machines_cost() {
+    const RESERVATION: &str = "example.com/reservation-id";
+    let reserved = |id: &str, dollars: f64| {
+        let mut offering = Offering::new("reserved", "a", Price::per_hour(dollars).expect("a price"));
+        offering.requirements.add(RESERVATION, Requirement::one_of([id]));
+        offering
+    };
+    let mut own = InstanceType::named("small", [("cpu", Quantity::from_units(2))]);
+    own.offerings.extend([reserved("r1", 0.25), reserved("r2", 0.5)]);
+    let mut shop = Shop::new();
+    let (id, _) = shop.asks(0).expect("asked");
+    shop.answer_with(id, 0, vec![own]);
+    shop.asks(1);
+    for (name, pool, reservation) in [("a", "general", "r1"), ("b", "general", "r2"), ("c", "another", "r2")] {
+        let mut claim = NodeClaim::named(name);
+        for (key, value) in [
+            (labels::NODE_POOL, pool),
+            (labels::INSTANCE_TYPE, "small"),
+            (labels::ZONE, "a"),
+            (labels::CAPACITY_TYPE, "reserved"),
+            (RESERVATION, reservation),
+        ] {
+            claim.metadata.labels.insert(key.to_owned(), value.to_owned());
+        }
+        shop.engine.observe(Event::Applied(Object::NodeClaim(Arc::new(claim))), at(1));
+    }
+    let levels = shop.engine.levels().into_iter().filter(|(metric, ..)| *metric == Metric::PoolCost);
+    let costs: Vec<_> = levels.map(|(_, of, dollars)| (of[0].1.clone(), dollars)).collect();
+    assert_eq!(costs, [("general".to_owned(), 0.75)]);
 }

@@ -290,6 +290,8 @@ fn static_pools_keep_their_replicas() {
     world.run(120);
     assert_eq!((world.nodes.len(), world.machines.len()), (3, 3), "{:#?}", world.log);
     assert!(world.nodes.values().all(|node| node.metadata.labels[labels::NODE_POOL] == "fixed"));
+    // They never go to save money, and their claims do not say that they could.
+    assert!(!world.claims.values().any(|claim| claim.status.is_true("Consolidatable")), "{:#?}", world.claims);
     let mut pool = world.pools["fixed"].clone();
     pool.spec.replicas = Some(1);
     world.put_pool(pool);

@@ -508,3 +508,23 @@ fn a_pool_of_which_nothing_is_heard_does_not_stop_the_others() {
     }
     assert_eq!(world.machines.len(), 1, "{:#?}", world.log);
 }
+
+#[test]
+fn a_pod_that_stays_for_a_while_on_a_node_that_goes_gets_another_one_when_that_is_over() {
+    let mut world = World::with_pool(still());
+    world.add_pods("web", 1, "900m");
+    world.run(60);
+    let mut pod = world.pods.values().next().expect("a pod").clone();
+    pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "10m".to_owned());
+    pod.status.start_time = Some(world.now);
+    // Nothing else happens when the time is over.
+    world.held.insert(pod.key());
+    world.put_pod(pod);
+    let mut claim = world.claims.values().next().expect("a claim").clone();
+    claim.metadata.deletion_timestamp = Some(world.now);
+    world.put_claim(claim);
+    world.run(590);
+    assert_eq!(world.count(" launch "), 1, "{:#?}", world.log);
+    world.run(20);
+    assert_eq!(world.count(" launch "), 2, "{:#?}", world.log);
+}

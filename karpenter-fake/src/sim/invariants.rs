@@ -11,9 +11,9 @@ use indexmap::IndexMap;
 use karpenter_core::{
     Timestamp,
     api::{
-        NillableDuration, Node, NodeClaim, ObjectKey, PersistentVolumeClaim, Pod, PodDisruptionBudget, VolumeAttachment,
+        NillableDuration, Node, NodeClaim, ObjectKey, PersistentVolumeClaim, Pod, PodDisruptionBudget, Shield,
+        VolumeAttachment,
     },
-    disrupt::Shield,
     engine::Object,
     labels::TERMINATION_TIMESTAMP,
     provider::ProviderId,

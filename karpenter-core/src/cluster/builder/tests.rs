@@ -55,6 +55,25 @@ fn bound_pods_and_expected_daemons_take_room() {
 }
 
 #[test]
+fn until_a_node_is_initialized_its_claim_stands_in_for_what_it_says_that_it_has_none_of() {
+    let claim: NodeClaim = read(
+        r#"{"metadata":{"name":"c"},"status":{"providerID":"id","capacity":{"cpu":"8","gpu":"4"},"allocatable":{"cpu":"7","gpu":"4"}}}"#,
+    );
+    for (initialized, capacity, allocatable) in
+        [("false", "cpu 8, gpu 4", "cpu 6, gpu 4"), ("true", "cpu 8, gpu 0", "cpu 6, gpu 0")]
+    {
+        let node: Node = read(&format!(
+            r#"{{"metadata":{{"name":"n","labels":{{"karpenter.sh/initialized":"{initialized}"}}}},"spec":{{"providerID":"id"}},
+                "status":{{"capacity":{{"gpu":"0"}},"allocatable":{{"cpu":"6","gpu":"0"}}}}}}"#
+        ));
+        let snapshot = Snapshot::builder().node(node).claim(claim.clone()).build().expect("valid");
+        let place = &snapshot.places()[0];
+        let found = (place.capacity.to_string(), place.allocatable.to_string());
+        assert_eq!(found, (capacity.to_owned(), allocatable.to_owned()), "{initialized}");
+    }
+}
+
+#[test]
 fn of_claims_that_name_one_machine_a_node_is_of_the_one_that_it_names() {
     let claim = |name: &str, launched: u32| {
         read::<NodeClaim>(&format!(
@@ -99,6 +118,24 @@ fn pods_of_a_node_that_goes_move_unless_something_holds_them() {
         .expect("valid");
     let pending: Vec<_> = snapshot.pending().map(|p| p.metadata.name.as_str()).collect();
     assert_eq!(pending, ["free", "set"]);
+}
+
+#[test]
+fn pods_of_a_node_that_goes_stay_for_as_long_as_they_ask_for() {
+    let gone = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+    for (value, started, now, moves) in [
+        ("24h", "2026-01-01T00:00:00Z", "2026-01-01T23:59:59Z", false),
+        ("24h", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", true),
+        ("24h", "", "2026-01-02T00:00:00Z", false),
+        ("true", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", false),
+        ("soon", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", true),
+    ] {
+        let mut pod = bound("a", &format!(r#","annotations":{{"karpenter.sh/do-not-disrupt":"{value}"}}"#));
+        pod.status.start_time = started.parse().ok();
+        let builder = Snapshot::builder().node(node(gone)).pods(vec![pod]);
+        let snapshot = builder.at(now.parse().expect("a time")).build().expect("valid");
+        assert_eq!(snapshot.pending().len(), usize::from(moves), "{value} {started} {now}");
+    }
 }
 
 #[test]

@@ -2,11 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{
-    Timestamp,
-    api::{Pod, Taint, TaintEffect, Toleration, go_duration, tolerates_all},
-    labels,
-};
+use super::{Pod, Taint, TaintEffect, go_duration, tolerates_all};
+use crate::{Timestamp, labels};
 
 /// How long a pod must be left where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +48,18 @@ impl fmt::Display for Shield {
     }
 }
 
-/// Whether a drain evicts this pod: not if it is finished or on its way out, not if it mirrors a static pod, and not if
-/// it tolerates the taint of nodes that were chosen to go.
-pub(super) fn is_evictable(pod: &Pod) -> bool {
-    let stays = |tolerations: &[Toleration]| {
+impl Pod {
+    /// Whether it stays on nodes that were chosen to go, because it tolerates their taint.
+    pub(crate) fn tolerates_disruption(&self) -> bool {
         let disrupted = [Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule)];
-        !tolerations.is_empty() && tolerates_all(tolerations, &disrupted, false).is_ok()
-    };
-    pod.is_active() && !pod.is_mirror() && !stays(&pod.spec.tolerations)
+        tolerates_all(&self.spec.tolerations, &disrupted, false).is_ok()
+    }
+
+    /// Whether a drain evicts it: not if it is finished or on its way out, not if it mirrors a static pod, and not if it tolerates
+    /// the taint of nodes that were chosen to go.
+    pub(crate) fn is_evictable(&self) -> bool {
+        self.is_active() && !self.is_mirror() && !self.tolerates_disruption()
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
             ),
         ] {
             let pod = pod(&json);
-            assert_eq!((is_evictable(&pod), pod.is_reschedulable()), (evictable, reschedulable), "{json}");
+            assert_eq!((pod.is_evictable(), pod.is_reschedulable()), (evictable, reschedulable), "{json}");
         }
     }
 
