@@ -223,8 +223,7 @@ impl Tender {
 
     /// Brings a class to what it should be. What fails is tried again with the next period. Takes and gives back what was said
     /// last of the claims that the class waits for.
-    async fn tend(&self, class: &Ec2NodeClass, told: Option<String>) -> Option<String> {
-        let mut told = told;
+    async fn tend(&self, class: &Ec2NodeClass, mut told: Option<String>) -> Option<String> {
         let has_finalizer = class.metadata.finalizers.iter().any(|own| own == FINALIZER);
         let done = match (class.metadata.deletion_timestamp, has_finalizer) {
             (Some(_), false) => return told,

@@ -131,13 +131,8 @@ impl Consolidation<'_, '_> {
     /// The command that takes a single node away, its pods planned for as well as can be: what sketches of it miss is not missed of
     /// those that waste most.
     pub(super) fn alone(&self) -> Option<Command> {
-        let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
-        let evictions = self.candidates.ledger();
-        let may_go = |node: &&Candidate| {
-            let is_allowed = allowance.admits(node) && evictions.check(&node.demand).is_ok();
-            is_allowed && self.most_gained(node) > 0.0
-        };
-        let gaining = self.by_waste().into_iter().filter(may_go);
+        let may_go = self.may_go();
+        let gaining = self.by_waste().into_iter().filter(|node| may_go(node) && self.most_gained(node) > 0.0);
         gaining.take(self.share_of(MAX_ALONE)).find_map(|node| {
             let trial = self.cheapest(&[node], &[Care::Best])?;
             let is_worth_it = self.threshold.gain(&[node], &trial) > 0.0;
@@ -148,19 +143,22 @@ impl Consolidation<'_, '_> {
     /// The command that takes away the first node of which nobody knows what it costs and whose pods have room elsewhere: a node
     /// less never costs more.
     pub(super) fn unpriced(&self) -> Option<Command> {
-        let reason = DisruptionReason::Underutilized;
-        let allowance = Allowance::new(&self.scene.snapshot, reason, self.now);
-        let evictions = self.candidates.ledger();
-        let may_go = |node: &&Candidate| {
-            let is_asked = node.price_per_hour.is_none() && !node.pods.is_empty();
-            is_asked && allowance.admits(node) && evictions.check(&node.demand).is_ok()
-        };
-        let mut nodes = self.candidates.for_reason(reason).filter(may_go).take(MAX_UNPRICED);
+        let may_go = self.may_go();
+        let is_asked = |node: &&Candidate| node.price_per_hour.is_none() && !node.pods.is_empty() && may_go(node);
+        let all = self.candidates.for_reason(DisruptionReason::Underutilized);
+        let mut nodes = all.filter(is_asked).take(MAX_UNPRICED);
         nodes.find_map(|node| {
             let trial = self.scene.try_without(&[node], Care::Best).ok()?;
             let is_delete = trial.plan.claims.is_empty() && self.terms.allow(&[node], &trial);
             is_delete.then(|| Scene::command(Method::Consolidation, &[node], trial))
         })
+    }
+
+    /// Whether budgets let a node go now, if no other goes with it.
+    fn may_go(&self) -> impl Fn(&Candidate) -> bool {
+        let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
+        let evictions = self.candidates.ledger();
+        move |node| allowance.admits(node) && evictions.check(&node.demand).is_ok()
     }
 
     /// What evictions must save at least, whatever a command saves of the bill.

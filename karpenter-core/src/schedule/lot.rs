@@ -1,6 +1,9 @@
 //! Pods as the search packs them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::LazyCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -216,7 +219,7 @@ impl Lots {
                 *bundles.entry(Subject::UnitsWith(last.class, last.level)).or_default() += here;
             }
         }
-        let levels = self.levels_of_domains(planned);
+        let levels = LazyCell::new(|| self.levels_of_domains(planned));
         let mut found = BTreeMap::new();
         for (lot, portion, here, units) in self.planned_portions(planned) {
             if here < units && portion.is_tentative {

@@ -451,7 +451,7 @@ impl<'p, 'a> Search<'p, 'a> {
         let is_shut_out = |candidate: &Candidate| !candidate.is_within(&self.limits_left[candidate.pool]);
         let is_limited = |lot: &Lot| {
             let mut candidates = self.problem.candidates.iter().filter(|candidate| is_shut_out(candidate));
-            candidates.any(|candidate| candidate.guest(lot.shape).is_some())
+            self.problem.has_limits() && candidates.any(|candidate| candidate.guest(lot.shape).is_some())
         };
         self.problem.lots.lessons(&self.planned(), so_far, is_limited)
     }

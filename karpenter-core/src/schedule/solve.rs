@@ -129,9 +129,9 @@ impl<'a> Problem<'a> {
         if is_limited && self.is_small() {
             others.push(self.in_order(Order::Plain));
         }
-        others.extend(
-            self.may_spread_otherwise().then(|| self.with(Course { spreads_evenly: true, ..self.course.clone() })),
-        );
+        if self.may_spread_otherwise() {
+            others.push(self.with(Course { spreads_evenly: true, ..self.course.clone() }));
+        }
         let best = others.into_iter().fold(best, Found::better);
         match self.without_spoilers(&best.plan) {
             Some(without) => best.better(without.find_keeping_choice()),

@@ -8,6 +8,7 @@ mod provisioning;
 mod readiness;
 mod refusals;
 mod slots;
+mod static_pools;
 mod swarm;
 mod taking_away;
 mod turns;

@@ -24,6 +24,13 @@ use karpenter_core::{
 /// More rounds of question and answer than this at one moment are a loop.
 const MAX_ROUNDS: usize = 100;
 
+/// A pool that keeps so many nodes.
+pub(crate) fn static_pool(replicas: u32) -> NodePool {
+    let mut pool = NodePool::named("fixed");
+    pool.spec.replicas = Some(replicas);
+    pool
+}
+
 /// No node goes by itself.
 pub(crate) fn still() -> EngineOptions {
     let mut options = EngineOptions::default();
