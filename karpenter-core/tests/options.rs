@@ -126,6 +126,32 @@ mod spot_types {
     }
 
     #[test]
+    fn nor_if_pods_share_a_node_whose_label_one_of_them_settles() {
+        let tenants = NodeSelectorRequirement::new("tenant", Operator::In, ["red", "blue"]);
+        let small = Pod::named("small").cpu("1").node_selector(labels::INSTANCE_TYPE, "m04");
+        let spread = json!({"topologyKey": labels::HOSTNAME, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "blue"}}});
+        let unschedulable = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+        let blue = json!({"status": {"conditions": [unschedulable]}, "metadata": {"name": "blue", "labels": {"app": "blue"}}, "spec": {
+            "nodeSelector": {"tenant": "blue"}, "topologySpreadConstraints": [spread],
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}});
+        let blue: Pod = serde_json::from_value(blue).expect("valid");
+        let pods = Snapshot::builder().pool(NodePool::named("tenants").require(tenants)).pods(small).pods(blue);
+        assert_eq!(outline(&solve(&PlannerOptions::default(), pods, machines("spot"))), ["m04 2"]);
+    }
+
+    #[test]
+    fn nor_if_the_largest_pods_come_first_where_there_is_room() {
+        let node = json!({"metadata": {"name": "old"}, "status": {"allocatable": {"cpu": "4", "memory": "24Gi", "pods": "9"}}});
+        let node: Node = serde_json::from_value(node).expect("valid");
+        let large = Pod::named("large").cpu("4").memory("1Gi");
+        let valuable = Pod::named("valuable").cpu("2800m").memory("20Gi");
+        let web = Pod::named("web").cpu("1600m").memory("1Gi").replicas(18);
+        let pods = cluster().nodes([node]).pods(large).pods(valuable).pods(web);
+        assert_eq!(outline(&solve(&PlannerOptions::default(), pods, machines("spot"))), ["m32 19"]);
+    }
+
+    #[test]
     fn nodes_on_demand_are_not_held_to_it() {
         let pods = cluster().pods(Pod::named("web").cpu("1").memory("1Gi").replicas(32));
         assert_eq!(type_counts(&solve(&with_floor(3), pods, machines("on-demand"))), [1]);

@@ -12,10 +12,12 @@ use super::{
     candidate::Candidate,
     eligible::too_few_values,
     flexibility::SpotChoice,
+    lot::Lot,
     occupancy::Occupancy,
     problem::{Problem, Tolerance},
     search::{Search, Seats, add_units},
 };
+use crate::Requirements;
 
 /// The most pairs of units and candidates for which this plan is made: some hundredths of a second.
 const MAX_PAIRS: usize = 200_000;
@@ -57,8 +59,8 @@ struct Draft<'p, 'a> {
     /// How many units of which lots.
     units: Vec<(usize, i64)>,
     unit_count: usize,
-    /// Whether nothing may be added, because the value of a label is still to be found.
-    is_closed: bool,
+    /// What its labels must be like, if some of its units ask for labels that no offering settles.
+    settled: Option<Requirements>,
 }
 
 impl Problem<'_> {
@@ -175,28 +177,25 @@ impl<'p, 'a> Draft<'p, 'a> {
             choice: SpotChoice::of_pool(problem, pool),
             units: Vec::new(),
             unit_count: 0,
-            is_closed: false,
+            settled: None,
         }
     }
 
     /// Adds a unit, if it may be there.
     fn takes(&mut self, problem: &'p Problem<'a>, index: usize, admits: &[FixedBitSet]) -> bool {
         let lot = problem.lot(index);
-        if self.is_closed || self.occupancy.most(lot) == 0 {
+        if self.occupancy.most(lot) == 0 {
             return false;
         }
         let mut used = self.used.clone();
         take(&mut used, &lot.requests, -1);
-        let Some(candidates) = self.candidates_with(problem, (index, &used), admits) else { return false };
-        let is_open_ended = |index: usize| {
-            let guest = problem.candidates[index].guest(lot.shape).expect("the candidate admits the shape");
-            problem.alternative(self.pool, lot.constraint, guest.alternative()).is_open_ended
-        };
-        let closes = candidates.ones().any(is_open_ended);
-        if closes && self.unit_count > 0 {
+        let Some(mut candidates) = self.candidates_with(problem, (index, &used), admits) else { return false };
+        let settled = self.settled_with(problem, lot, &mut candidates);
+        if candidates.is_clear() {
             return false;
         }
-        (self.candidates, self.used, self.is_closed) = (candidates, used, closes);
+        (self.candidates, self.used) = (candidates, used);
+        self.settled = settled.or(self.settled.take());
         self.choice.add((lot.constraint, None));
         self.occupancy.add(lot, 1);
         self.unit_count += 1;
@@ -229,6 +228,26 @@ impl<'p, 'a> Draft<'p, 'a> {
             && has_reserved(&self.candidates)
             && !has_reserved(&candidates);
         (!candidates.is_clear() && !loses_reserved).then_some(candidates)
+    }
+
+    /// What the labels must be like with a unit more, if that asks for labels that no offering settles. Candidates that cannot be
+    /// like it, or could only be by another of its alternatives, are dropped.
+    fn settled_with(&self, problem: &Problem<'_>, lot: &Lot, candidates: &mut FixedBitSet) -> Option<Requirements> {
+        let pool = &problem.base.pools[self.pool];
+        let open_ended = |index: usize| {
+            let guest = problem.candidates[index].guest(lot.shape).expect("the candidate admits the shape");
+            let alternative = problem.alternative(self.pool, lot.constraint, guest.alternative());
+            alternative.is_open_ended.then_some((guest.alternative(), alternative))
+        };
+        let (chosen, alternative) = candidates.ones().find_map(open_ended)?;
+        let mut settled = self.settled.clone().unwrap_or_else(|| pool.requirements.clone());
+        settled.add_all(&alternative.narrowing);
+        let is_kept = |index: usize| {
+            open_ended(index).is_none_or(|(other, _)| other == chosen)
+                && pool.can_settle(problem.candidates[index].row, &settled)
+        };
+        keep(candidates, is_kept);
+        Some(settled)
     }
 
     /// Drops candidates whose claims would have too few values of a label with a unit more, up to the first that has enough.

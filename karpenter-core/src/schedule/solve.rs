@@ -83,21 +83,21 @@ impl<'a> Problem<'a> {
         if self.course.trials == Trials::First || self.is_stopped() || self.base.options.min_spot_types.is_some() {
             return found;
         }
-        match self.with_any_spot_type().filter(|free| free.is_cheaper_in_plain_order(&found.plan)) {
-            Some(free) => found.better(free.find_keeping_choice()),
-            None => found,
-        }
-    }
-
-    /// The same problem in which claims may name few types for the spot market, if there is such a market and little to plan.
-    fn with_any_spot_type(&self) -> Option<Self> {
         let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.is_small();
-        let course = || Course { spot_types: SpotTypes::Any, ..self.course.clone() };
-        keeps_choice.then(|| Problem::new(self.base.clone(), &Lessons::default(), course()))
+        if !keeps_choice || !self.with_any_spot_type(Order::Plain).is_cheaper(&found.plan) {
+            return found;
+        }
+        found.better(self.with_any_spot_type(self.course.order).find_keeping_choice())
     }
 
-    /// Whether the plain order places as many pods as a plan for less.
-    fn is_cheaper_in_plain_order(&self, plan: &Plan) -> bool {
+    /// The same problem in which claims may name few types for the spot market.
+    fn with_any_spot_type(&self, order: Order) -> Self {
+        let course = Course { spot_types: SpotTypes::Any, order, ..self.course.clone() };
+        Problem::new(self.base.clone(), &Lessons::default(), course)
+    }
+
+    /// Whether Karpenter's order places as many pods as a plan for less.
+    fn is_cheaper(&self, plan: &Plan) -> bool {
         let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
         let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
         let bill: f64 = search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum();
