@@ -258,6 +258,28 @@ fn a_pod_in_the_emptiest_zone_lets_others_take_the_room_that_there_is() {
 }
 
 #[test]
+fn pods_of_a_spread_leave_the_room_of_a_zone_to_larger_ones() {
+    let with_room = |name: &str, zone: &str, cpu: &str| {
+        let mut node = node(name, zone, false);
+        node.status.allocatable.insert("cpu".into(), cpu.parse().expect("a quantity"));
+        node
+    };
+    let nodes =
+        [("a1", "a", "200m"), ("a2", "a", "100m"), ("b1", "b", "100m"), ("b2", "b", "100m"), ("a3", "a", "50m")];
+    let nodes = nodes.map(|(name, zone, cpu)| with_room(name, zone, cpu)).to_vec();
+    let hosts = spread(labels::HOSTNAME, "DoNotSchedule");
+    let mut all = pods("web", 3, &json!({"spreads": [with_max_skew(1), hosts]}));
+    all[0] = on("b2", all[0].clone());
+    let large = Pod::named("large").cpu("200m");
+    let small = Pod::named("small").cpu("50m").host_port(80);
+    for others in [large, small] {
+        all.extend(Workload::from(others).into_pods().expect("valid"));
+    }
+    let plan = solve(vec![NodePool::named("general")], &["a", "b"], nodes, all);
+    assert!(plan.claims().is_empty() && plan.unplaced().is_empty(), "{:?}", plan.claims());
+}
+
+#[test]
 fn pods_that_share_a_host_are_spread_over_zones_only_as_far_as_that_lets_them() {
     let terms = json!([{"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}]);
     let near = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});

@@ -131,6 +131,10 @@ impl<'a> Problem<'a> {
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
         let mut best = Outcome::of(search, lessons.clone());
+        // What the order of size leaves is the measure of who may be left.
+        if self.course.order == Order::Size && best.left > 0 {
+            return [None, None];
+        }
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
             let mut is_better = false;
@@ -280,7 +284,8 @@ impl<'a> Problem<'a> {
     fn is_open_to_doubt(&self) -> bool {
         let course = &self.course;
         course.trials == Trials::All
-            && (course.aim, course.order, course.spot_types) == (Aim::Bill, Order::Need, SpotTypes::Enough)
+            && (course.aim, course.spot_types) == (Aim::Bill, SpotTypes::Enough)
+            && matches!(course.order, Order::Need | Order::Size)
             && !course.spills
             && course.first.is_empty()
             && self.base.weighing.is_none()
