@@ -190,6 +190,13 @@ impl Lots {
         self.list.iter().zip(planned).map(|(lot, units)| lot.unit_size * units).sum()
     }
 
+    /// Classes with how many of their pods are in the units that a search planned; a class may come more than once.
+    pub(super) fn planned_of_classes(&self, planned: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+        self.planned_portions(planned).flat_map(|(_, portion, here, _)| {
+            portion.members.iter().map(move |member| (member.class, member.count * here))
+        })
+    }
+
     /// How many wishes are given up for the units that a search planned, if they are given up one at each step.
     pub(super) fn given_up(&self, planned: &[usize]) -> usize {
         let wishes = |portion: &Portion| portion.members.iter().map(|m| m.level * m.count).sum::<usize>();

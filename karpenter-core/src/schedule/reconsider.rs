@@ -30,8 +30,8 @@ const MAX_DOMAINS: usize = 6;
 /// What came of a division.
 struct Outcome {
     lessons: Lessons,
-    /// How many pods find no node.
-    left: usize,
+    /// How many pods of each class find no node.
+    left: Vec<usize>,
     /// How many wishes are given up.
     given_up: usize,
     /// How far the pods are from the heaviest pools.
@@ -74,16 +74,23 @@ impl Tries {
 impl Outcome {
     fn of(search: &Search<'_, '_>, lessons: Lessons) -> Self {
         let (problem, planned) = (search.problem, search.planned());
+        let mut left: Vec<usize> = problem.base.classes.list.iter().map(|class| class.pods.len()).collect();
+        for (class, count) in problem.lots.planned_of_classes(&planned) {
+            left[class] -= count;
+        }
         Self {
             lessons,
-            left: problem.base.classes.list.iter().map(|class| class.pods.len()).sum::<usize>()
-                - problem.lots.pod_count(&planned),
+            left,
             given_up: problem.given_up(&planned),
             lightness: search.lightness(),
             bill: search.bill(),
             domains: problem.lots.choices(&planned),
             settled: problem.lots.settled(),
         }
+    }
+
+    fn left_count(&self) -> usize {
+        self.left.iter().sum()
     }
 
     /// The pods that are where they are given domains.
@@ -110,12 +117,12 @@ impl Outcome {
 
     /// Domains that could have one pod more than was learned, as far as pods are left.
     fn more(&self) -> impl Iterator<Item = Choice> {
-        let known = self.lessons.most.iter().filter(|_| self.left > 0);
+        let known = self.lessons.most.iter().filter(|_| self.left_count() > 0);
         known.map(|(subject, most)| (subject.clone(), *most + 1))
     }
 
     fn is_better_than(&self, other: &Self) -> bool {
-        let rank = |outcome: &Self| (outcome.left, outcome.given_up, outcome.lightness);
+        let rank = |outcome: &Self| (outcome.left_count(), outcome.given_up, outcome.lightness);
         let (own, others) = (rank(self), rank(other));
         own < others || own == others && self.bill < other.bill - LEAST_SAVED
     }
@@ -131,10 +138,6 @@ impl<'a> Problem<'a> {
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
         let mut best = Outcome::of(search, lessons.clone());
-        // What the order of size leaves is the measure of who may be left.
-        if self.course.order == Order::Size && best.left > 0 {
-            return [None, None];
-        }
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
             let mut is_better = false;
@@ -182,8 +185,15 @@ impl<'a> Problem<'a> {
         None
     }
 
+    /// Whether an outcome is better than another. What the order of size leaves is the measure of who may be left: in it, pods of
+    /// no class may be left for the sake of others.
+    fn prefers(&self, found: &Outcome, best: &Outcome) -> bool {
+        let leaves_no_more = || found.left.iter().zip(&best.left).all(|(left, before)| left <= before);
+        found.is_better_than(best) && (self.course.order != Order::Size || leaves_no_more())
+    }
+
     fn can_better(&self, best: &Outcome) -> bool {
-        !self.is_stopped() && (best.bill > 0.0 || best.left > 0)
+        !self.is_stopped() && (best.bill > 0.0 || best.left_count() > 0)
     }
 
     /// Something better than this, in which pods leave a domain, and then those to which they go instead.
@@ -194,7 +204,7 @@ impl<'a> Problem<'a> {
             *tries_left = tries_left.checked_sub(1)?;
             lessons.most.insert(choice.0, choice.1);
             let found = self.outcome(lessons)?;
-            if found.is_better_than(best) {
+            if self.prefers(&found, best) {
                 return Some(found);
             }
             let is_next = |(subject, _): &Choice| subject.class() == class && !best.has(subject);
@@ -209,13 +219,13 @@ impl<'a> Problem<'a> {
     fn without_afresh(&self, (subject, most): Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
         let mut lessons = best.lessons.clone();
         lessons.most.retain(|other, _| other.class() == subject.class());
-        if best.left == 0 || lessons.most.len() == best.lessons.most.len() {
+        if best.left_count() == 0 || lessons.most.len() == best.lessons.most.len() {
             return None;
         }
         *tries_left = tries_left.checked_sub(1)?;
         lessons.given_up.retain(|class| *class == subject.class());
         lessons.most.insert(subject, most);
-        self.outcome(lessons).filter(|found| found.is_better_than(best))
+        self.outcome(lessons).filter(|found| self.prefers(found, best))
     }
 
     /// Something better than this, in which all leave a domain that can, and then those to which they go instead.
@@ -227,7 +237,7 @@ impl<'a> Problem<'a> {
             tries.domains_left = tries.domains_left.checked_sub(1)?;
             lessons = self.left_by(leaving, &lessons, best, &tries.choices)?;
             let found = self.outcome(lessons)?;
-            if found.is_better_than(best) {
+            if self.prefers(&found, best) {
                 return Some(found);
             }
             // Those that stayed in a domain before all this are not those that came to it.
@@ -276,7 +286,7 @@ impl<'a> Problem<'a> {
         lessons.most.extend(others.map(|(here, other, _)| (other.clone(), *here)));
         lessons.given_up.remove(&subject.class());
         lessons.most.insert(subject, most);
-        self.outcome(lessons).filter(|found| found.is_better_than(best))
+        self.outcome(lessons).filter(|found| self.prefers(found, best))
     }
 
     /// Whether the division of pods among domains may be looked at again: once for each plan, and not for each of those that are
