@@ -159,9 +159,10 @@ pub struct DisruptionArgs {
     #[arg(long, value_name = "TIMESTAMP")]
     pub now: Option<Timestamp>,
 
-    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict
-    #[arg(long, value_parser = dollars, default_value_t = DisruptorOptions::default().min_savings_per_eviction, value_name = "DOLLARS")]
-    pub min_savings_per_eviction: f64,
+    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict. 0.01 unless said otherwise, or what
+    /// pods cost on average on nodes that are three quarters full, if that is less
+    #[arg(long, value_parser = dollars, value_name = "DOLLARS")]
+    pub min_savings_per_eviction: Option<f64>,
 
     /// What it must save at least, as a share of what the nodes that go cost
     #[arg(long, value_parser = share, default_value_t = DisruptorOptions::default().min_savings_share, value_name = "SHARE")]

@@ -81,7 +81,7 @@ fn plan(builder: SnapshotBuilder) -> Plan {
 fn commands(builder: SnapshotBuilder) -> Vec<Command> {
     let snapshot = builder.build().expect("valid");
     let mut options = DisruptorOptions::default();
-    (options.min_savings_per_eviction, options.min_savings_share) = (0.0, 0.0);
+    (options.min_savings_per_eviction, options.min_savings_share) = (Some(0.0), 0.0);
     Disruptor::new(options).commands(&snapshot, &catalogs(&snapshot), now())
 }
 

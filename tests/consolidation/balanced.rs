@@ -14,7 +14,7 @@ use crate::{
 
 fn balanced(types: &[(&str, i64, u32)]) -> World {
     let mut world = World::of(types.iter().map(|&(name, cpu, cents)| machine(name, cpu, cents)));
-    world.options.min_savings_per_eviction = 0.0;
+    world.options.min_savings_per_eviction = Some(0.0);
     world.options.min_savings_share = 0.0;
     world.pool().spec.disruption.consolidation_policy = ConsolidationPolicy::Balanced;
     world

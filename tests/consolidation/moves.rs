@@ -209,12 +209,50 @@ fn pennies_move_nothing() {
         (1000, 1000, 1, 0.0, 0.0, false),
     ] {
         let mut world = World::of([machine("dear", 11, dear), machine("cheap", 10, cheap)]);
-        world.options.min_savings_per_eviction = per_eviction;
+        world.options.min_savings_per_eviction = Some(per_eviction);
         world.options.min_savings_share = share;
         world.node("a", "dear", &vec!["1"; pods]);
         let moved = !carried_out(&mut world).is_empty();
         assert_eq!(moved, moves, "{dear} to {cheap} cents, {pods} pods, thresholds {per_eviction} and {share}");
     }
+}
+
+#[test]
+fn small_pods_need_not_save_more_than_they_cost() {
+    // On two nodes that are half full each pod costs a cent, on full ones half of that.
+    let (a_cent_each, by_worth) = (0.04, 4.0 * 0.005 / 0.75);
+    for (per_eviction, asked, goes) in
+        [(Some(0.01), a_cent_each, false), (Some(0.005), a_cent_each / 2.0, true), (None, by_worth, true)]
+    {
+        let mut world = World::of([machine("t", 8, 4)]);
+        (world.options.min_savings_per_eviction, world.options.min_savings_share) = (per_eviction, 0.0);
+        world.options.planner.node_cost_per_hour = 0.0;
+        world.node("a", "t", &["1"; 4]);
+        world.node("b", "t", &["1"; 4]);
+        let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
+        let disruptor = Disruptor::new(world.options.clone());
+        let outlook = disruptor.start(&snapshot, &catalogs, now).outlook("a").expect("it is there");
+        let threshold_per_hour = outlook.alone.expect("it might go").threshold_per_hour;
+        assert!((threshold_per_hour - asked).abs() < 1e-9, "{per_eviction:?}: {threshold_per_hour}");
+        let commands = world.commands();
+        assert_eq!(commands.len(), usize::from(goes), "{per_eviction:?}: {commands:?}");
+        for command in &commands {
+            assert_eq!(disruptor.validate(command, &snapshot, &catalogs, now), Ok(()));
+            hold(&mut world, command);
+            assert_eq!(world.commands(), []);
+        }
+    }
+}
+
+#[test]
+fn large_pods_need_not_save_more_than_a_cent() {
+    let mut world = World::of([machine("t", 8, 800)]);
+    world.node("a", "t", &["1"; 4]);
+    let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
+    world.options.min_savings_share = 0.0;
+    let outlook = Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, now).outlook("a");
+    let threshold_per_hour = outlook.and_then(|outlook| outlook.alone).expect("it might go").threshold_per_hour;
+    assert!((threshold_per_hour - 0.04).abs() < 1e-9, "{threshold_per_hour}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn cluster(seed: u64) -> World {
         machine(&format!("m{cpu}"), cpu, cents)
     });
     let mut world = World::of(types);
-    world.options.min_savings_per_eviction = DOLLARS_PER_EVICTION;
+    world.options.min_savings_per_eviction = Some(DOLLARS_PER_EVICTION);
     world.options.min_savings_share = 0.0;
     for index in 0..NODES {
         let size = sizes[usize::try_from(numbers.below(4)).expect("below 4")];

@@ -1,11 +1,6 @@
 //! From a cluster to the commands that it needs.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    iter::FusedIterator,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, iter::FusedIterator, sync::Arc};
 
 use super::{
     Candidate, Candidates, Command, Method, NodeOutlook, Roster, SpotToSpot,
@@ -13,6 +8,7 @@ use super::{
     balance::Balance,
     consolidate::{Consolidation, Threshold},
     drift_order, drifted_since,
+    hurdle::{Hurdle, Worth},
     outlook::View,
     scene::{Care, Scene, disturbed},
     static_drift::static_drifted,
@@ -43,7 +39,10 @@ pub struct DisruptorOptions {
     /// What it must save to move a pod of the usual eviction cost, in dollars an hour. That is for all pods of a command
     /// together. The last of them must save this times 1.6 times the share that the command saves of what the nodes cost that
     /// may go, but no less than 0.75 and no more than 1.1 times this: a command goes further where much of the bill is left.
-    pub min_savings_per_eviction: f64,
+    ///
+    /// By default a cent, or what the pods of nodes that may go cost on average on nodes that are three quarters full, if that
+    /// is less: nodes of small pods would never go otherwise.
+    pub min_savings_per_eviction: Option<f64>,
     /// What it must save to replace nodes, as a share of what they cost.
     pub min_savings_share: f64,
     /// Whether spot nodes are replaced by spot nodes to save money.
@@ -58,7 +57,7 @@ impl Default for DisruptorOptions {
         let planner = PlannerOptions { slack: 0.0, ..PlannerOptions::default() };
         Self {
             planner,
-            min_savings_per_eviction: 0.01,
+            min_savings_per_eviction: None,
             min_savings_share: 0.01,
             spot_to_spot: SpotToSpot::default(),
             effort: 1.0,
@@ -126,14 +125,14 @@ impl Disruptor {
         let scene = self.scene(snapshot, catalogs);
         Commands {
             scene,
-            threshold: self.threshold(),
+            hurdle: self.hurdle(),
             spot_to_spot: self.options.spot_to_spot,
             effort: self.options.effort,
             leaves_static_pools: self.leaves_static_pools,
             now,
             candidates: None,
             start: None,
-            values: None,
+            worth: None,
             found: 0,
         }
     }
@@ -151,11 +150,12 @@ impl Disruptor {
         Scene::new(snapshot, catalogs, planner, roster)
     }
 
-    pub(super) fn threshold(&self) -> Threshold {
+    pub(super) fn hurdle(&self) -> Hurdle {
         let DisruptorOptions { min_savings_per_eviction, min_savings_share, .. } = self.options;
-        Threshold {
-            per_eviction: at_most_a_billion(min_savings_per_eviction),
-            share: at_most_a_billion(min_savings_share),
+        let share = at_most_a_billion(min_savings_share);
+        match min_savings_per_eviction {
+            Some(per_eviction) => Hurdle::Fixed(Threshold { per_eviction: at_most_a_billion(per_eviction), share }),
+            None => Hurdle::ByWorth { share },
         }
     }
 }
@@ -198,7 +198,7 @@ impl Standing {
 /// order; the search ends when nothing more is worth it.
 pub struct Commands<'s> {
     scene: Scene<'s>,
-    threshold: Threshold,
+    hurdle: Hurdle,
     spot_to_spot: SpotToSpot,
     effort: f64,
     leaves_static_pools: bool,
@@ -207,8 +207,8 @@ pub struct Commands<'s> {
     candidates: Option<Candidates>,
     /// The cluster at the start without the nodes that may go; nothing before the first search.
     start: Option<Snapshot>,
-    /// What each pod is worth at the start, in dollars an hour, by its index; nothing before somebody asked.
-    values: Option<BTreeMap<usize, f64>>,
+    /// What the pods are worth at the start; nothing before somebody asked.
+    worth: Option<Worth>,
     /// How many commands were found.
     found: usize,
 }
@@ -238,7 +238,7 @@ impl Commands<'_> {
     /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
     /// it is not there.
     pub fn outlook(&self, node: &str) -> Option<NodeOutlook> {
-        let Self { scene, threshold, now, spot_to_spot, .. } = self;
+        let Self { scene, hurdle, now, spot_to_spot, .. } = self;
         let balance = Balance::of(scene);
         let terms = Terms { scene, spot_to_spot: *spot_to_spot, balance: &balance };
         let places = scene.snapshot.places();
@@ -250,7 +250,11 @@ impl Commands<'_> {
         let by_savings = scene.for_savings(*now);
         let target = if is_drifted(place) { scene } else { &*by_savings };
         let view = View { scene, target, candidates: &candidates, candidate, index, place, now: *now, terms };
-        Some(view.outlook(*threshold, is_drifted(place)))
+        let threshold = match &self.worth {
+            Some(worth) => hurdle.threshold(worth),
+            None => hurdle.threshold_in(scene, &candidates),
+        };
+        Some(view.outlook(threshold, is_drifted(place)))
     }
 }
 
@@ -261,11 +265,11 @@ impl Iterator for Commands<'_> {
         if self.found >= MAX_COMMANDS {
             return None;
         }
-        let Self { scene, threshold, now, start, values: known, .. } = self;
-        let (threshold, now) = (*threshold, *now);
+        let Self { scene, hurdle, now, start, worth: known, .. } = self;
+        let (hurdle, now) = (*hurdle, *now);
         let (spot_to_spot, effort, replaces_static) = (self.spot_to_spot, self.effort, !self.leaves_static_pools);
         let candidates = &*self.candidates.insert(scene.candidates(now));
-        let start = start.get_or_insert_with(|| emptied(scene, candidates));
+        let start = start.get_or_insert_with(|| scene.cleared(candidates));
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
             .or_else(|| drifted(scene, candidates, now));
@@ -273,12 +277,12 @@ impl Iterator for Commands<'_> {
             let scene = &*scene.for_savings(now);
             let balance = Balance::of(scene);
             let terms = Terms { scene, spot_to_spot, balance: &balance };
-            let no_values = BTreeMap::new();
+            let (no_values, threshold) = (BTreeMap::new(), hurdle.least());
             let mut consolidation =
                 Consolidation { scene, candidates, threshold, effort, terms, values: &no_values, now };
             let best = consolidation.may_gain().then(|| {
-                let values = || scene.planner.prepare(start, scene.catalogs).values_of_pods();
-                consolidation.values = known.get_or_insert_with(values);
+                let worth = known.get_or_insert_with(|| Worth::of(scene, start));
+                (consolidation.values, consolidation.threshold) = (&worth.of_pods, hurdle.threshold(worth));
                 consolidation.best().or_else(|| consolidation.alone())
             });
             best.flatten().or_else(|| consolidation.unpriced())
@@ -349,13 +353,6 @@ pub(super) fn is_drifted(place: &Place) -> bool {
     place.node_claim.as_deref().is_some_and(|claim| claim.status.is_true(DRIFTED))
 }
 
-/// The cluster without the nodes that may go, whose pods want other places.
-fn emptied(scene: &Scene<'_>, candidates: &Candidates) -> Snapshot {
-    let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
-    let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
-    scene.snapshot.without_places(&all, moving)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -367,11 +364,11 @@ mod tests {
     fn what_must_be_saved_is_a_number_whatever_the_options_say() {
         let at_least = |number| {
             let options = DisruptorOptions {
-                min_savings_per_eviction: number,
+                min_savings_per_eviction: Some(number),
                 min_savings_share: number,
                 ..DisruptorOptions::default()
             };
-            let threshold = Disruptor::new(options).threshold();
+            let threshold = Disruptor::new(options).hurdle().least();
             [threshold.per_hour(0.0, 1.0), threshold.per_hour(1.0, 0.0)].map(f64::to_bits)
         };
         let numbers = [f64::NAN, -1.0, f64::NEG_INFINITY, 0.5, f64::MAX, f64::INFINITY];

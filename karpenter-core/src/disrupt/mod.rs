@@ -18,6 +18,7 @@ mod drift;
 mod eviction;
 mod extend;
 mod guard;
+mod hurdle;
 mod ledger;
 mod outlook;
 mod pool_outlook;

@@ -155,6 +155,13 @@ impl<'s> Scene<'s> {
         Self::command(Method::Emptiness, candidates, Trial { plan: Plan::default(), savings_per_hour })
     }
 
+    /// The cluster without the nodes that may go, whose pods want other places.
+    pub(super) fn cleared(&self, candidates: &Candidates) -> Snapshot {
+        let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
+        let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
+        self.snapshot.without_places(&all, moving)
+    }
+
     /// What the node of a claim costs if it is bought as cheaply as it can be now; `None` if it cannot be bought.
     pub(super) fn cheapest_price(&self, claim: &PlannedClaim) -> Option<Price> {
         let catalog = self.catalogs.get(&claim.node_pool)?;

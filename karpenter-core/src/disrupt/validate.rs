@@ -194,8 +194,9 @@ impl Disruptor {
             Method::StaticDrift => review.bare_replacements(&nodes),
             Method::Drift => review.replacements(&nodes),
             Method::Consolidation => {
+                let threshold = self.hurdle().threshold_in(&scene, &candidates);
                 let review = Review { scene: &scene.for_savings(now), ..review };
-                review.replacements(&nodes).and_then(|()| review.savings(&nodes, self.threshold()))
+                review.replacements(&nodes).and_then(|()| review.savings(&nodes, threshold))
             }
         }
     }
