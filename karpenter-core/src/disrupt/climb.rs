@@ -13,7 +13,8 @@ use ordered_float::OrderedFloat;
 
 use super::{
     Candidate,
-    consolidate::{Consolidation, Threshold, evictions_and_price},
+    consolidate::Consolidation,
+    hurdle::{Threshold, evictions_and_price},
     scene::{Care, Trial},
 };
 use crate::schedule::{Answers, parallel};
@@ -248,7 +249,7 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
     /// Whether fewer new nodes than in a trial, which cost no less, may be allowed and save enough.
     fn could_gain_with_few(&self, candidates: &[&Candidate], trial: &Trial) -> bool {
         let Consolidation { terms, .. } = self.consolidation;
-        terms.favour_fewer(candidates) && self.consolidation.least_threshold().gain(candidates, trial) > 0.0
+        terms.favour_fewer(candidates) && self.consolidation.threshold.for_last_at_least().gain(candidates, trial) > 0.0
     }
 
     /// What is saved with as few new nodes as are found, where that keeps the terms.

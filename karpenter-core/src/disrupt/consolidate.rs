@@ -18,6 +18,7 @@ use super::{
     allowance::Allowance,
     climb::{Climb, Field, Found, Outcome},
     extend::Extended,
+    hurdle::Threshold,
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
@@ -36,58 +37,6 @@ const MAX_NODES_OF_WINDOWS: usize = 400;
 const MAX_ALONE: usize = 16;
 /// The most nodes of which nobody knows what they cost that are looked at for one command.
 const MAX_UNPRICED: usize = 100;
-
-/// What the last evictions of a command must save, as a share of the threshold for the whole command, is so many times the
-/// share of the bill that the command saves: who saves most of the bill can do without the dearest part of it.
-const LAST_PER_SHARE_SAVED: f64 = 1.6;
-/// It is no less and no more than these.
-const LEAST_SHARE: f64 = 0.75;
-const MOST_SHARE: f64 = 1.1;
-
-/// What savings must be worth.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Threshold {
-    /// Dollars an hour for each unit of eviction cost.
-    pub(super) per_eviction: f64,
-    /// The share of what the nodes cost.
-    pub(super) share: f64,
-}
-
-impl Threshold {
-    /// What must be saved, in dollars an hour, for pods of so much eviction cost to leave nodes of such a price.
-    pub(super) fn per_hour(self, evictions: f64, price: f64) -> f64 {
-        evictions * self.per_eviction + price * self.share
-    }
-
-    /// What is saved beyond what it must be worth, in dollars an hour.
-    pub(super) fn gain(self, candidates: &[&Candidate], trial: &Trial) -> f64 {
-        let (evictions, price) = evictions_and_price(candidates);
-        trial.savings_per_hour - self.per_hour(evictions, price)
-    }
-
-    /// The same times a factor.
-    pub(super) fn times(self, factor: f64) -> Self {
-        Self { per_eviction: self.per_eviction * factor, share: self.share * factor }
-    }
-
-    /// The lower of two that differ in what an eviction must be worth.
-    pub(super) fn at_most(self, other: Self) -> Self {
-        Self { per_eviction: self.per_eviction.min(other.per_eviction), ..self }
-    }
-
-    /// What the last evictions of a command must be worth that saves so much of what the nodes cost that may go.
-    fn for_last(self, share_saved: f64) -> Self {
-        let factor = (share_saved * LAST_PER_SHARE_SAVED).clamp(LEAST_SHARE, MOST_SHARE);
-        Self { per_eviction: self.per_eviction * factor, ..self }
-    }
-}
-
-/// What moving the pods of nodes costs, and what the nodes cost in dollars an hour.
-pub(super) fn evictions_and_price(candidates: &[&Candidate]) -> (f64, f64) {
-    let evictions = candidates.iter().map(|candidate| eviction_cost(candidate)).sum();
-    let price = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
-    (evictions, price)
-}
 
 /// A search for the next command.
 pub(super) struct Consolidation<'c, 's> {
@@ -159,11 +108,6 @@ impl Consolidation<'_, '_> {
         let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
         let evictions = self.candidates.ledger();
         move |node| allowance.admits(node) && evictions.check(&node.demand).is_ok()
-    }
-
-    /// What evictions must save at least, whatever a command saves of the bill.
-    pub(super) fn least_threshold(&self) -> Threshold {
-        self.threshold.times(LEAST_SHARE)
     }
 
     /// So many attempts, as many of them as are worth the effort.

@@ -9,7 +9,8 @@ use ordered_float::OrderedFloat;
 
 use super::{
     climb::Field,
-    consolidate::{Consolidation, Threshold},
+    consolidate::Consolidation,
+    hurdle::Threshold,
     scene::{Care, Trial},
 };
 use crate::schedule::parallel;

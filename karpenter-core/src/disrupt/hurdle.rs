@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Candidates, consolidate::Threshold, eviction_cost, scene::Scene};
+use super::{
+    Candidate, Candidates,
+    scene::{self, Scene, Trial},
+};
 use crate::Snapshot;
 
 /// What an eviction must save at most by default, in dollars an hour.
@@ -11,7 +14,64 @@ const MOST_PER_EVICTION: f64 = 0.01;
 /// How full nodes are on which pods cost what their eviction must save at most.
 const FULL: f64 = 0.75;
 
+/// What the last evictions of a command must save, as a share of the threshold for the whole command, is so many times the
+/// share of the bill that the command saves: who saves most of the bill can do without the dearest part of it.
+const LAST_PER_SHARE_SAVED: f64 = 1.6;
+/// It is no less and no more than these.
+const LEAST_SHARE: f64 = 0.75;
+const MOST_SHARE: f64 = 1.1;
+
 /// What savings must be worth.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Threshold {
+    /// Dollars an hour for each unit of eviction cost.
+    pub(super) per_eviction: f64,
+    /// The share of what the nodes cost.
+    pub(super) share: f64,
+}
+
+impl Threshold {
+    /// What must be saved, in dollars an hour, for pods of so much eviction cost to leave nodes of such a price.
+    pub(super) fn per_hour(self, evictions: f64, price: f64) -> f64 {
+        evictions * self.per_eviction + price * self.share
+    }
+
+    /// What is saved beyond what it must be worth, in dollars an hour.
+    pub(super) fn gain(self, candidates: &[&Candidate], trial: &Trial) -> f64 {
+        let (evictions, price) = evictions_and_price(candidates);
+        trial.savings_per_hour - self.per_hour(evictions, price)
+    }
+
+    /// The same times a factor.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { per_eviction: self.per_eviction * factor, share: self.share * factor }
+    }
+
+    /// The lower of two that differ in what an eviction must be worth.
+    pub(super) fn at_most(self, other: Self) -> Self {
+        Self { per_eviction: self.per_eviction.min(other.per_eviction), ..self }
+    }
+
+    /// What the last evictions of a command must be worth at least, whatever it saves of the bill.
+    pub(super) fn for_last_at_least(self) -> Self {
+        self.times(LEAST_SHARE)
+    }
+
+    /// What the last evictions of a command must be worth that saves so much of what the nodes cost that may go.
+    pub(super) fn for_last(self, share_saved: f64) -> Self {
+        let factor = (share_saved * LAST_PER_SHARE_SAVED).clamp(LEAST_SHARE, MOST_SHARE);
+        Self { per_eviction: self.per_eviction * factor, ..self }
+    }
+}
+
+/// What moving the pods of nodes costs, and what the nodes cost in dollars an hour.
+pub(super) fn evictions_and_price(candidates: &[&Candidate]) -> (f64, f64) {
+    let evictions = candidates.iter().map(|candidate| scene::eviction_cost(candidate)).sum();
+    let price = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
+    (evictions, price)
+}
+
+/// What is asked for before somebody knows what pods are worth.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Hurdle {
     /// The same, whatever moves.
@@ -36,7 +96,7 @@ impl Worth {
     /// What they are worth in a cluster without the nodes that may go.
     pub(super) fn of(scene: &Scene<'_>, cleared: &Snapshot) -> Self {
         let of_pods = scene.planner.prepare(cleared, scene.catalogs).values_of_pods();
-        let evictions: f64 = of_pods.keys().map(|&pod| eviction_cost(&cleared.pods()[pod]).max(0.0)).sum();
+        let evictions: f64 = of_pods.keys().map(|&pod| super::eviction_cost(&cleared.pods()[pod]).max(0.0)).sum();
         let mean = of_pods.values().sum::<f64>() / evictions;
         Self { of_pods, mean }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     BudgetLimit, Candidate, Candidates, Demand, EvictionError, Guard, MIN_BALANCE, NODE_COST, allowance,
-    consolidate::Threshold,
+    hurdle::Threshold,
     price_of, rescheduling_cost,
     scene::{Care, Scene, Trial},
     static_claim, static_drift,
