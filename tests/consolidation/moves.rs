@@ -217,6 +217,13 @@ fn pennies_move_nothing() {
     }
 }
 
+/// What it must save more than to move the pods of the node `a`, in dollars an hour.
+fn asked_of_a(world: &World) -> f64 {
+    let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
+    let outlook = Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, now).outlook("a");
+    outlook.and_then(|outlook| outlook.alone).expect("it might go").threshold_per_hour
+}
+
 #[test]
 fn small_pods_need_not_save_more_than_they_cost() {
     // On two nodes that are half full each pod costs a cent, on full ones half of that.
@@ -229,11 +236,10 @@ fn small_pods_need_not_save_more_than_they_cost() {
         world.options.planner.node_cost_per_hour = 0.0;
         world.node("a", "t", &["1"; 4]);
         world.node("b", "t", &["1"; 4]);
+        let threshold_per_hour = asked_of_a(&world);
+        assert!((threshold_per_hour - asked).abs() < 1e-9, "{per_eviction:?}: {threshold_per_hour}");
         let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
         let disruptor = Disruptor::new(world.options.clone());
-        let outlook = disruptor.start(&snapshot, &catalogs, now).outlook("a").expect("it is there");
-        let threshold_per_hour = outlook.alone.expect("it might go").threshold_per_hour;
-        assert!((threshold_per_hour - asked).abs() < 1e-9, "{per_eviction:?}: {threshold_per_hour}");
         let commands = world.commands();
         assert_eq!(commands.len(), usize::from(goes), "{per_eviction:?}: {commands:?}");
         for command in &commands {
@@ -248,10 +254,8 @@ fn small_pods_need_not_save_more_than_they_cost() {
 fn large_pods_need_not_save_more_than_a_cent() {
     let mut world = World::of([machine("t", 8, 800)]);
     world.node("a", "t", &["1"; 4]);
-    let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
     world.options.min_savings_share = 0.0;
-    let outlook = Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, now).outlook("a");
-    let threshold_per_hour = outlook.and_then(|outlook| outlook.alone).expect("it might go").threshold_per_hour;
+    let threshold_per_hour = asked_of_a(&world);
     assert!((threshold_per_hour - 0.04).abs() < 1e-9, "{threshold_per_hour}");
 }
 

@@ -1,6 +1,6 @@
 //! From a cluster to the commands that it needs.
 
-use std::{collections::BTreeMap, fmt, iter::FusedIterator, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeMap, fmt, iter::FusedIterator, sync::Arc};
 
 use super::{
     Candidate, Candidates, Command, Method, NodeOutlook, Roster, SpotToSpot,
@@ -8,7 +8,7 @@ use super::{
     balance::Balance,
     consolidate::Consolidation,
     drift_order, drifted_since,
-    hurdle::{Hurdle, Threshold, Worth},
+    hurdle::{Hurdle, Worth},
     outlook::View,
     scene::{Care, Scene, disturbed},
     static_drift::static_drifted,
@@ -132,7 +132,7 @@ impl Disruptor {
             now,
             candidates: None,
             start: None,
-            worth: None,
+            worth: OnceCell::new(),
             found: 0,
         }
     }
@@ -152,10 +152,9 @@ impl Disruptor {
 
     pub(super) fn hurdle(&self) -> Hurdle {
         let DisruptorOptions { min_savings_per_eviction, min_savings_share, .. } = self.options;
-        let share = at_most_a_billion(min_savings_share);
-        match min_savings_per_eviction {
-            Some(per_eviction) => Hurdle::Fixed(Threshold { per_eviction: at_most_a_billion(per_eviction), share }),
-            None => Hurdle::ByWorth { share },
+        Hurdle {
+            per_eviction: min_savings_per_eviction.map(at_most_a_billion),
+            share: at_most_a_billion(min_savings_share),
         }
     }
 }
@@ -208,7 +207,7 @@ pub struct Commands<'s> {
     /// The cluster at the start without the nodes that may go; nothing before the first search.
     start: Option<Snapshot>,
     /// What the pods are worth at the start; nothing before somebody asked.
-    worth: Option<Worth>,
+    worth: OnceCell<Worth>,
     /// How many commands were found.
     found: usize,
 }
@@ -250,10 +249,13 @@ impl Commands<'_> {
         let by_savings = scene.for_savings(*now);
         let target = if is_drifted(place) { scene } else { &*by_savings };
         let view = View { scene, target, candidates: &candidates, candidate, index, place, now: *now, terms };
-        let threshold = match &self.worth {
-            Some(worth) => hurdle.threshold(worth),
-            None => hurdle.threshold_in(scene, &candidates),
-        };
+        let threshold = hurdle.threshold(|| {
+            let worth = || match &self.start {
+                Some(start) => Worth::of(scene, start),
+                None => Worth::of(scene, &scene.cleared(&candidates)),
+            };
+            self.worth.get_or_init(worth).per_eviction()
+        });
         Some(view.outlook(threshold, is_drifted(place)))
     }
 }
@@ -277,12 +279,13 @@ impl Iterator for Commands<'_> {
             let scene = &*scene.for_savings(now);
             let balance = Balance::of(scene);
             let terms = Terms { scene, spot_to_spot, balance: &balance };
-            let (no_values, threshold) = (BTreeMap::new(), hurdle.least());
+            let (no_values, threshold) = (BTreeMap::new(), hurdle.threshold(|| 0.0));
             let mut consolidation =
                 Consolidation { scene, candidates, threshold, effort, terms, values: &no_values, now };
             let best = consolidation.may_gain().then(|| {
-                let worth = known.get_or_insert_with(|| Worth::of(scene, start));
-                (consolidation.values, consolidation.threshold) = (&worth.of_pods, hurdle.threshold(worth));
+                let worth = known.get_or_init(|| Worth::of(scene, start));
+                consolidation.values = &worth.of_pods;
+                consolidation.threshold = hurdle.threshold(|| worth.per_eviction());
                 consolidation.best().or_else(|| consolidation.alone())
             });
             best.flatten().or_else(|| consolidation.unpriced())
@@ -368,7 +371,7 @@ mod tests {
                 min_savings_share: number,
                 ..DisruptorOptions::default()
             };
-            let threshold = Disruptor::new(options).hurdle().least();
+            let threshold = Disruptor::new(options).hurdle().threshold(|| 0.0);
             [threshold.per_hour(0.0, 1.0), threshold.per_hour(1.0, 0.0)].map(f64::to_bits)
         };
         let numbers = [f64::NAN, -1.0, f64::NEG_INFINITY, 0.5, f64::MAX, f64::INFINITY];

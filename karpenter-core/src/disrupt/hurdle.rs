@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Candidate, Candidates,
+    Candidate,
     scene::{self, Scene, Trial},
 };
 use crate::Snapshot;
@@ -73,14 +73,18 @@ pub(super) fn evictions_and_price(candidates: &[&Candidate]) -> (f64, f64) {
 
 /// What is asked for before somebody knows what pods are worth.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Hurdle {
-    /// The same, whatever moves.
-    Fixed(Threshold),
-    /// A cent for each eviction, or less for small pods.
-    ByWorth {
-        /// The share of what the nodes cost.
-        share: f64,
-    },
+pub(super) struct Hurdle {
+    /// Dollars an hour for each unit of eviction cost; `None` if that depends on what pods are worth.
+    pub(super) per_eviction: Option<f64>,
+    /// The share of what the nodes cost.
+    pub(super) share: f64,
+}
+
+impl Hurdle {
+    /// What savings must be worth, with what evictions must save if nothing else is asked for.
+    pub(super) fn threshold(self, per_eviction: impl FnOnce() -> f64) -> Threshold {
+        Threshold { per_eviction: self.per_eviction.unwrap_or_else(per_eviction), share: self.share }
+    }
 }
 
 /// What the pods of nodes that may go are worth, in dollars an hour: what the cheapest nodes charge for their shares. It is the same
@@ -88,7 +92,7 @@ pub(super) enum Hurdle {
 pub(super) struct Worth {
     /// By their indices.
     pub(super) of_pods: BTreeMap<usize, f64>,
-    /// For each unit of eviction cost.
+    /// For each unit of eviction cost; no number if nothing moves.
     mean: f64,
 }
 
@@ -100,30 +104,9 @@ impl Worth {
         let mean = of_pods.values().sum::<f64>() / evictions;
         Self { of_pods, mean }
     }
-}
 
-impl Hurdle {
-    /// What savings must be worth at least, whatever pods are worth.
-    pub(super) const fn least(self) -> Threshold {
-        match self {
-            Self::Fixed(threshold) => threshold,
-            Self::ByWorth { share } => Threshold { per_eviction: 0.0, share },
-        }
-    }
-
-    pub(super) fn threshold(self, worth: &Worth) -> Threshold {
-        match self {
-            Self::Fixed(threshold) => threshold,
-            // No number if nothing moves, which counts as none.
-            Self::ByWorth { share } => Threshold { per_eviction: MOST_PER_EVICTION.min(worth.mean / FULL), share },
-        }
-    }
-
-    /// What savings must be worth in a cluster of which these nodes may go.
-    pub(super) fn threshold_in(self, scene: &Scene<'_>, candidates: &Candidates) -> Threshold {
-        match self {
-            Self::Fixed(threshold) => threshold,
-            Self::ByWorth { .. } => self.threshold(&Worth::of(scene, &scene.cleared(candidates))),
-        }
+    /// What an eviction must save by default, in dollars an hour.
+    pub(super) const fn per_eviction(&self) -> f64 {
+        MOST_PER_EVICTION.min(self.mean / FULL)
     }
 }

@@ -9,7 +9,7 @@ use super::{
     cover,
     disruptor::is_drifted,
     guard,
-    hurdle::Threshold,
+    hurdle::{Threshold, Worth},
     ledger::join,
     scene::{Care, Scene, eviction_cost},
     static_drift,
@@ -194,9 +194,10 @@ impl Disruptor {
             Method::StaticDrift => review.bare_replacements(&nodes),
             Method::Drift => review.replacements(&nodes),
             Method::Consolidation => {
-                let threshold = self.hurdle().threshold_in(&scene, &candidates);
+                let worth = || Worth::of(&scene, &scene.cleared(&candidates));
                 let review = Review { scene: &scene.for_savings(now), ..review };
-                review.replacements(&nodes).and_then(|()| review.savings(&nodes, threshold))
+                review.replacements(&nodes)?;
+                review.savings(&nodes, self.hurdle().threshold(|| worth().per_eviction()))
             }
         }
     }

@@ -148,8 +148,7 @@ impl<'s, 'p, 'a> Filling<'s, 'p, 'a> {
         let seats = self.search.within_min_values(self.candidate, &self.fill.guests, seats)?;
         let alternative = problem.alternative(pool_index, shape.constraint, guest.alternative());
         if alternative.is_open_ended {
-            let mut all = self.settled.clone().unwrap_or_else(|| pool.requirements.clone());
-            all.add_all(&alternative.narrowing);
+            let all = pool.settled(self.settled.as_ref(), alternative);
             if !pool.can_settle(row, &all) {
                 return None;
             }

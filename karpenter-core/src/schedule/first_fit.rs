@@ -240,8 +240,7 @@ impl<'p, 'a> Draft<'p, 'a> {
             alternative.is_open_ended.then_some((guest.alternative(), alternative))
         };
         let (chosen, alternative) = candidates.ones().find_map(open_ended)?;
-        let mut settled = self.settled.clone().unwrap_or_else(|| pool.requirements.clone());
-        settled.add_all(&alternative.narrowing);
+        let settled = pool.settled(self.settled.as_ref(), alternative);
         let is_kept = |index: usize| {
             open_ended(index).is_none_or(|(other, _)| other == chosen)
                 && pool.can_settle(problem.candidates[index].row, &settled)

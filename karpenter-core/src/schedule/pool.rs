@@ -418,6 +418,13 @@ impl<'a> Pool<'a> {
         })
     }
 
+    /// What the labels of a node must be like for pods by one more alternative, after those that settled them so far, if any did.
+    pub(super) fn settled(&self, so_far: Option<&Requirements>, alternative: &AlternativeRows) -> Requirements {
+        let mut out = so_far.unwrap_or(&self.requirements).clone();
+        out.add_all(&alternative.narrowing);
+        out
+    }
+
     /// Whether claims must keep several values of a label.
     pub(super) fn has_min_values(&self) -> bool {
         !self.varieties.is_empty()
