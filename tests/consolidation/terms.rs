@@ -188,6 +188,22 @@ fn fewer_spot_nodes_come_where_as_many_must_not() {
 }
 
 #[test]
+fn a_spot_node_becomes_one_with_another_node_where_it_must_not_become_another_alone() {
+    let mut world = World::of([
+        machine("small", 4, &[(labels::SPOT, ZONE, 10)]),
+        machine("middle", 8, &[(labels::SPOT, ZONE, 30)]),
+        machine("large", 16, &[(labels::SPOT, ZONE, 100), (labels::ON_DEMAND, ZONE, 101)]),
+    ]);
+    for name in ["spot", "on-demand"] {
+        world.node(name, "large", &["3"]);
+    }
+    world.objects.nodes[1].metadata.labels.insert(labels::CAPACITY_TYPE.to_owned(), labels::ON_DEMAND.to_owned());
+    let commands = world.commands();
+    assert_eq!(commands.iter().map(types).collect::<Vec<_>>(), ["middle large"], "{commands:?}");
+    assert_eq!(commands[0].candidates, ["on-demand", "spot"]);
+}
+
+#[test]
 fn what_comes_for_other_nodes_may_be_spot() {
     let mut world = spot_world(1, SpotToSpot::Never, &[]);
     let large = world.objects.types.last_mut().expect("a large type");

@@ -80,8 +80,8 @@ impl Terms<'_, '_> {
 
     /// Whether it makes a difference to these nodes if fewer come than go.
     pub(super) fn favour_fewer(&self, candidates: &[&Candidate]) -> bool {
-        let spot = candidates.iter().filter(|candidate| candidate.is_spot());
-        matches!(self.spot_to_spot, SpotToSpot::Flexible { .. }) && spot.count() > 1
+        let has_spot = candidates.iter().any(|candidate| candidate.is_spot());
+        matches!(self.spot_to_spot, SpotToSpot::Flexible { .. }) && candidates.len() > 1 && has_spot
     }
 
     /// Whether each replacement has enough types to choose from with which the nodes cost less.
