@@ -271,3 +271,23 @@ fn wishes_of_any_weight_are_planned_for() {
         }
     }
 }
+
+#[test]
+fn a_wish_takes_no_room_for_which_another_node_must_be_bought() {
+    let free: Node = read(json!({
+        "metadata": {"name": "free", "labels": {labels::ZONE: "c"}},
+        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "1"}},
+    }));
+    let large = Workload::from(Pod::named("large").cpu("7")).into_pods().expect("valid");
+    let mut small = Workload::from(Pod::named("small").cpu("1").replicas(8)).into_pods().expect("valid");
+    let expression = json!({"key": labels::ZONE, "operator": "In", "values": ["c"]});
+    for pod in &mut small {
+        let wish = json!([{"weight": 1, "preference": {"matchExpressions": [expression]}}]);
+        pod.spec.affinity.node_affinity.preferred = read(wish);
+    }
+    for policy in [PreferencePolicy::Respect, PreferencePolicy::Ignore] {
+        let builder = Snapshot::builder().pool(NodePool::named("general")).nodes([free.clone()]);
+        let plan = plan(builder.pods(large.clone()).pods(small.clone()), policy);
+        assert_eq!((plan.unplaced().len(), plan.claims().len()), (0, 1), "{policy:?}");
+    }
+}

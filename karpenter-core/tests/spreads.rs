@@ -154,6 +154,30 @@ fn a_domain_in_which_no_waiting_pod_can_have_a_node_does_not_count() {
 }
 
 #[test]
+fn a_domain_counts_only_if_a_node_that_the_spread_counts_is_there_for_a_waiting_pod() {
+    let with = |name: &str, capacity_type: &str| {
+        let mut pool = NodePool::named(name);
+        let in_type = json!([{"key": labels::CAPACITY_TYPE, "operator": "In", "values": [capacity_type]}]);
+        pool.spec.template.spec.requirements = read(in_type);
+        pool
+    };
+    let mut tainted = with("tainted", "spot");
+    tainted.spec.template.spec.taints = read(json!([{"key": "spot", "effect": "NoSchedule"}]));
+    // In zone a it would have to be spot, which none of the pods tolerates.
+    let terms = json!([
+        {"matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": ["b"]}]},
+        {"matchExpressions": [{"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["spot"]}]},
+    ]);
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    let spread = json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")], "affinity": affinity});
+    // Another pod may have a node in zone a, which does not count.
+    let all = [pods("web", 5, &spread), pods("other", 1, &json!({}))].concat();
+    let plan = solve(vec![with("general", "on-demand"), tainted], &["a", "b"], Vec::new(), all);
+    assert_eq!(plan.unplaced().len(), 0, "{plan:?}");
+}
+
+#[test]
 fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
     let node: Node = read(json!({
         "metadata": {"name": "n", "labels": {labels::ZONE: "a"}},

@@ -200,6 +200,11 @@ impl<'s> Classes<'s> {
         out
     }
 
+    /// Whether some pod prefers something of its node.
+    pub(super) fn have_wishes(&self) -> bool {
+        self.neighbourhoods.iter().any(|neighbourhood| neighbourhood.levels() > 1)
+    }
+
     /// Sets aside the pods that cannot be planned, and reads the neighbourhoods of the others.
     fn read_neighbourhoods(&mut self, snapshot: &'s Snapshot, preferences: PreferencePolicy) -> Vec<Planned<'s>> {
         let namespaces = snapshot.namespaces();

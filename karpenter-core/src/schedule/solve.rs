@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Plan, StopFlag,
+    Plan, PreferencePolicy, StopFlag,
     candidate::Candidate,
     first_fit::LimitUse,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
@@ -58,6 +58,12 @@ impl Found {
     fn cut_short(mut search: Search<'_, '_>) -> Self {
         search.drop_tentative();
         Self::of(search)
+    }
+
+    /// Whether it places as many pods for less, whatever becomes of wishes.
+    fn is_cheaper_than(&self, other: &Self) -> bool {
+        let rank = |found: &Self| (found.plan.unplaced.len(), found.total());
+        rank(self) < rank(other)
     }
 
     /// The better of two; the first of equals.
@@ -133,10 +139,27 @@ impl<'a> Problem<'a> {
             others.push(self.with(Course { spreads_evenly: true, ..self.course.clone() }));
         }
         let best = others.into_iter().fold(best, Found::better);
-        match self.without_spoilers(&best.plan) {
+        let best = match self.without_spoilers(&best.plan) {
             Some(without) => best.better(without.find_keeping_choice()),
             None => best,
+        };
+        self.with_wishes_in_order(&best).unwrap_or(best)
+    }
+
+    /// A plan in which pods give up their wishes as they come in Karpenter's order, if what this order leads to costs less: what is
+    /// kept beyond that is worth no money.
+    fn with_wishes_in_order(&self, best: &Found) -> Option<Found> {
+        let is_open = self.course.trials == Trials::All && self.course.order != Order::Plain && self.is_small();
+        let has_wishes = self.base.preferences == PreferencePolicy::Respect && self.base.classes.have_wishes();
+        if !is_open || !has_wishes {
+            return None;
         }
+        let in_order = self.with(Course { order: Order::Plain, trials: Trials::First, ..self.course.clone() });
+        if !in_order.is_cheaper_than(best) {
+            return None;
+        }
+        let improved = Some(self.in_order(Order::Plain)).filter(|improved| improved.is_cheaper_than(&in_order));
+        Some(improved.unwrap_or(in_order))
     }
 
     /// Whether some spread lets domains differ by more than one pod, so that pods may be spread more evenly, and little is planned.

@@ -98,7 +98,7 @@ impl Base<'_> {
     /// What plans with weighed wishes are made from.
     pub(super) fn weighed(of_policy: impl Fn(PreferencePolicy) -> Self) -> Self {
         let mut base = of_policy(PreferencePolicy::Weigh);
-        if base.classes.neighbourhoods.iter().all(|n| n.levels() == 1) {
+        if !base.classes.have_wishes() {
             // Without wishes all policies mean the same.
             return base;
         }

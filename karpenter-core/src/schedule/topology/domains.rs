@@ -82,9 +82,17 @@ pub(super) struct Domains<'b, 'a> {
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
     /// Whether all nodes of a domain are counted on which some pods may be.
     counted: IndexMap<Sight, bool, FxBuild>,
-    /// The domains of a label in which pools can make nodes for some of the pods.
-    wanted: IndexMap<Arc<str>, Rc<BTreeSet<Arc<str>>>, FxBuild>,
+    /// What there may be of each pool, by a label.
+    demands: IndexMap<Arc<str>, Rc<Vec<Demand>>, FxBuild>,
     offers: Offers,
+}
+
+/// The nodes of a pool that could be made for some of the pods.
+struct Demand {
+    /// Their offerings.
+    rows: FixedBitSet,
+    /// The domains of a label that they may be in.
+    domains: BTreeSet<Arc<str>>,
 }
 
 /// Whose reach over which labels is asked for.
@@ -178,7 +186,7 @@ impl<'b, 'a> Domains<'b, 'a> {
             counts: IndexMap::default(),
             everywhere: IndexMap::default(),
             counted: IndexMap::default(),
-            wanted: IndexMap::default(),
+            demands: IndexMap::default(),
             offers: Offers::default(),
         }
     }
@@ -297,8 +305,8 @@ impl<'b, 'a> Domains<'b, 'a> {
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
     ///
-    /// A domain counts if a node of it exists, or if some pool could make one for any of the pods: it may have one by the
-    /// time that the kube-scheduler counts.
+    /// A domain counts if a node of it exists that counts, or if some pool could make one for any of the pods: it may have one by
+    /// the time that the kube-scheduler counts.
     pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Rc<Counts> {
         let question = (constraint.clone(), spread.clone(), keys.to_vec());
         if let Some(known) = self.counts.get(&question) {
@@ -306,11 +314,9 @@ impl<'b, 'a> Domains<'b, 'a> {
         }
         let mut counts = running(self.base, constraint, spread, keys);
         if !spread.term.is_by_host() {
-            let wanted = self.wanted(&spread.term.key);
-            for domain in creatable(self.base, &mut self.offers, constraint, spread, keys) {
-                if wanted.contains(&domain) {
-                    counts.entry(domain).or_default();
-                }
+            let demands = self.demands(&spread.term.key);
+            for domain in creatable(self.base, &mut self.offers, (constraint, spread), keys, &demands) {
+                counts.entry(domain).or_default();
             }
         }
         self.counts.entry(question).or_insert(Rc::new(counts)).clone()
@@ -324,8 +330,8 @@ impl<'b, 'a> Domains<'b, 'a> {
         others == own || *self.counted.entry((others, domain.clone(), own, spread.clone())).or_insert_with(find)
     }
 
-    /// The domains of a label in which pools can make nodes for some of the pods.
-    fn wanted(&mut self, key: &Arc<str>) -> Rc<BTreeSet<Arc<str>>> {
+    /// What there may be of each pool.
+    fn demands(&mut self, key: &Arc<str>) -> Rc<Vec<Demand>> {
         let (base, offers) = (self.base, &mut self.offers);
         let find = || {
             let mut least: IndexMap<Constraint, Amounts, FxBuild> = IndexMap::default();
@@ -335,12 +341,39 @@ impl<'b, 'a> Domains<'b, 'a> {
                 let known = least.entry(constraint).or_insert_with(|| class.requests.clone());
                 known.iter_mut().zip(&class.requests).for_each(|(known, own)| *known = (*known).min(*own));
             }
-            let reach = |(constraint, requests): (&Constraint, &Amounts)| {
-                reach_of(&base.pools, 0, offers, constraint, requests, std::slice::from_ref(key))
-            };
-            Rc::new(least.iter().map(reach).flat_map(Reach::into_keys).flatten().collect())
+            let pools = base.pools.iter().enumerate();
+            Rc::new(pools.map(|(index, pool)| Demand::of(index, pool, offers, &least, key)).collect())
         };
-        self.wanted.entry(key.clone()).or_insert_with(find).clone()
+        self.demands.entry(key.clone()).or_insert_with(find).clone()
+    }
+}
+
+impl Demand {
+    /// What there may be of a pool for pods that ask for at least so much.
+    fn of(
+        index: usize,
+        pool: &Pool<'_>,
+        offers: &mut Offers,
+        least: &IndexMap<Constraint, Amounts, FxBuild>,
+        key: &Arc<str>,
+    ) -> Self {
+        let keys = std::slice::from_ref(key);
+        let mut out = Self { rows: FixedBitSet::with_capacity(pool.table().rows().len()), domains: BTreeSet::new() };
+        for (constraint, requests) in least {
+            if tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
+                continue;
+            }
+            let (likeness, shares) = (offers.likeness(index, pool, keys), offers.shares(index, pool, requests));
+            let is_large_enough = |row: &usize| shares[pool.variant_of_row[*row] as usize].is_some();
+            let open = offers.open(index, pool, &constraint.wanted);
+            for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
+                out.rows.extend(rows.ones().filter(is_large_enough));
+                let found =
+                    cells(pool, wanted, rows, keys, &likeness, |row| is_large_enough(&row).then_some(Cost::NOTHING));
+                out.domains.extend(found.into_keys().flatten());
+            }
+        }
+        out
     }
 }
 
@@ -388,18 +421,25 @@ impl Offers {
         self.open.entry((index, wanted.clone())).or_insert_with(open).clone()
     }
 
-    /// The domains of the last of some labels in which a pool can make a node that has all of these labels and meets one of these,
-    /// as far as its limits go.
-    fn creatable(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives, keys: &[Arc<str>]) -> Values {
+    /// The domains of the last of some labels in which a pool can make a node for some of the pods that has all of these labels and
+    /// meets one of these, as far as its limits go.
+    fn creatable(
+        &mut self,
+        (index, pool): (usize, &Pool<'_>),
+        wanted: &NodeAlternatives,
+        keys: &[Arc<str>],
+        demand: &Demand,
+    ) -> Values {
         let question = (index, wanted.clone(), keys.to_vec());
         if let Some(known) = self.creatable.get(&question) {
             return known.clone();
         }
         let (likeness, open) = (self.likeness(index, pool, keys), self.open(index, pool, wanted));
-        let is_open = |row: usize| pool.has_limits_left(row).then_some(Cost::NOTHING);
+        let is_open = |row: usize| (demand.rows[row] && pool.has_limits_left(row)).then_some(Cost::NOTHING);
         let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys();
         let all = wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative);
-        let found: BTreeSet<Arc<str>> = all.filter_map(|mut cell| cell.pop()).collect();
+        let domains = all.filter_map(|mut cell| cell.pop());
+        let found: BTreeSet<Arc<str>> = domains.filter(|domain| demand.domains.contains(domain)).collect();
         self.creatable.entry(question).or_insert(found.into_iter().collect()).clone()
     }
 
@@ -520,13 +560,14 @@ fn union<'r>(pool: &Pool<'_>, sets: impl Iterator<Item = &'r FixedBitSet>) -> Fi
     out
 }
 
-/// The domains in which some pool could make a node that counts: one with the labels of all spreads of the pods.
+/// The domains in which some pool could make a node for some of the pods that counts: one with the labels of all spreads of the pods
+/// that are spread.
 fn creatable(
     base: &Base<'_>,
     offers: &mut Offers,
-    constraint: &Constraint,
-    spread: &Spread,
+    (constraint, spread): (&Constraint, &Spread),
     keys: &[Arc<str>],
+    demands: &[Demand],
 ) -> BTreeSet<Arc<str>> {
     let anything = NodeAlternatives::any();
     let wanted = if spread.honors_affinity { &constraint.wanted } else { &anything };
@@ -535,9 +576,9 @@ fn creatable(
     let others = keys.iter().filter(|other| *other != key && ***other != *labels::HOSTNAME);
     let keys: Vec<Arc<str>> = others.chain([key]).cloned().collect();
     let mut out = BTreeSet::new();
-    for (index, pool) in base.pools.iter().enumerate() {
+    for ((index, pool), demand) in base.pools.iter().enumerate().zip(demands) {
         if !spread.honors_taints || tolerates_all(&constraint.tolerations, pool.taints(), false).is_ok() {
-            out.extend(offers.creatable(index, pool, wanted, &keys).iter().cloned());
+            out.extend(offers.creatable((index, pool), wanted, &keys, demand).iter().cloned());
         }
     }
     out
