@@ -40,7 +40,7 @@ pub struct DisruptorOptions {
     /// together. The last of them must save this times 1.6 times the share that the command saves of what the nodes cost that
     /// may go, but no less than 0.75 and no more than 1.1 times this: a command goes further where much of the bill is left.
     ///
-    /// By default a cent, or what the pods of nodes that may go cost on average on nodes that are three quarters full, if that
+    /// By default a cent, or what the pods of nodes of pools cost on average on nodes that are three quarters full, if that
     /// is less: nodes of small pods would never go otherwise.
     pub min_savings_per_eviction: Option<f64>,
     /// What it must save to replace nodes, as a share of what they cost.
@@ -204,7 +204,7 @@ pub struct Commands<'s> {
     now: Timestamp,
     /// Which nodes might go when it was searched last.
     candidates: Option<Candidates>,
-    /// The cluster at the start without the nodes that may go; nothing before the first search.
+    /// The cluster at the start without the nodes of pools; nothing before the first search.
     start: Option<Snapshot>,
     /// What the pods are worth at the start; nothing before somebody asked.
     worth: OnceCell<Worth>,
@@ -252,7 +252,7 @@ impl Commands<'_> {
         let threshold = hurdle.threshold(|| {
             let worth = || match &self.start {
                 Some(start) => Worth::of(scene, start),
-                None => Worth::of(scene, &scene.cleared(&candidates)),
+                None => Worth::of(scene, &scene.cleared()),
             };
             self.worth.get_or_init(worth).per_eviction()
         });
@@ -271,7 +271,7 @@ impl Iterator for Commands<'_> {
         let (hurdle, now) = (*hurdle, *now);
         let (spot_to_spot, effort, replaces_static) = (self.spot_to_spot, self.effort, !self.leaves_static_pools);
         let candidates = &*self.candidates.insert(scene.candidates(now));
-        let start = start.get_or_insert_with(|| scene.cleared(candidates));
+        let start = start.get_or_insert_with(|| scene.cleared());
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
             .or_else(|| drifted(scene, candidates, now));

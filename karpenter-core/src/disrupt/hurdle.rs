@@ -87,8 +87,8 @@ impl Hurdle {
     }
 }
 
-/// What the pods of nodes that may go are worth, in dollars an hour: what the cheapest nodes charge for their shares. It is the same
-/// wherever they run.
+/// What the pods of nodes of pools are worth, in dollars an hour: what the cheapest nodes charge for their shares. It is the same
+/// wherever they run and whatever keeps them there, so that what an eviction must save stays the same while a cluster is consolidated.
 pub(super) struct Worth {
     /// By their indices.
     pub(super) of_pods: BTreeMap<usize, f64>,
@@ -97,7 +97,7 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    /// What they are worth in a cluster without the nodes that may go.
+    /// What they are worth in a cluster without these nodes.
     pub(super) fn of(scene: &Scene<'_>, cleared: &Snapshot) -> Self {
         let of_pods = scene.planner.prepare(cleared, scene.catalogs).values_of_pods();
         let evictions: f64 = of_pods.keys().map(|&pod| super::eviction_cost(&cleared.pods()[pod]).max(0.0)).sum();

@@ -155,10 +155,14 @@ impl<'s> Scene<'s> {
         Self::command(Method::Emptiness, candidates, Trial { plan: Plan::default(), savings_per_hour })
     }
 
-    /// The cluster without the nodes that may go, whose pods want other places.
-    pub(super) fn cleared(&self, candidates: &Candidates) -> Snapshot {
-        let all: BTreeSet<usize> = candidates.all().iter().map(|candidate| candidate.place).collect();
-        let moving = candidates.all().iter().flat_map(|candidate| candidate.pods.iter().copied());
+    /// The cluster without the nodes of pools, whose pods want other places.
+    pub(super) fn cleared(&self) -> Snapshot {
+        let places = self.snapshot.places().iter().enumerate();
+        let of_pools = places.filter(|(_, place)| place.pool.is_some());
+        let (all, residents): (BTreeSet<usize>, Vec<_>) =
+            of_pools.map(|(index, place)| (index, place.residents.iter())).unzip();
+        let moving = residents.into_iter().flatten().filter(|pod| pod.is_reschedulable());
+        let moving: BTreeSet<usize> = moving.filter_map(|pod| self.snapshot.pod_index(&pod.key())).collect();
         self.snapshot.without_places(&all, moving)
     }
 
