@@ -138,3 +138,46 @@ fn limits_leave_no_more_pods_than_in_the_plain_order() {
     // A large one on each of two nodes leaves room for a small one beside it, but two small ones leave none for a large one.
     assert_eq!((plan.claims().len(), plan.unplaced().len()), (2, 1));
 }
+
+/// What a limit of 16 CPUs leaves of a pod that only a large node takes, and of 16 small ones of no priority.
+fn left_beside(priority: i32) -> Vec<String> {
+    let machine = |name: &str, cpu: i64, dollars: f64| {
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(110))];
+        InstanceType::named(name, capacity).offering("on-demand", "a", Price::per_hour(dollars).expect("valid"))
+    };
+    let mut database = pods(Pod::named("database").cpu("8"));
+    database[0].spec.priority = Some(priority);
+    let limited = NodePool::named("limited").limit("cpu", Quantity::from_units(16));
+    let batch = pods(Pod::named("batch").cpu("1").replicas(16));
+    let snapshot = Snapshot::builder().pool(limited).pods([database, batch].concat()).build().expect("valid");
+    let types = vec![machine("four", 4, 0.2), machine("sixteen", 16, 1.0)];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    plan.unplaced().keys().map(|pod| pod.name.clone()).collect()
+}
+
+#[test]
+fn limits_leave_many_pods_rather_than_one_of_a_higher_priority() {
+    assert_eq!(left_beside(0), ["database"], "as few as can be of equal priority");
+    assert_eq!(left_beside(-1), ["database"]);
+    let left = left_beside(1000);
+    assert!(left.len() == 8 && left.iter().all(|name| name.starts_with("batch")), "{left:?}");
+}
+
+#[test]
+fn of_equal_pods_limits_leave_those_of_the_lowest_priority() {
+    let machine = InstanceType::named("four", [("cpu", Quantity::from_units(4))]);
+    let machine = machine.offering("on-demand", "a", Price::per_hour(0.2).expect("valid"));
+    let of_priority = |name: &str, priority: i32| {
+        let mut pods = pods(Pod::named(name).cpu("1").replicas(4));
+        pods.iter_mut().for_each(|pod| pod.spec.priority = Some(priority));
+        pods
+    };
+    let limited = NodePool::named("limited").limit("cpu", Quantity::from_units(8));
+    let all = [of_priority("a", -5), of_priority("b", 10), of_priority("c", 3)].concat();
+    let snapshot = Snapshot::builder().pool(limited).pods(all).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    let left: Vec<&str> = plan.unplaced().keys().map(|pod| pod.name.as_str()).collect();
+    assert_eq!(left, ["a-0", "a-1", "a-2", "a-3"]);
+}

@@ -1,6 +1,7 @@
 //! Pods that ask for the same are planned as one.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
 };
@@ -42,10 +43,12 @@ pub(super) struct Class {
     pub(super) workload: Option<WorkloadId>,
     /// The number of its [`Volumes`].
     volumes: usize,
+    /// How much its pods matter where limits leave some of the pods without a node; the same for all where there are no limits.
+    pub(super) priority: i32,
 }
 
 /// What makes a class.
-type Meaning = (ResourceList, usize, Vec<HostPort>, usize, Option<WorkloadId>, usize);
+type Meaning = (ResourceList, usize, Vec<HostPort>, usize, Option<WorkloadId>, usize, i32);
 
 /// What a pod says of its node, its resources apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,13 +104,19 @@ struct Written<'p> {
     neighbourhood: usize,
     workload: Option<WorkloadId>,
     volumes: usize,
+    priority: i32,
 }
 
 /// Containers of which only what planning reads is looked at.
 struct WrittenContainers<'p>(&'p [Container]);
 
 impl<'p> Written<'p> {
-    fn new(spec: &'p PodSpec, neighbourhood: usize, workload: Option<WorkloadId>, volumes: usize) -> Self {
+    fn new(
+        spec: &'p PodSpec,
+        neighbourhood: usize,
+        workload: Option<WorkloadId>,
+        (volumes, priority): (usize, i32),
+    ) -> Self {
         Self {
             containers: WrittenContainers(&spec.containers),
             init_containers: WrittenContainers(&spec.init_containers),
@@ -120,6 +129,7 @@ impl<'p> Written<'p> {
             neighbourhood,
             workload,
             volumes,
+            priority,
         }
     }
 }
@@ -147,7 +157,7 @@ impl Hash for WrittenContainers<'_> {
 }
 
 impl<'s> Classes<'s> {
-    /// Sorts the pending pods into classes, in the order of their first pods.
+    /// Sorts the pending pods into classes, those that matter most first, and then in the order of their first pods.
     ///
     /// The axes have the resources of the daemons too.
     pub(super) fn new(
@@ -162,20 +172,25 @@ impl<'s> Classes<'s> {
         let mut by_text: IndexMap<Written<'_>, usize, FxBuild> = IndexMap::default();
         let mut by_meaning: IndexMap<Meaning, Vec<usize>, FxBuild> = IndexMap::default();
         let mut constraints: IndexSet<Constraint, FxBuild> = IndexSet::default();
+        let has_limits = snapshot.pools().iter().any(|pool| !pool.spec.limits.is_empty());
         for Planned { index: pod_index, pod, neighbourhood } in pods {
             let volumes = out.all_volumes.of(pod);
             let workload = out.workloads.of_pod(pod);
+            let priority = pod.spec.priority.filter(|_| has_limits).unwrap_or_default();
             let mut meaning = || {
                 let (constraint, _) = constraints.insert_full(Constraint::of_pod(&pod.spec));
                 let ports = HostPort::of_pod(&pod.spec);
-                let entry = by_meaning.entry((pod_requests(pod), constraint, ports, neighbourhood, workload, volumes));
+                let meaning = (pod_requests(pod), constraint, ports, neighbourhood, workload, volumes, priority);
+                let entry = by_meaning.entry(meaning);
                 let index = entry.index();
                 entry.or_default();
                 index
             };
             // A pod of a node on its way out may be in the middle of a resize, which its specification does not tell.
             let index = if pod.status.all_container_statuses().next().is_none() {
-                *by_text.entry(Written::new(&pod.spec, neighbourhood, workload, volumes)).or_insert_with(meaning)
+                *by_text
+                    .entry(Written::new(&pod.spec, neighbourhood, workload, (volumes, priority)))
+                    .or_insert_with(meaning)
             } else {
                 meaning()
             };
@@ -186,7 +201,7 @@ impl<'s> Classes<'s> {
         out.constraints = constraints.into_iter().collect();
         out.list = by_meaning
             .into_iter()
-            .map(|((request_list, constraint, host_ports, neighbourhood, workload, volumes), pods)| Class {
+            .map(|((request_list, constraint, host_ports, neighbourhood, workload, volumes, priority), pods)| Class {
                 workload: workload.or_else(|| out.workloads.add(pods.len())),
                 pods,
                 requests: out.axes.requests(&request_list),
@@ -195,8 +210,10 @@ impl<'s> Classes<'s> {
                 host_ports,
                 neighbourhood,
                 volumes,
+                priority,
             })
             .collect();
+        out.list.sort_by_key(|class| Reverse(class.priority));
         out
     }
 

@@ -1,6 +1,6 @@
 //! From a problem to a plan: searches, until nothing more is to be learned, and the best of what they find.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use super::{
     Plan, PreferencePolicy, StopFlag,
@@ -11,7 +11,7 @@ use super::{
     topology::Lessons,
     weigh::Unmet,
 };
-use crate::{Reason, reason::Obstacle};
+use crate::{Reason, api::ObjectKey, reason::Obstacle};
 
 /// The most searches in which the pods of a class may be divided anew. After these, classes whose pods do not all find
 /// nodes are given up one search at a time.
@@ -33,6 +33,8 @@ const MOST_TURNS: usize = 2;
 /// A plan, and what tells whether it is better than another.
 pub(super) struct Found {
     pub(super) plan: Plan,
+    /// The priorities of the pods that it leaves, the highest first.
+    left: Vec<i32>,
     /// How many wishes of the pods that it places are given up; none if they are weighed.
     given_up: usize,
     /// How many units go where a taint asks to be avoided by them.
@@ -44,14 +46,23 @@ pub(super) struct Found {
 impl Found {
     /// The lower the better: pods are worth more than wishes, and wishes more than money unless they have a price.
     fn rank(&self) -> impl Ord {
-        (self.plan.unplaced.len(), self.given_up, self.total(), self.plan.claims.len())
+        (self.left(), self.given_up, self.total(), self.plan.claims.len())
+    }
+
+    /// The lower the better: no number of pods outweighs one of a higher priority.
+    pub(super) fn left(&self) -> &[i32] {
+        &self.left
     }
 
     fn of(search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         let (given_up, unmet) = (problem.given_up(&planned), problem.unmet(&planned));
         let reluctant = search.reluctant_units();
-        Self { plan: search.into_plan(), given_up, reluctant, unmet }
+        let plan = search.into_plan();
+        let priority = |pod: &ObjectKey| problem.base.snapshot.pod(pod)?.spec.priority;
+        let mut left: Vec<i32> = plan.unplaced.keys().map(|pod| priority(pod).unwrap_or_default()).collect();
+        left.sort_unstable_by_key(|&priority| Reverse(priority));
+        Self { plan, left, given_up, reluctant, unmet }
     }
 
     /// What is valid of a search that ends although other divisions of the pods were to be tried.
@@ -62,8 +73,7 @@ impl Found {
 
     /// Whether it places as many pods for less, whatever becomes of wishes.
     fn is_cheaper_than(&self, other: &Self) -> bool {
-        let rank = |found: &Self| (found.plan.unplaced.len(), found.total());
-        rank(self) < rank(other)
+        (self.left(), self.total()) < (other.left(), other.total())
     }
 
     /// The better of two; the first of equals.
@@ -127,6 +137,7 @@ impl<'a> Problem<'a> {
         if is_limited {
             others.push(self.with(Course { aim: Aim::Pods, ..self.course.clone() }));
             others.extend(self.with_left_first(&best.plan));
+            others.extend(self.with_highest_first(&best.plan));
         }
         others.extend(by_size);
         if has_two_orders && self.course.weighs_room {
@@ -257,6 +268,26 @@ impl<'a> Problem<'a> {
             if first.len() == known {
                 break;
             }
+        }
+        out
+    }
+
+    /// Plans in which those come first that matter as much as the most important pod that a plan leaves, then those too that matter as
+    /// much as the most important of the others that the first of these leaves.
+    fn with_highest_first(&self, plan: &Plan) -> Vec<Found> {
+        let classes = &self.base.classes.list;
+        let (mut left, mut out) = (self.left(plan), Vec::new());
+        let mut known = BTreeSet::new();
+        while out.len() < MOST_TURNS {
+            let others = left.iter().filter(|class| !known.contains(*class));
+            let Some(least) = others.map(|&class| classes[class].priority).max() else { break };
+            let first: BTreeSet<usize> = (0..classes.len()).filter(|&class| classes[class].priority >= least).collect();
+            if first.len() == classes.len() {
+                break;
+            }
+            let found = self.with(Course { first: first.clone(), ..self.course.clone() });
+            (left, known) = (self.left(&found.plan), first);
+            out.push(found);
         }
         out
     }

@@ -65,7 +65,8 @@ impl Problem<'_> {
         let others = [of_policy(&weighing.respecting), of_policy(&weighing.ignoring)];
         let best = climb.best.map(|(found, _)| found);
         let all = best.into_iter().chain(others);
-        all.min_by_key(Found::worth).expect("there are plans of two policies")
+        let better = |best: Found, other: Found| if other.worth() < best.worth() { other } else { best };
+        all.reduce(better).expect("there are plans of two policies")
     }
 
     /// How many wishes of planned pods are given up; weighed ones go by their price.
@@ -88,9 +89,9 @@ impl Found {
     }
 
     /// The lower the better. What costs nothing is met.
-    fn worth(&self) -> impl Ord + use<> {
+    fn worth(&self) -> impl Ord {
         let Self { plan, unmet, .. } = self;
-        (plan.unplaced.len(), self.total(), unmet.weight, plan.hourly_cost(), plan.claims.len())
+        (self.left(), self.total(), unmet.weight, plan.hourly_cost(), plan.claims.len())
     }
 }
 
