@@ -425,6 +425,14 @@ impl<'a> Pool<'a> {
         out
     }
 
+    /// Whether these instance types have as many values as are asked for of each label with `minValues`.
+    pub(super) fn has_enough_values<I: Iterator<Item = usize>>(&self, types: impl Fn() -> I) -> bool {
+        self.varieties.iter().all(|variety| {
+            let enough = variety.min_values as usize;
+            variety.count(types(), enough) >= enough
+        })
+    }
+
     /// Whether claims must keep several values of a label.
     pub(super) fn has_min_values(&self) -> bool {
         !self.varieties.is_empty()

@@ -125,7 +125,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
     /// Whether some node has room for a pod of a class, whatever its neighbours.
     pub(super) fn has_node(&mut self, class: usize) -> bool {
         let constraint = self.seeker(class, self.base.classes.node_wanted(class));
-        !self.domains.reach(&constraint, &self.base.classes.list[class].requests, &[]).is_empty()
+        self.domains.takes(&constraint, &self.base.classes.list[class].requests)
     }
 
     /// How many domains a class can reach, without those that were learned to be full.

@@ -145,7 +145,7 @@ impl Allotter<'_, '_> {
             ports.extend_from_slice(own);
         }
         let is_tolerable = Neighbours::default().most(&Manners::of(classes, pods)) > 0;
-        is_tolerable && !self.domains.reach(constraint, &requests, &[]).is_empty()
+        is_tolerable && self.domains.takes(constraint, &requests)
     }
 }
 

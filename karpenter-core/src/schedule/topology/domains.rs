@@ -17,6 +17,7 @@ use crate::{
     api::tolerates_all,
     labels,
     schedule::{
+        MinValuesPolicy,
         amounts::{Amounts, copies, dominant_share, fits},
         class::Constraint,
         pool::{Pool, heavier_weights},
@@ -75,6 +76,8 @@ pub(super) struct Domains<'b, 'a> {
     /// Of those who ask for nothing.
     sites: IndexMap<Question, Rc<Sites>, FxBuild>,
     reaches: IndexMap<Question, Rc<Reach>, FxBuild>,
+    /// Whether some node takes pods, whatever its labels.
+    taken: IndexMap<Question, bool, FxBuild>,
     /// Those of single pods of a class at a step of their wishes, by both.
     reaches_alone: IndexMap<(usize, usize, Question), Rc<Reach>, FxBuild>,
     counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
@@ -182,6 +185,7 @@ impl<'b, 'a> Domains<'b, 'a> {
             base,
             sites: IndexMap::default(),
             reaches: IndexMap::default(),
+            taken: IndexMap::default(),
             reaches_alone: IndexMap::default(),
             counts: IndexMap::default(),
             everywhere: IndexMap::default(),
@@ -199,6 +203,22 @@ impl<'b, 'a> Domains<'b, 'a> {
         let reach = Rc::new(self.found(constraint, requests, keys, |_| usize::MAX));
         self.reaches.insert(Question::new(constraint, requests, keys), reach.clone());
         reach
+    }
+
+    /// Whether some node takes pods which together ask for `requests`: one that exists, or one that a pool can make as far as
+    /// its limits go, with as many values as its `minValues` ask for among the types that are large enough.
+    pub(super) fn takes(&mut self, constraint: &Constraint, requests: &Amounts) -> bool {
+        if let Some(&known) = self.taken.get(&Asked { constraint, requests, keys: &[] }) {
+            return known;
+        }
+        let (base, sites) = (self.base, self.sites(constraint, &[]));
+        let is_taken = sites.places.iter().any(|&(index, ..)| fits(requests, &base.places[index].room))
+            || base.pools.iter().enumerate().any(|(index, pool)| {
+                tolerates_all(&constraint.tolerations, pool.taints(), false).is_ok()
+                    && self.offers.can_make(index, pool, (&constraint.wanted, requests), base.options.min_values)
+            });
+        self.taken.insert(Question::new(constraint, requests, &[]), is_taken);
+        is_taken
     }
 
     /// The cells of `keys` that single pods of a class can reach at a step of their wishes. Nodes that exist have room for no
@@ -441,6 +461,22 @@ impl Offers {
         let domains = all.filter_map(|mut cell| cell.pop());
         let found: BTreeSet<Arc<str>> = domains.filter(|domain| demand.domains.contains(domain)).collect();
         self.creatable.entry(question).or_insert(found.into_iter().collect()).clone()
+    }
+
+    /// Whether a pool can make a node with so much room that meets some alternative, as far as its limits and `minValues` go.
+    fn can_make(
+        &mut self,
+        index: usize,
+        pool: &Pool<'_>,
+        (wanted, requests): (&NodeAlternatives, &Amounts),
+        policy: MinValuesPolicy,
+    ) -> bool {
+        let (shares, open) = (self.shares(index, pool, requests), self.open(index, pool, wanted));
+        let is_large = |row: &usize| shares[pool.variant_of_row[*row] as usize].is_some() && pool.has_limits_left(*row);
+        open.iter().any(|rows| {
+            let types = || rows.ones().filter(is_large).map(|row| pool.table().rows()[row].type_index);
+            types().next().is_some() && (policy == MinValuesPolicy::BestEffort || pool.has_enough_values(types))
+        })
     }
 
     /// The share that requests take of each variant of a pool, if they fit.
