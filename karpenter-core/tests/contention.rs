@@ -170,7 +170,9 @@ fn of_equal_pods_limits_leave_those_of_the_lowest_priority() {
     let machine = machine.offering("on-demand", "a", Price::per_hour(0.2).expect("valid"));
     let of_priority = |name: &str, priority: i32| {
         let mut pods = pods(Pod::named(name).cpu("1").replicas(4));
-        pods.iter_mut().for_each(|pod| pod.spec.priority = Some(priority));
+        for pod in &mut pods {
+            pod.spec.priority = Some(priority);
+        }
         pods
     };
     let limited = NodePool::named("limited").limit("cpu", Quantity::from_units(8));
