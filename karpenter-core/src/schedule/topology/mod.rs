@@ -10,6 +10,7 @@ mod bundle;
 mod domains;
 mod near;
 mod neighbours;
+mod offers;
 mod portion;
 mod quota;
 mod rules;

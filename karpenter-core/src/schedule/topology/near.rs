@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 use super::{
     Member, Portion, Rules, Term,
     allot::Allotter,
-    domains::Reach,
+    offers::Reach,
     seek::{Draft, Place},
     settle::pins,
 };

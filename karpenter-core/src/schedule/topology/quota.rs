@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 
-use super::domains::{Cell, Charge, Cost, Counts};
+use super::{
+    domains::Counts,
+    offers::{Cell, Charge, Cost},
+};
 use crate::FxBuild;
 
 /// A rule that counts pods in the domains of one label.

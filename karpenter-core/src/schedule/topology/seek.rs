@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 
-use super::{Rules, Spread, Term, allot::Allotter, domains::Reach, near::Company, quota::Rule};
+use super::{Rules, Spread, Term, allot::Allotter, near::Company, offers::Reach, quota::Rule};
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle};
 
 /// What the pods of a class ask of their nodes and domains.

@@ -5,7 +5,8 @@ use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 use super::{
     Latitude, Portion, Rules, Spread, Term,
     allot::Allotter,
-    domains::{Cell, Charge, Cost, Counts, Reach},
+    domains::Counts,
+    offers::{Cell, Charge, Cost, Reach},
     quota::{Counted, Open, divide},
     seek::{CountedRule, Place, Seek, left_by},
 };
