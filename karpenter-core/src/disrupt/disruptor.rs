@@ -131,7 +131,6 @@ impl Disruptor {
             leaves_static_pools: self.leaves_static_pools,
             now,
             candidates: None,
-            start: None,
             worth: OnceCell::new(),
             found: 0,
         }
@@ -204,9 +203,7 @@ pub struct Commands<'s> {
     now: Timestamp,
     /// Which nodes might go when it was searched last.
     candidates: Option<Candidates>,
-    /// The cluster at the start without the nodes of pools; nothing before the first search.
-    start: Option<Snapshot>,
-    /// What the pods are worth at the start; nothing before somebody asked.
+    /// What the pods are worth; nothing before somebody asked.
     worth: OnceCell<Worth>,
     /// How many commands were found.
     found: usize,
@@ -249,13 +246,7 @@ impl Commands<'_> {
         let by_savings = scene.for_savings(*now);
         let target = if is_drifted(place) { scene } else { &*by_savings };
         let view = View { scene, target, candidates: &candidates, candidate, index, place, now: *now, terms };
-        let threshold = hurdle.threshold(|| {
-            let worth = || match &self.start {
-                Some(start) => Worth::of(scene, start),
-                None => Worth::of(scene, &scene.cleared()),
-            };
-            self.worth.get_or_init(worth).per_eviction()
-        });
+        let threshold = hurdle.threshold(|| self.worth.get_or_init(|| Worth::of(scene)).per_eviction());
         Some(view.outlook(threshold, is_drifted(place)))
     }
 }
@@ -267,11 +258,10 @@ impl Iterator for Commands<'_> {
         if self.found >= MAX_COMMANDS {
             return None;
         }
-        let Self { scene, hurdle, now, start, worth: known, .. } = self;
+        let Self { scene, hurdle, now, worth: known, .. } = self;
         let (hurdle, now) = (*hurdle, *now);
         let (spot_to_spot, effort, replaces_static) = (self.spot_to_spot, self.effort, !self.leaves_static_pools);
         let candidates = &*self.candidates.insert(scene.candidates(now));
-        let start = start.get_or_insert_with(|| scene.cleared());
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
             .or_else(|| drifted(scene, candidates, now));
@@ -283,7 +273,7 @@ impl Iterator for Commands<'_> {
             let mut consolidation =
                 Consolidation { scene, candidates, threshold, effort, terms, values: &no_values, now };
             let best = consolidation.may_gain().then(|| {
-                let worth = known.get_or_init(|| Worth::of(scene, start));
+                let worth = known.get_or_init(|| Worth::of(scene));
                 consolidation.values = &worth.of_pods;
                 consolidation.threshold = hurdle.threshold(|| worth.per_eviction());
                 consolidation.best().or_else(|| consolidation.alone())

@@ -6,7 +6,6 @@ use super::{
     Candidate,
     scene::{self, Scene, Trial},
 };
-use crate::Snapshot;
 
 /// What an eviction must save at most by default, in dollars an hour.
 const MOST_PER_EVICTION: f64 = 0.01;
@@ -97,9 +96,9 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    /// What they are worth in a cluster without these nodes.
-    pub(super) fn of(scene: &Scene<'_>, cleared: &Snapshot) -> Self {
-        let of_pods = scene.planner.prepare(cleared, scene.catalogs).values_of_pods();
+    pub(super) fn of(scene: &Scene<'_>) -> Self {
+        let cleared = scene.cleared();
+        let of_pods = scene.planner.prepare(&cleared, scene.catalogs).values_of_pods();
         let evictions: f64 = of_pods.keys().map(|&pod| super::eviction_cost(&cleared.pods()[pod]).max(0.0)).sum();
         let mean = of_pods.values().sum::<f64>() / evictions;
         Self { of_pods, mean }

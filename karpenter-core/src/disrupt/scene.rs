@@ -157,11 +157,10 @@ impl<'s> Scene<'s> {
 
     /// The cluster without the nodes of pools, whose pods want other places.
     pub(super) fn cleared(&self) -> Snapshot {
-        let places = self.snapshot.places().iter().enumerate();
-        let of_pools = places.filter(|(_, place)| place.pool.is_some());
-        let (all, residents): (BTreeSet<usize>, Vec<_>) =
-            of_pools.map(|(index, place)| (index, place.residents.iter())).unzip();
-        let moving = residents.into_iter().flatten().filter(|pod| pod.is_reschedulable());
+        let places = self.snapshot.places();
+        let all: BTreeSet<usize> = (0..places.len()).filter(|&index| places[index].pool.is_some()).collect();
+        let residents = all.iter().flat_map(|&index| places[index].residents.iter());
+        let moving = residents.filter(|pod| pod.is_reschedulable());
         let moving: BTreeSet<usize> = moving.filter_map(|pod| self.snapshot.pod_index(&pod.key())).collect();
         self.snapshot.without_places(&all, moving)
     }

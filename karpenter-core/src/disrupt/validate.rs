@@ -194,10 +194,9 @@ impl Disruptor {
             Method::StaticDrift => review.bare_replacements(&nodes),
             Method::Drift => review.replacements(&nodes),
             Method::Consolidation => {
-                let worth = || Worth::of(&scene, &scene.cleared());
                 let review = Review { scene: &scene.for_savings(now), ..review };
                 review.replacements(&nodes)?;
-                review.savings(&nodes, self.hurdle().threshold(|| worth().per_eviction()))
+                review.savings(&nodes, self.hurdle().threshold(|| Worth::of(&scene).per_eviction()))
             }
         }
     }

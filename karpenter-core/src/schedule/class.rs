@@ -115,7 +115,8 @@ impl<'p> Written<'p> {
         spec: &'p PodSpec,
         neighbourhood: usize,
         workload: Option<WorkloadId>,
-        (volumes, priority): (usize, i32),
+        volumes: usize,
+        priority: i32,
     ) -> Self {
         Self {
             containers: WrittenContainers(&spec.containers),
@@ -189,7 +190,7 @@ impl<'s> Classes<'s> {
             // A pod of a node on its way out may be in the middle of a resize, which its specification does not tell.
             let index = if pod.status.all_container_statuses().next().is_none() {
                 *by_text
-                    .entry(Written::new(&pod.spec, neighbourhood, workload, (volumes, priority)))
+                    .entry(Written::new(&pod.spec, neighbourhood, workload, volumes, priority))
                     .or_insert_with(meaning)
             } else {
                 meaning()

@@ -147,12 +147,8 @@ impl<'p> Eligible<'p> {
 
     /// The first label of which the types have too few values, and how many they have.
     fn lack(&self) -> Option<(&'p Variety, usize)> {
-        self.pool.varieties.iter().find_map(|variety| {
-            let enough = variety.min_values as usize;
-            let others = self.other_rows.iter().flat_map(|rows| self.types_by(rows));
-            let count = variety.count(self.types().chain(others).map(|(_, type_index)| type_index), enough);
-            (count < enough).then_some((variety, count))
-        })
+        let others = || self.other_rows.iter().flat_map(|rows| self.types_by(rows));
+        self.pool.lack(|| self.types().chain(others()).map(|(_, type_index)| type_index))
     }
 }
 

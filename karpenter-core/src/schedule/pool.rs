@@ -425,11 +425,12 @@ impl<'a> Pool<'a> {
         out
     }
 
-    /// Whether these instance types have as many values as are asked for of each label with `minValues`.
-    pub(super) fn has_enough_values<I: Iterator<Item = usize>>(&self, types: impl Fn() -> I) -> bool {
-        self.varieties.iter().all(|variety| {
+    /// The first label with `minValues` of which these instance types have too few values, and how many they have.
+    pub(super) fn lack<I: Iterator<Item = usize>>(&self, types: impl Fn() -> I) -> Option<(&Variety, usize)> {
+        self.varieties.iter().find_map(|variety| {
             let enough = variety.min_values as usize;
-            variety.count(types(), enough) >= enough
+            let count = variety.count(types(), enough);
+            (count < enough).then_some((variety, count))
         })
     }
 

@@ -33,8 +33,9 @@ const MOST_TURNS: usize = 2;
 /// A plan, and what tells whether it is better than another.
 pub(super) struct Found {
     pub(super) plan: Plan,
-    /// The priorities of the pods that it leaves, the highest first.
-    left: Vec<i32>,
+    /// The priorities of the pods that it leaves, the highest first. The lower the better: no number of pods outweighs one of a
+    /// higher priority.
+    pub(super) left: Vec<i32>,
     /// How many wishes of the pods that it places are given up; none if they are weighed.
     given_up: usize,
     /// How many units go where a taint asks to be avoided by them.
@@ -46,12 +47,7 @@ pub(super) struct Found {
 impl Found {
     /// The lower the better: pods are worth more than wishes, and wishes more than money unless they have a price.
     fn rank(&self) -> impl Ord {
-        (self.left(), self.given_up, self.total(), self.plan.claims.len())
-    }
-
-    /// The lower the better: no number of pods outweighs one of a higher priority.
-    pub(super) fn left(&self) -> &[i32] {
-        &self.left
+        (&self.left, self.given_up, self.total(), self.plan.claims.len())
     }
 
     fn of(search: Search<'_, '_>) -> Self {
@@ -73,7 +69,7 @@ impl Found {
 
     /// Whether it places as many pods for less, whatever becomes of wishes.
     fn is_cheaper_than(&self, other: &Self) -> bool {
-        (self.left(), self.total()) < (other.left(), other.total())
+        (&self.left, self.total()) < (&other.left, other.total())
     }
 
     /// The better of two; the first of equals.
@@ -169,8 +165,8 @@ impl<'a> Problem<'a> {
         if !in_order.is_cheaper_than(best) {
             return None;
         }
-        let improved = Some(self.in_order(Order::Plain)).filter(|improved| improved.is_cheaper_than(&in_order));
-        Some(improved.unwrap_or(in_order))
+        let improved = self.in_order(Order::Plain);
+        Some(if improved.is_cheaper_than(&in_order) { improved } else { in_order })
     }
 
     /// Whether some spread lets domains differ by more than one pod, so that pods may be spread more evenly, and little is planned.
@@ -259,34 +255,32 @@ impl<'a> Problem<'a> {
 
     /// Plans in which those come first that a plan leaves, then those too that the first of these leaves.
     fn with_left_first(&self, plan: &Plan) -> Vec<Found> {
-        let (mut first, mut out) = (self.left(plan), Vec::new());
-        for _ in 0..MOST_TURNS {
-            let found = self.with(Course { first: first.clone(), ..self.course.clone() });
-            let known = first.len();
-            first.extend(self.left(&found.plan));
-            out.push(found);
-            if first.len() == known {
-                break;
-            }
-        }
-        out
+        self.in_turns(plan, |first, left| first | left)
     }
 
     /// Plans in which those come first that matter as much as the most important pod that a plan leaves, then those too that matter as
     /// much as the most important of the others that the first of these leaves.
     fn with_highest_first(&self, plan: &Plan) -> Vec<Found> {
-        let classes = &self.base.classes.list;
-        let (mut left, mut out) = (self.left(plan), Vec::new());
-        let mut known = BTreeSet::new();
+        let priority = |class: &usize| self.base.classes.list[*class].priority;
+        let all = || 0..self.base.classes.list.len();
+        self.in_turns(plan, |first, left| {
+            let least = left.difference(first).map(priority).max();
+            let further: BTreeSet<usize> = all().filter(|class| least.is_some_and(|p| priority(class) >= p)).collect();
+            if further.len() < all().len() { first | &further } else { first.clone() }
+        })
+    }
+
+    /// Plans in which some classes come first, to which others are added by what the plan before leaves, until none are.
+    fn in_turns(&self, plan: &Plan, add: impl Fn(&BTreeSet<usize>, &BTreeSet<usize>) -> BTreeSet<usize>) -> Vec<Found> {
+        let (mut first, mut left, mut out) = (BTreeSet::new(), self.left(plan), Vec::new());
         while out.len() < MOST_TURNS {
-            let others = left.iter().filter(|class| !known.contains(*class));
-            let Some(least) = others.map(|&class| classes[class].priority).max() else { break };
-            let first: BTreeSet<usize> = (0..classes.len()).filter(|&class| classes[class].priority >= least).collect();
-            if first.len() == classes.len() {
+            let known = first.len();
+            first = add(&first, &left);
+            if first.len() == known {
                 break;
             }
             let found = self.with(Course { first: first.clone(), ..self.course.clone() });
-            (left, known) = (self.left(&found.plan), first);
+            left = self.left(&found.plan);
             out.push(found);
         }
         out

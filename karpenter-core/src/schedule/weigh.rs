@@ -91,7 +91,7 @@ impl Found {
     /// The lower the better. What costs nothing is met.
     fn worth(&self) -> impl Ord {
         let Self { plan, unmet, .. } = self;
-        (self.left(), self.total(), unmet.weight, plan.hourly_cost(), plan.claims.len())
+        (&self.left, self.total(), unmet.weight, plan.hourly_cost(), plan.claims.len())
     }
 }
 

@@ -124,7 +124,7 @@ impl Offers {
         let is_large = |row: &usize| shares[pool.variant_of_row[*row] as usize].is_some() && pool.has_limits_left(*row);
         open.iter().any(|rows| {
             let types = || rows.ones().filter(is_large).map(|row| pool.table().rows()[row].type_index);
-            types().next().is_some() && (policy == MinValuesPolicy::BestEffort || pool.has_enough_values(types))
+            types().next().is_some() && (policy == MinValuesPolicy::BestEffort || pool.lack(types).is_none())
         })
     }
 
@@ -202,10 +202,10 @@ impl Demand {
             let is_large_enough = |row: &usize| shares[pool.variant_of_row[*row] as usize].is_some();
             let open = offers.open(index, pool, &constraint.wanted);
             for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
-                out.rows.extend(rows.ones().filter(is_large_enough));
-                let found =
-                    cells(pool, wanted, rows, keys, &likeness, |row| is_large_enough(&row).then_some(Cost::NOTHING));
+                let large: FixedBitSet = rows.ones().filter(is_large_enough).collect();
+                let found = cells(pool, wanted, &large, keys, &likeness, |_| Some(Cost::NOTHING));
                 out.domains.extend(found.into_keys().flatten());
+                out.rows.union_with(&large);
             }
         }
         out
