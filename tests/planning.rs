@@ -295,10 +295,10 @@ fn possible_labels(
         let choices: Vec<Option<&str>> = if is_settled {
             vec![None]
         } else {
-            [None]
-                .into_iter()
-                .chain(["x", "y", "z", "zone-a", "zone-b", "q", "0", "3", "5", "8", "100"].map(Some))
-                .collect()
+            let words = ["x", "y", "z", "zone-a", "zone-b", "q"];
+            // Every number between two bounds that the strategies make, and one below and above all of them.
+            let numbers = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "100"];
+            [None].into_iter().chain(words.into_iter().chain(numbers).map(Some)).collect()
         };
         let with = |labels: &BTreeMap<String, String>, choice: Option<&str>| {
             let mut labels = labels.clone();
