@@ -4,8 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
 use karpenter::{
@@ -19,14 +17,6 @@ use karpenter::{
     strategies::{self, RandomProblem},
 };
 use proptest::prelude::*;
-
-#[expect(clippy::disallowed_methods, reason = "this is the shell, which has threads and waits")]
-fn stop_after(time: Duration, stop: StopFlag) {
-    thread::spawn(move || {
-        thread::sleep(time);
-        stop.stop();
-    });
-}
 
 #[test]
 fn a_plan_that_is_stopped_at_once_places_nothing() {
@@ -46,6 +36,10 @@ fn a_plan_that_is_stopped_at_once_places_nothing() {
 
 fn plan(problem: &RandomProblem) -> Plan {
     Planner::default().plan(&problem.snapshot(), &problem.catalogs().expect("a valid catalog"))
+}
+
+fn on_threads<T: Send>(count: usize, run: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("threads can be started").install(run)
 }
 
 proptest! {
@@ -78,19 +72,15 @@ proptest! {
 
     #[test]
     fn the_number_of_threads_changes_nothing(problem in strategies::problem(12)) {
-        let with = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");
-            pool.install(|| plan(&problem))
-        };
-        prop_assert_eq!(with(1), with(4));
+        prop_assert_eq!(on_threads(1, || plan(&problem)), on_threads(4, || plan(&problem)));
     }
 
     #[test]
-    fn a_plan_that_is_stopped_is_valid(problem in strategies::problem(12), delay_us in 0_u64..3_000) {
+    fn a_plan_that_is_stopped_is_valid(problem in strategies::problem(12), looks in 0_usize..500) {
         let (snapshot, catalogs) = (problem.snapshot(), problem.catalogs().expect("a valid catalog"));
-        let stop = StopFlag::default();
-        stop_after(Duration::from_micros(delay_us), stop.clone());
-        let stopped = Planner::default().stopped_by(&stop).plan(&snapshot, &catalogs);
+        let stop = StopFlag::after_looks(looks);
+        // On one thread it is stopped at the same point each time.
+        let stopped = on_threads(1, || Planner::default().stopped_by(&stop).plan(&snapshot, &catalogs));
         prop_assert_eq!(check(&snapshot, &catalogs, &stopped), []);
         if stopped.is_complete() {
             prop_assert_eq!(stopped, Planner::default().plan(&snapshot, &catalogs));

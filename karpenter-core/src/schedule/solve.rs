@@ -356,8 +356,13 @@ impl<'a> Problem<'a> {
     /// perhaps not what becomes of its plan.
     fn best(&self, search: Search<'_, 'a>, lessons: &Lessons) -> Found {
         let [by_class, by_domain] = self.reconsidered(&search, lessons);
-        let by = |lessons: Lessons| Found::of(self.divided(&lessons).first_search().or_better());
-        let first = by_class.map_or_else(|| Found::of(search.or_better()), by);
-        by_domain.map(by).into_iter().fold(first, Found::better)
+        let by = |lessons: Lessons| {
+            let divided = self.divided(&lessons);
+            let search = divided.first_search();
+            // Once stopped, it may lack pods on which others depend.
+            (!self.is_stopped()).then(|| Found::of(search.or_better()))
+        };
+        let first = by_class.and_then(by).unwrap_or_else(|| Found::of(search.or_better()));
+        by_domain.and_then(by).into_iter().fold(first, Found::better)
     }
 }
