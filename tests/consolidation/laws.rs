@@ -8,13 +8,14 @@ use karpenter::{
     disrupt::{Command, Method},
     fake::check,
     labels,
+    schedule::StopFlag,
     strategies::{self, APP, RandomProblem},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select, strategy::ValueTree, test_runner::TestRunner};
 
 use crate::{
     guards::{node_budget, pod_budget},
-    world::{World, condition, unbind},
+    world::{World, condition, on_one_thread, unbind},
 };
 
 const PODS: usize = 20;
@@ -104,6 +105,20 @@ fn come(world: &mut World, pods: &[Pod], only: Option<usize>) {
         for (now, before) in now.offerings.iter_mut().zip(before.offerings) {
             now.available = before.available;
         }
+    }
+}
+
+/// Lets some pods wait, without those that find no place then, and plans for them.
+fn unbound(world: &mut World, waits: &[bool]) -> Plan {
+    for (pod, _) in world.objects.pods.iter_mut().zip(waits).filter(|(_, waits)| **waits) {
+        unbind(pod);
+    }
+    loop {
+        let plan = Planner::new(world.options.planner.clone()).plan(&world.snapshot(), &world.catalogs());
+        if plan.unplaced().is_empty() {
+            return plan;
+        }
+        world.objects.pods.retain(|pod| !plan.unplaced().contains_key(&pod.key()));
     }
 }
 
@@ -205,17 +220,21 @@ proptest! {
 
     #[test]
     fn commands_reckon_with_the_nodes_of_pods_that_wait(mut world in world(), waits in vec(any::<bool>(), PODS)) {
-        for (pod, _) in world.objects.pods.iter_mut().zip(waits).filter(|(_, waits)| *waits) {
-            unbind(pod);
-        }
-        let plan = loop {
-            let plan = Planner::new(world.options.planner.clone()).plan(&world.snapshot(), &world.catalogs());
-            if plan.unplaced().is_empty() {
-                break plan;
-            }
-            world.objects.pods.retain(|pod| !plan.unplaced().contains_key(&pod.key()));
-        };
+        let plan = unbound(&mut world, &waits);
         let (commands, sold) = (world.commands(), world.catalogs());
+        world.provision(&plan);
+        for command in &commands {
+            hold(&mut world, command, &sold)?;
+        }
+    }
+
+    #[test]
+    fn commands_that_are_found_before_a_search_is_stopped_come_true(
+        mut world in world(), waits in vec(prop::bool::weighted(0.05), PODS), looks in 0_usize..3_000,
+    ) {
+        let plan = unbound(&mut world, &waits);
+        let commands = on_one_thread(|| world.commands_until(&StopFlag::after_looks(looks)));
+        let sold = world.catalogs();
         world.provision(&plan);
         for command in &commands {
             hold(&mut world, command, &sold)?;

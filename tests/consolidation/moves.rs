@@ -8,11 +8,12 @@ use karpenter::{
     disrupt::{Command, Disruptor, Method},
     fake::check,
     labels,
+    schedule::StopFlag,
 };
 
 use crate::{
     guards::node_budget,
-    world::{NOW, RESERVATION, World, ZONE, condition, open_pool, unbind},
+    world::{NOW, RESERVATION, World, ZONE, condition, on_one_thread, open_pool, unbind},
 };
 
 pub(crate) fn machine(name: &str, cpu: i64, cents: u32) -> InstanceType {
@@ -51,6 +52,30 @@ fn an_empty_node_is_deleted() {
     world.node("empty", "t", &[]);
     assert_eq!(carried_out(&mut world), [(Method::Emptiness, "empty".to_owned(), 0)]);
     assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn a_search_that_is_stopped_finds_the_best_so_far() {
+    let mut world = World::of([machine("large", 8, 40), machine("small", 2, 8)]);
+    for node in 0..12 {
+        world.node(&format!("n{node:02}"), "large", &["1", "1500m"]);
+    }
+    let most = world.commands()[0].savings_per_hour;
+    let mut found = Vec::new();
+    for looks in (0..).step_by(97) {
+        let stop = StopFlag::after_looks(looks);
+        let commands = on_one_thread(|| world.commands_until(&stop));
+        if !stop.is_stopped() {
+            break;
+        }
+        if let Some(first) = commands.first() {
+            hold(&mut world.clone(), first);
+            assert!(first.savings_per_hour < most + 1e-6, "{first:?} saves more than {most}");
+        }
+        found.push(commands.len());
+    }
+    assert_eq!(found[0], 0, "there was no time");
+    assert!(found[found.len() / 2..].iter().all(|&count| count == 1), "{found:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use karpenter::{
     api::{Condition, ConditionStatus, Node, NodeClaim, NodePool, ObjectKey, Pod, PodDisruptionBudget, Workload},
     disrupt::{Command, Disruptor, DisruptorOptions},
     labels,
+    schedule::StopFlag,
     strategies::RandomProblem,
 };
 
@@ -23,6 +24,11 @@ pub(crate) struct World {
     /// What the machines cost, in dollars an hour, by the names of their nodes.
     prices: BTreeMap<String, f64>,
     made: usize,
+}
+
+/// On one thread a flag that counts stops a search at the same point each time.
+pub(crate) fn on_one_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started").install(run)
 }
 
 impl World {
@@ -59,8 +65,13 @@ impl World {
     }
 
     pub(crate) fn commands(&self) -> Vec<Command> {
+        self.commands_until(&StopFlag::default())
+    }
+
+    /// What is found before a flag is set.
+    pub(crate) fn commands_until(&self, stop: &StopFlag) -> Vec<Command> {
         let now = NOW.parse().expect("a time");
-        Disruptor::new(self.options.clone()).commands(&self.snapshot(), &self.catalogs(), now)
+        Disruptor::new(self.options.clone()).stopped_by(stop).commands(&self.snapshot(), &self.catalogs(), now)
     }
 
     /// What all machines cost, in dollars an hour.

@@ -130,7 +130,9 @@ impl Consolidation<'_, '_> {
         let ends = Climb::followed(&starts, climb);
         let Outcome { nodes, care, .. } = Climb::best_planned(&ends, climb)?.outcome;
         let ways: &[Care] = if care == Care::FewSketch { &[Care::Best, Care::Few, care] } else { &[Care::Best, care] };
-        let trial = self.cheapest(&field.candidates(&nodes), ways)?;
+        let candidates = field.candidates(&nodes);
+        let trials = [self.cheapest(&candidates, ways), self.as_looked_at(&candidates, care)];
+        let trial = trials.into_iter().flatten().max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))?;
         let Extended { nodes, trial } = self.extended(&field, last, &Extended { nodes, trial });
         let candidates = field.candidates(&nodes);
         let is_worth_it = self.threshold.gain(&candidates, &trial) > 0.0;
@@ -141,6 +143,12 @@ impl Consolidation<'_, '_> {
     pub(super) fn cheapest(&self, candidates: &[&Candidate], ways: &[Care]) -> Option<Trial> {
         let trial = |&care| self.terms.settle(candidates, self.scene.try_without(candidates, care).ok()?);
         ways.iter().filter_map(trial).max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))
+    }
+
+    /// The same as it was planned when it was looked at, if the search was stopped since.
+    fn as_looked_at(&self, candidates: &[&Candidate], care: Care) -> Option<Trial> {
+        let unhurried = self.scene.planner.is_stopped().then(|| self.scene.unhurried())?;
+        self.terms.settle(candidates, unhurried.try_without(candidates, care).ok()?)
     }
 
     /// The nodes that may go, those that waste most for what it costs to move their pods first.

@@ -107,9 +107,12 @@ impl Disruptor {
         Self { roster: Some(roster.clone()), ..self }
     }
 
-    /// The same disruptor, which ends a search soon once this flag is set. What it has found then is worth nothing: pods may be
-    /// left out that want a place.
-    pub(crate) fn stopped_by(self, stop: &StopFlag) -> Self {
+    /// The same disruptor, which ends a search soon once this flag is set: with the best command that it has found by then, if any,
+    /// and nothing after it. If pods still wait for their places in a plan, there is none.
+    ///
+    /// The next search begins anew, in the cluster as the commands leave it.
+    #[must_use]
+    pub fn stopped_by(self, stop: &StopFlag) -> Self {
         Self { stop: Some(stop.clone()), ..self }
     }
 
@@ -255,7 +258,7 @@ impl Iterator for Commands<'_> {
     type Item = Command;
 
     fn next(&mut self) -> Option<Command> {
-        if self.found >= MAX_COMMANDS {
+        if self.found >= MAX_COMMANDS || self.scene.is_cut_short {
             return None;
         }
         let Self { scene, hurdle, now, worth: known, .. } = self;

@@ -24,6 +24,8 @@ pub(super) struct Scene<'s> {
     roster: Arc<Roster>,
     /// How many nodes were made in thought.
     made: usize,
+    /// Whether pods that waited may be missing because there was no time to plan for all of them.
+    pub(super) is_cut_short: bool,
 }
 
 /// How well it is planned where pods go.
@@ -64,9 +66,10 @@ impl<'s> Scene<'s> {
     /// The cluster once its waiting pods, with these traits, are where the planner puts them; those without a place are left
     /// out.
     pub(super) fn new(snapshot: &Snapshot, catalogs: &'s Catalogs, planner: Planner, roster: Arc<Roster>) -> Self {
-        let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, roster, made: 0 };
+        let mut scene = Self { snapshot: snapshot.clone(), catalogs, planner, roster, made: 0, is_cut_short: false };
         if snapshot.pending().len() > 0 {
             let plan = scene.planner.plan(snapshot, catalogs);
+            scene.is_cut_short = !plan.is_complete();
             scene.settle(&plan.existing, &plan.claims, false);
         }
         // A node that is still to come may never come.
@@ -84,6 +87,11 @@ impl<'s> Scene<'s> {
         Cow::Owned(Self { snapshot: self.snapshot.with_closed_places(&disturbed), ..self.clone() })
     }
 
+    /// The same, in which plans are made to their end.
+    pub(super) fn unhurried(&self) -> Self {
+        Self { planner: self.planner.unhurried(), ..self.clone() }
+    }
+
     /// Which nodes may go, as things stand `now`.
     pub(super) fn candidates(&self, now: Timestamp) -> Candidates {
         Candidates::by(&self.roster, &self.snapshot, self.catalogs, now)
@@ -97,8 +105,11 @@ impl<'s> Scene<'s> {
     /// The cluster without some nodes.
     ///
     /// # Errors
-    /// The pods that would have no place, by index.
+    /// The pods that would have no place, by index; none if there is no time to plan for them.
     pub(super) fn try_without(&self, candidates: &[&Candidate], care: Care) -> Result<Trial, BTreeSet<usize>> {
+        if self.planner.is_stopped() {
+            return Err(BTreeSet::new());
+        }
         let plan = self.plan_for(candidates, care);
         if !plan.unplaced.is_empty() {
             return Err(plan.unplaced.keys().filter_map(|pod| self.snapshot.pod_index(pod)).collect());
@@ -106,8 +117,12 @@ impl<'s> Scene<'s> {
         Ok(Trial::of(candidates, plan))
     }
 
-    /// The cluster without some nodes, planned on top of the plan for other nodes; `None` if a pod would have no place.
+    /// The cluster without some nodes, planned on top of the plan for other nodes; `None` if a pod would have no place, or there is
+    /// no time to plan for it.
     pub(super) fn try_on_top_of(&self, earlier: &Plan, candidates: &[&Candidate]) -> Option<Trial> {
+        if self.planner.is_stopped() {
+            return None;
+        }
         let plan = self.plan_on_top_of(earlier, candidates);
         plan.unplaced.is_empty().then(|| Trial::of(candidates, plan))
     }

@@ -181,10 +181,10 @@ impl Engine {
         let is_same = self.disruption.standing.as_ref().is_some_and(|known| known.is_same(&standing));
         let mut commands = (!is_same).then(|| disruptor.start(&snapshot, &catalogs, now));
         let found = commands.as_mut().and_then(Iterator::next);
-        if self.is_stopped() {
-            return self.give_up_search();
-        }
         let Some(found) = found else {
+            if self.is_stopped() {
+                return self.give_up_search();
+            }
             let looked_at = commands.and_then(|commands| commands.candidates_of(&snapshot));
             let candidates = || looked_at.unwrap_or_else(|| Candidates::by(&roster, &snapshot, &catalogs, now));
             self.tell_blocked(candidates, now);
@@ -199,7 +199,7 @@ impl Engine {
         false
     }
 
-    /// A search that was stopped has found nothing; the next one waits longer.
+    /// A search that was stopped before it found anything; the next one waits longer.
     const fn give_up_search(&mut self) -> bool {
         self.disruption.failures = self.disruption.failures.saturating_add(1);
         false

@@ -281,6 +281,16 @@ impl Planner {
         self.course(snapshot, catalogs, Course { trials: Trials::First, order, ..Course::default() }).solve()
     }
 
+    /// Whether it is to end with what it has.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(StopFlag::is_stopped)
+    }
+
+    /// The same planner, which nothing stops.
+    pub(crate) fn unhurried(&self) -> Self {
+        Self { stop: None, ..self.clone() }
+    }
+
     /// The same planner, which makes as few new nodes as it finds, and of these the cheapest.
     pub(crate) fn for_few_nodes(&self) -> Self {
         let options = PlannerOptions { node_cost_per_hour: COST_OF_FEW_NODES, ..self.options.clone() };
