@@ -147,6 +147,10 @@ pub struct ConsolidateArgs {
     #[arg(long)]
     pub once: bool,
 
+    /// End the search after so many seconds with what it has found
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    pub time_limit: Option<Duration>,
+
     /// How to print the commands
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     pub output: OutputFormat,

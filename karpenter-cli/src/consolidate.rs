@@ -12,6 +12,7 @@ use karpenter_core::{
     catalog::Overlaid,
     cluster::Place,
     disrupt::{Candidates, Command, Commands, Disruptor, price_of},
+    schedule::StopFlag,
 };
 
 use crate::{
@@ -40,6 +41,8 @@ pub struct Consolidation {
     pub errors: BTreeMap<String, String>,
     /// What somebody should look at.
     pub warnings: Vec<String>,
+    /// Whether the search went to its end, as opposed to being stopped.
+    pub is_complete: bool,
     /// How long the whole search took.
     pub time: Duration,
     /// Against the dump as it is, if this is about a changed dump.
@@ -82,7 +85,8 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let after = Prepared::from_input(mem::take(&mut changed.input), now)?;
     let before = Ended::of(args, now, Prepared::from_input(input, now)?);
     let after = Ended::of(args, now, after);
-    let difference = Difference::between(&before.future(), &after.future(), changed);
+    let mut difference = Difference::between(&before.future(), &after.future(), changed);
+    difference.is_complete &= before.found.is_complete && after.found.is_complete;
     Ok(Consolidation { difference: Some(difference), ..after.found })
 }
 
@@ -110,13 +114,17 @@ impl Ended {
 /// Looks for commands as of `now`, and hands the catalogs on.
 fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> (Consolidation, Catalogs) {
     let Prepared { snapshot, catalogs, bad_pods, warnings } = prepared;
-    let disruptor = Disruptor::new(args.disruption.options(&args.policies));
+    let stop = StopFlag::default();
+    let disruptor = Disruptor::new(args.disruption.options(&args.policies)).stopped_by(&stop);
     let start = Instant::now();
+    if let Some(limit) = args.time_limit {
+        plan::stop_after(limit, stop.clone());
+    }
     let search = disruptor.start(&snapshot, &catalogs, now);
     let candidates = Candidates::of(search.snapshot(), &catalogs, now);
     let warnings = warnings.into_iter().chain(search.warnings().iter().map(ToString::to_string)).collect();
     let commands = timed(search, if args.once { 1 } else { usize::MAX }, start);
-    let time = start.elapsed();
+    let (time, is_complete) = (start.elapsed(), !stop.is_stopped());
     let invalid = bad_pods.into_iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error).to_string()));
     let found = Consolidation {
         bill: Bill::of(&snapshot, &catalogs, &commands),
@@ -126,6 +134,7 @@ fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> (Consol
         now,
         errors: invalid.collect(),
         warnings,
+        is_complete,
         time,
         difference: None,
     };

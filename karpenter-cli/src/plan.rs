@@ -200,7 +200,7 @@ fn plan_once(
 }
 
 /// Sets a flag when a time has passed. The process need not live until then.
-fn stop_after(time: Duration, stop: StopFlag) {
+pub(crate) fn stop_after(time: Duration, stop: StopFlag) {
     if time.is_zero() {
         stop.stop();
     } else {

@@ -12,6 +12,7 @@ use crate::consolidate::{Consolidation, Found};
 #[serde(rename_all = "camelCase")]
 pub(super) struct Document<'c> {
     version: &'static str,
+    complete: bool,
     now: Timestamp,
     commands: Vec<One<'c>>,
     hourly_cost_before: Price,
@@ -34,6 +35,7 @@ struct One<'c> {
 pub(super) fn document(found: &Consolidation) -> Document<'_> {
     Document {
         version: env!("CARGO_PKG_VERSION"),
+        complete: found.is_complete,
         now: found.now,
         commands: found.commands.iter().map(one).collect(),
         hourly_cost_before: found.bill.before,

@@ -30,7 +30,7 @@ fn summary(found: &Consolidation) -> String {
     let nodes = count(found.snapshot.places().len(), "node");
     let mut out = format!("{nodes}: ${before:.4} an hour, ${:.2} a month (730 hours).\n", before * HOURS_PER_MONTH);
     if found.commands.is_empty() {
-        out.push_str("No node should go.\n");
+        out.push_str(if found.is_complete { "No node should go.\n" } else { "" });
     } else {
         let saved = before - after;
         let share = if before > 0.0 { 100.0 * saved / before } else { 0.0 };
@@ -38,6 +38,9 @@ fn summary(found: &Consolidation) -> String {
         let monthly = after * HOURS_PER_MONTH;
         let saved = format!("{}, {:.1} % of the bill", change(saved), share.abs());
         out += &folded(&format!("After {commands}: ${after:.4} an hour, ${monthly:.2} a month: {saved}."), "");
+    }
+    if !found.is_complete {
+        out.push_str("The search was stopped before its end: more nodes may go.\n");
     }
     if !found.bill.unknown.is_empty() {
         let names = first_names(found.bill.unknown.iter().cloned());

@@ -133,6 +133,19 @@ fn once_is_the_first_command_only() {
 }
 
 #[test]
+fn a_search_can_be_cut_short() {
+    let files = files("consolidate-limit", &objects());
+    let all = timeless(files.json(&format!("{ASK} -o json")));
+    assert_eq!(all["complete"], true);
+    assert_eq!(timeless(files.json(&format!("{ASK} -o json --time-limit 3600"))), all);
+    let none = files.json(&format!("{ASK} -o json --time-limit 0"));
+    let methods: Vec<&Value> = none["commands"].as_array().unwrap().iter().map(|one| &one["method"]).collect();
+    assert_eq!((&none["complete"], methods), (&json!(false), vec![&json!("emptiness")]), "empty nodes need no search");
+    let text = files.run(&format!("{ASK} --time-limit 0")).out;
+    assert!(text.contains("The search was stopped before its end: more nodes may go.\n"), "{text}");
+}
+
+#[test]
 fn a_dump_is_judged_as_of_a_time() {
     let nightly = r#"{"nodes":"0","schedule":"0 22 * * *","duration":"8h"}"#;
     let pool = pool("general", "100%").replace(r#"{"nodes":"100%"}"#, nightly);
