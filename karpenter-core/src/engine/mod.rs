@@ -144,8 +144,9 @@ impl Engine {
     }
 
     /// From now on a [`tick`](Self::tick) ends soon once this flag is set: what was planned by then is carried out and the rest
-    /// planned in the next tick, and no node is taken away. The flag stays set, so that a shell gives another one for each tick.
-    /// To prepare a plan is not cut short.
+    /// planned in the next tick. Nodes that looked best to take away by then go if they are found right in a later tick; they must
+    /// have drifted to go at once. The flag stays set, so that a shell gives another one for each tick. To prepare a plan is not cut
+    /// short.
     pub fn stopped_by(&mut self, stop: &StopFlag) {
         self.provisioner.replanner.stopped_by(stop);
         self.stop = Some(stop.clone());

@@ -145,6 +145,13 @@ impl<'c> Options<'c> {
         let mut out = vec![Labels::new()];
         for (key, expressions) in self.said(instance_type, offering) {
             let values = values(&expressions);
+            // Most labels leave no choice.
+            if let [only] = &values[..] {
+                for labels in &mut out {
+                    labels.extend(only.clone().map(|value| (key.clone(), value)));
+                }
+                continue;
+            }
             out =
                 out.iter().flat_map(|labels| values.iter().map(|value| with(labels, &key, value.as_deref()))).collect();
             out.truncate(MAX_VARIANTS);

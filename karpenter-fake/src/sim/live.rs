@@ -4,6 +4,7 @@ use karpenter_core::{
     Catalog, Timestamp,
     api::{Node, Pod},
     engine::{Engine, EngineOptions, Event, Request},
+    schedule::StopFlag,
 };
 
 use super::{Breach, World};
@@ -37,6 +38,8 @@ pub struct Live {
     world: World,
     engine: Engine,
     options: EngineOptions,
+    /// How many of the next decisions are stopped, and after how many looks at their flags.
+    haste: (usize, usize),
 }
 
 /// What passes between an engine and its world.
@@ -79,7 +82,7 @@ impl Live {
     /// A new engine for this world.
     pub fn with(mut world: World, options: EngineOptions) -> Self {
         world.restart_watch();
-        Self { world, engine: Engine::new(options.clone()), options }
+        Self { world, engine: Engine::new(options.clone()), options, haste: (0, 0) }
     }
 
     /// The cluster and its cloud.
@@ -126,6 +129,8 @@ impl Live {
             watch(now, Exchange::Told(&event));
             self.engine.observe(event, now);
         }
+        let stop = self.next_flag();
+        self.engine.stopped_by(&stop);
         let requests = self.engine.tick(now);
         watch(now, Exchange::Asked(&requests));
         for request in requests {
@@ -139,6 +144,19 @@ impl Live {
     pub fn crash(&mut self) {
         self.engine = Engine::new(self.options.clone());
         self.world.restart_watch();
+    }
+
+    /// So many of the next decisions are each stopped after so many looks at its [`StopFlag`], as where time is short. On several
+    /// threads, where the core has its feature `rayon`, they are not stopped at the same points each time.
+    pub fn hurry(&mut self, decisions: usize, looks: usize) {
+        self.haste = (decisions, looks);
+    }
+
+    fn next_flag(&mut self) -> StopFlag {
+        let (decisions, looks) = &mut self.haste;
+        let is_short = *decisions > 0;
+        *decisions = decisions.saturating_sub(1);
+        if is_short { StopFlag::after_looks(*looks) } else { StopFlag::default() }
     }
 
     /// How things stand.

@@ -1,4 +1,5 @@
-//! Random clusters with random trouble, at least an hour of each. Half of the engines crash at random moments.
+//! Random clusters with random trouble, at least an hour of each. Half of the engines crash at random moments, and a third have
+//! times in which their decisions are stopped before their end.
 //!
 //! `KARPENTER_SWARM=FIRST:COUNT` says which seeds are run, `0:8` unless said otherwise. Where a rule is broken the seed is
 //! printed.
@@ -33,7 +34,8 @@ fn live(seed: u64, mut rules: Rules) -> Result<Account, String> {
     let rng = Rng::new(seed);
     let mut setting = Setting::new(seed, &mut rng.fork(1));
     let start = setting.live.now();
-    let mut troubles = trouble::plan(&mut rng.fork(2), start, start + TROUBLE, seed % 2 == 1);
+    let engine = trouble::Engine { crashes: seed % 2 == 1, hurries: seed % 3 == 1 };
+    let mut troubles = trouble::plan(&mut rng.fork(2), [start, start + TROUBLE], engine);
     troubles.sort_by_key(|(at, _)| *at);
     let mut rng = rng.fork(3);
     for (at, trouble) in troubles {

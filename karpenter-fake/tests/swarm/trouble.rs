@@ -23,6 +23,8 @@ pub(crate) enum Trouble {
     DeleteWorkload,
     /// The engine is stopped, and another one starts.
     Crash,
+    /// Decisions are stopped before their end for some time.
+    Hurry,
     /// A part of all offerings is sold out for a while.
     Shortage,
     Interrupt,
@@ -68,8 +70,15 @@ const FAULTS: [Trouble; 14] = [
     Trouble::DeleteClaim,
 ];
 
+/// What may happen to the engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Engine {
+    pub(crate) crashes: bool,
+    pub(crate) hurries: bool,
+}
+
 /// What happens, and when: as often as the seed is unlucky.
-pub(crate) fn plan(rng: &mut Rng, from: Timestamp, to: Timestamp, crashes: bool) -> Vec<(Timestamp, Trouble)> {
+pub(crate) fn plan(rng: &mut Rng, [from, to]: [Timestamp; 2], engine: Engine) -> Vec<(Timestamp, Trouble)> {
     let span = to.since(from);
     let at = |rng: &mut Rng| from + rng.duration(&(Duration::ZERO..=span));
     let mut out: Vec<(Timestamp, Trouble)> = Vec::new();
@@ -84,9 +93,10 @@ pub(crate) fn plan(rng: &mut Rng, from: Timestamp, to: Timestamp, crashes: bool)
     if percent(rng, 30) {
         out.push((at(rng), one_of(rng, &[Trouble::DeletePod, Trouble::TaintByHand])));
     }
-    if crashes {
+    let own = [(engine.crashes, Trouble::Crash), (engine.hurries, Trouble::Hurry)];
+    for (_, trouble) in own.into_iter().filter(|(happens, _)| *happens) {
         for _ in 0..=rng.below(3) {
-            out.push((at(rng), Trouble::Crash));
+            out.push((at(rng), trouble));
         }
     }
     out
@@ -103,6 +113,10 @@ impl Trouble {
             }
             Self::DeleteWorkload => {}
             Self::Crash => setting.live.crash(),
+            Self::Hurry => {
+                let decisions = rng.index(300);
+                setting.live.hurry(decisions, one_of(rng, &[0, 3, 20, 100, 500]));
+            }
             Self::LoseWatch => {
                 let duration = Duration::from_secs(5 + rng.below(120));
                 setting.live.world_mut().lose_watch(duration);
@@ -198,9 +212,10 @@ impl Trouble {
     }
 }
 
-/// What was sold out is sold again; nothing more goes wrong.
+/// What was sold out is sold again, and there is time for decisions; nothing more goes wrong.
 pub(crate) fn end(setting: &mut Setting) {
     heal(setting);
+    setting.live.hurry(0, 0);
 }
 
 /// Nodes become well, those apart that lost their machine meanwhile.
