@@ -29,7 +29,8 @@ const NEWEST_SHARE_LOG2: u32 = 6;
 /// Pods without a time of creation, as builders write them, go by namespace and name. Together they may be a little dearer than
 /// what [`Planner::plan`] finds, because the last get nodes of their own where there is no room. All pods are planned at once
 /// if one of them would be left without a place, if what they ask of each other's zones is settled only when the nodes are
-/// there, if preferences are weighed, and if a node takes only a share of a workload.
+/// there, if some are spread over zones and the last can have nodes where none of the others can or there are reservations, if
+/// preferences are weighed, and if a node takes only a share of a workload.
 ///
 /// ```
 /// use karpenter_core::{
@@ -155,6 +156,9 @@ impl Memory {
     fn plan_newest(&mut self, planner: &Planner, newest: &[Arc<Pod>]) -> Option<Plan> {
         if newest.is_empty() {
             return Some(Plan { is_complete: self.plan.is_complete, ..Plan::default() });
+        }
+        if clear::may_differ_in_domains(&self.before, newest, &self.catalogs) {
+            return None;
         }
         let outset = self.outset.get_or_insert_with(|| outset::of(&self.before, &self.plan, &self.catalogs));
         if clear::is_waited_for(outset, self.plan.unplaced.keys(), newest) {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    NodeAlternatives, Requirements, Snapshot,
-    api::{ObjectKey, Pod},
-    cluster::Place,
+    Catalogs, NodeAlternatives, Requirements, Snapshot,
+    api::{NodeAffinity, ObjectKey, Pod, PodSpec, UnsatisfiableAction},
+    cluster::{Place, pod_requests},
+    labels,
     schedule::{
         problem::Base,
         topology::{Neighbourhood, Rules, Selectors, Spread, Term},
@@ -28,6 +29,37 @@ pub(super) fn is_waited_for<'k>(
         let set = selectors.selecting(pod);
         !selectors.ids(set).is_empty()
     })
+}
+
+/// Whether other domains may count for spreads in a plan in two parts than in a plan for all pods: those count in which a node may
+/// come for some pod that waits. There may be none for the first part, or none any more once that has used up a reservation.
+pub(super) fn may_differ_in_domains(before: &Snapshot, further: &[Arc<Pod>], catalogs: &Catalogs) -> bool {
+    let is_spread = |pod: &Pod| {
+        let mut spreads = pod.spec.topology_spread_constraints.iter();
+        spreads
+            .any(|s| s.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule && s.topology_key != labels::HOSTNAME)
+    };
+    let is_spread_before = before.pending().any(is_spread);
+    if !is_spread_before && !further.iter().any(|pod| is_spread(pod)) {
+        return false;
+    }
+    let mut of_pools = before.pools().iter().filter_map(|pool| catalogs.get(pool.name()));
+    let has_no_like = |pod: &Arc<Pod>| {
+        let requests = pod_requests(pod);
+        let goes_wherever = |other: &Pod| is_as_free(&other.spec, &pod.spec) && pod_requests(other).fits(&requests);
+        !before.pending().any(goes_wherever)
+    };
+    of_pools.any(|catalog| catalog.reservation_label().is_some()) || is_spread_before && further.iter().any(has_no_like)
+}
+
+/// Whether a pod can go to all nodes to which another can, as far as it is no larger.
+fn is_as_free(own: &PodSpec, other: &PodSpec) -> bool {
+    let affinity = &own.affinity.node_affinity;
+    own.volumes.is_empty()
+        && own.resource_claims.is_empty()
+        && (own.node_selector.is_empty() || own.node_selector == other.node_selector)
+        && (*affinity == NodeAffinity::default() || *affinity == other.affinity.node_affinity)
+        && other.tolerations.iter().all(|toleration| own.tolerations.contains(toleration))
 }
 
 /// Whether pods that are still to come bear on the pending pods only in ways that are known: their nodes will have the labels
