@@ -15,7 +15,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select, strategy::Va
 
 use crate::{
     guards::{node_budget, pod_budget},
-    world::{World, condition, on_one_thread, unbind},
+    world::{World, condition, on_threads, unbind},
 };
 
 const PODS: usize = 20;
@@ -233,7 +233,7 @@ proptest! {
         mut world in world(), waits in vec(prop::bool::weighted(0.05), PODS), looks in 0_usize..3_000,
     ) {
         let plan = unbound(&mut world, &waits);
-        let commands = on_one_thread(|| world.commands_until(&StopFlag::after_looks(looks)));
+        let commands = on_threads(1, || world.commands_until(&StopFlag::after_looks(looks)));
         let sold = world.catalogs();
         world.provision(&plan);
         for command in &commands {
@@ -243,12 +243,8 @@ proptest! {
 
     #[test]
     fn neither_order_nor_threads_change_commands(world in world(), seed in any::<u64>()) {
-        let with = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads can be started");
-            pool.install(|| world.commands())
-        };
-        let commands = with(1);
-        prop_assert_eq!(&commands, &with(4));
+        let commands = on_threads(1, || world.commands());
+        prop_assert_eq!(&commands, &on_threads(4, || world.commands()));
         prop_assert_eq!(commands, shuffled(&world, seed).commands());
     }
 }

@@ -13,7 +13,7 @@ use karpenter::{
 
 use crate::{
     guards::node_budget,
-    world::{NOW, RESERVATION, World, ZONE, condition, on_one_thread, open_pool, unbind},
+    world::{NOW, RESERVATION, World, ZONE, condition, on_threads, open_pool, unbind},
 };
 
 pub(crate) fn machine(name: &str, cpu: i64, cents: u32) -> InstanceType {
@@ -64,7 +64,7 @@ fn a_search_that_is_stopped_finds_the_best_so_far() {
     let mut found = Vec::new();
     for looks in (0..).step_by(97) {
         let stop = StopFlag::after_looks(looks);
-        let commands = on_one_thread(|| world.commands_until(&stop));
+        let commands = on_threads(1, || world.commands_until(&stop));
         if !stop.is_stopped() {
             break;
         }

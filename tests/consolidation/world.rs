@@ -27,8 +27,8 @@ pub(crate) struct World {
 }
 
 /// On one thread a flag that counts stops a search at the same point each time.
-pub(crate) fn on_one_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
-    rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started").install(run)
+pub(crate) fn on_threads<T: Send>(count: usize, run: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("threads can be started").install(run)
 }
 
 impl World {

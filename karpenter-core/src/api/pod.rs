@@ -368,6 +368,13 @@ pub struct TopologySpreadConstraint {
     pub match_label_keys: Vec<String>,
 }
 
+impl TopologySpreadConstraint {
+    /// Whether it must hold.
+    pub(crate) fn is_hard(&self) -> bool {
+        self.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule
+    }
+}
+
 /// Whether a spread constraint must or should hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]

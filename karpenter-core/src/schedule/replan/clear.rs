@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Catalogs, NodeAlternatives, Requirements, Snapshot,
-    api::{NodeAffinity, ObjectKey, Pod, PodSpec, UnsatisfiableAction},
+    api::{NodeAffinity, ObjectKey, Pod, PodSpec},
     cluster::{Place, pod_requests},
     labels,
     schedule::{
@@ -36,8 +36,7 @@ pub(super) fn is_waited_for<'k>(
 pub(super) fn may_differ_in_domains(before: &Snapshot, further: &[Arc<Pod>], catalogs: &Catalogs) -> bool {
     let is_spread = |pod: &Pod| {
         let mut spreads = pod.spec.topology_spread_constraints.iter();
-        spreads
-            .any(|s| s.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule && s.topology_key != labels::HOSTNAME)
+        spreads.any(|spread| spread.is_hard() && spread.topology_key != labels::HOSTNAME)
     };
     let is_spread_before = before.pending().any(is_spread);
     if !is_spread_before && !further.iter().any(|pod| is_spread(pod)) {

@@ -81,8 +81,7 @@ impl Neighbourhood {
         let mut wishes = if has_wishes { wishes_of_affinity(affinity, read) } else { Vec::new() };
         let mut spread = |constraint| Spread::new(pod, constraint, selectors);
         let all = &pod.spec.topology_spread_constraints;
-        let is_hard = |c: &&TopologySpreadConstraint| c.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule;
-        let hard = in_any_order(all.iter().filter(is_hard), &mut spread);
+        let hard = in_any_order(all.iter().filter(|constraint| constraint.is_hard()), &mut spread);
         let hard = Rules { spreads: hard, near, away, ..Rules::default() };
         if has_wishes {
             let spreads = order_of_giving_up(all).into_iter().map(spread);

@@ -8,12 +8,7 @@ use super::{
     Term,
     selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
 };
-use crate::{
-    FxBuild, Snapshot,
-    api::{Pod, UnsatisfiableAction},
-    cluster::Place,
-    labels,
-};
+use crate::{FxBuild, Snapshot, api::Pod, cluster::Place, labels};
 
 /// The pods of each place that exists, as far as rules about neighbours go.
 #[derive(Clone, Debug, Default)]
@@ -72,9 +67,7 @@ impl Standing {
                 let selected_by = selectors.selecting(pod);
                 standers.coming.insert(selected_by);
                 let all = &pod.spec.topology_spread_constraints;
-                for spread in
-                    all.iter().filter(|spread| spread.when_unsatisfiable == UnsatisfiableAction::DoNotSchedule)
-                {
+                for spread in all.iter().filter(|spread| spread.is_hard()) {
                     let selector = selectors.of_known_spread(pod, spread);
                     if let Some(selector) = selector.filter(|selector| selectors.selects(*selector, selected_by)) {
                         let term = Term { selector, key: Arc::from(labels::normalized(&spread.topology_key)) };
