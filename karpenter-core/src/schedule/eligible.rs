@@ -147,8 +147,8 @@ impl<'p> Eligible<'p> {
 
     /// The first label of which the types have too few values, and how many they have.
     fn lack(&self) -> Option<(&'p Variety, usize)> {
-        let others = || self.other_rows.iter().flat_map(|rows| self.types_by(rows));
-        self.pool.lack(|| self.types().chain(others()).map(|(_, type_index)| type_index))
+        let all_rows = || std::iter::once(&self.rows).chain(&self.other_rows);
+        self.pool.lack(|type_index| all_rows().any(|rows| self.cheapest(rows, type_index).is_some()))
     }
 }
 

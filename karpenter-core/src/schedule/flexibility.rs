@@ -23,13 +23,14 @@ pub(super) fn spot_rows(base: &Base<'_>, course: &Course) -> Vec<Arc<[usize]>> {
     // Where limits leave pods without a node, a node for them is worth more than a choice of nodes.
     let is_free =
         base.options.spot_types_to_keep() <= 1 || course.aim == Aim::Pods || course.spot_types == SpotTypes::Any;
-    let of_pool = |pool: &Pool<'_>| pool.spot_rows.take((), || by_room(pool).into());
+    // Reservations, which may be used up, are no spot capacity.
+    let spot = |pool: &Pool<'_>| pool.open_rows.ones().filter(|&row| is_spot(pool, row)).collect();
+    let of_pool = |pool: &Pool<'_>| pool.spot_rows.take((), || by_room(pool, spot(pool)).into());
     base.pools.iter().map(|pool| if is_free { Arc::default() } else { of_pool(pool) }).collect()
 }
 
-fn by_room(pool: &Pool<'_>) -> Vec<usize> {
-    // Reservations, which may be used up, are no spot capacity.
-    let mut rows: Vec<usize> = pool.open_rows.ones().filter(|&row| is_spot(pool, row)).collect();
+/// Offerings of a pool, as rows, the roomiest first.
+pub(super) fn by_room(pool: &Pool<'_>, mut rows: Vec<usize>) -> Vec<usize> {
     let Some(&first) = rows.first() else { return rows };
     let mut largest: Amounts = pool.variant(first).room.iter().map(|_| 1).collect();
     for &row in &rows {

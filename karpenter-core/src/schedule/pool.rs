@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use fixedbitset::FixedBitSet;
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{
     amounts::{Amounts, Axes, take},
     class::Constraint,
+    flexibility::by_room,
     limit::{Limit, limits_of},
     shelf::{Answers, Shelf},
     variety::Variety,
@@ -62,6 +63,8 @@ pub(super) struct Compiled {
     pub(super) unreserved_rows: FixedBitSet,
     /// The labels of which the types of a claim must name several values.
     pub(super) varieties: Vec<Variety>,
+    /// Where there are such labels, the instance types of its offerings by index, the roomiest first: these are left when nodes fill up.
+    types_by_room: Vec<usize>,
     /// The labels of which some of its offerings leave a choice of values.
     pub(super) unsettled: Vec<String>,
     /// See [`flexibility`](super::flexibility).
@@ -177,6 +180,11 @@ impl<'a> Pool<'a> {
         let mut pool = Self::of(Arc::new(compiled), source, catalog, snapshot);
         pool.select_rows();
         pool.group_by_room(daemons, axes);
+        if pool.has_min_values() {
+            let rows = by_room(&pool, pool.rows.ones().collect());
+            let types: IndexSet<usize, FxBuild> = rows.into_iter().map(|row| pool.variant(row).type_index).collect();
+            pool.own().types_by_room = types.into_iter().collect();
+        }
         pool.open_rows.clone_from(&pool.compiled.buyable_rows);
         pool
     }
@@ -425,11 +433,12 @@ impl<'a> Pool<'a> {
         out
     }
 
-    /// The first label with `minValues` of which these instance types have too few values, and how many they have.
-    pub(super) fn lack<I: Iterator<Item = usize>>(&self, types: impl Fn() -> I) -> Option<(&Variety, usize)> {
+    /// The first label with `minValues` of which those of its instance types that are meant, by index, have too few values, and how
+    /// many they have.
+    pub(super) fn lack(&self, is_meant: impl Fn(usize) -> bool) -> Option<(&Variety, usize)> {
         self.varieties.iter().find_map(|variety| {
             let enough = variety.min_values as usize;
-            let count = variety.count(types(), enough);
+            let count = variety.count_of(self.types_by_room.iter().copied(), &is_meant, enough);
             (count < enough).then_some((variety, count))
         })
     }

@@ -29,10 +29,22 @@ impl Variety {
 
     /// How many values the types of these indices have, or `enough` as soon as they have so many.
     pub(super) fn count(&self, types: impl IntoIterator<Item = usize>, enough: usize) -> usize {
+        self.count_of(types, |_| true, enough)
+    }
+
+    /// The same of those that are meant, which is asked of types alone that bring a value.
+    pub(super) fn count_of(
+        &self,
+        types: impl IntoIterator<Item = usize>,
+        is_meant: impl Fn(usize) -> bool,
+        enough: usize,
+    ) -> usize {
         let mut seen = self.seen();
         let mut count = 0;
         for type_index in types {
-            count += self.add(&mut seen, type_index);
+            if self.brings(&seen, type_index) && is_meant(type_index) {
+                count += self.add(&mut seen, type_index);
+            }
             if count >= enough {
                 return enough;
             }
@@ -56,6 +68,11 @@ impl Variety {
 
     fn seen(&self) -> FixedBitSet {
         FixedBitSet::with_capacity(self.value_count)
+    }
+
+    /// Whether a type has a value that has not been seen.
+    fn brings(&self, seen: &FixedBitSet, type_index: usize) -> bool {
+        self.of_types[type_index].iter().any(|&value| !seen.contains(value as usize))
     }
 
     /// How many values a type has that have not been seen; now they have.

@@ -121,10 +121,12 @@ impl Offers {
         policy: MinValuesPolicy,
     ) -> bool {
         let (shares, open) = (self.shares(index, pool, requests), self.open(index, pool, wanted));
-        let is_large = |row: &usize| shares[pool.variant_of_row[*row] as usize].is_some() && pool.has_limits_left(*row);
+        let is_large = |row: usize| shares[pool.variant_of_row[row] as usize].is_some() && pool.has_limits_left(row);
         open.iter().any(|rows| {
-            let types = || rows.ones().filter(is_large).map(|row| pool.table().rows()[row].type_index);
-            types().next().is_some() && (policy == MinValuesPolicy::BestEffort || pool.lack(types).is_none())
+            let is_meant =
+                |type_index: usize| pool.table().rows_of(type_index).any(|row| rows.contains(row) && is_large(row));
+            let has_enough = || policy == MinValuesPolicy::BestEffort || pool.lack(is_meant).is_none();
+            rows.ones().any(is_large) && has_enough()
         })
     }
 
