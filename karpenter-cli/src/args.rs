@@ -168,7 +168,7 @@ pub struct DisruptionArgs {
     #[arg(long, value_parser = dollars, value_name = "DOLLARS")]
     pub min_savings_per_eviction: Option<f64>,
 
-    /// What it must save at least, as a share of what the nodes that go cost
+    /// What it must save beside that, as a share of what the nodes that go cost
     #[arg(long, value_parser = share, default_value_t = DisruptorOptions::default().min_savings_share, value_name = "SHARE")]
     pub min_savings: f64,
 
