@@ -21,7 +21,7 @@ use crate::{
     Error,
     args::{InputArgs, PlanArgs, is_standard_input, present},
     check::check,
-    load::{self, BadPod, Cluster, ClusterReader, TypeList},
+    load::{self, BadPod, Cluster, ClusterReader, LoadWarning, TypeList},
     whatif::{Changes, Difference, Future},
 };
 
@@ -114,6 +114,7 @@ impl Input {
             }
             None => karpenter_fake::generated_types(),
         };
+        cluster.warn(LoadWarning::of_catalog(&cluster, &types, args.catalog.is_none()));
         let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
         Ok(Self { cluster, types, catalog_file })
     }

@@ -7,7 +7,11 @@ use std::{
 };
 
 use karpenter_core::{
-    api::{Affinity, Change, FieldError, NodeClaim, NodeOverlay, ObjectKey, ObjectMeta, Pod, READ_VERSIONS},
+    InstanceType,
+    api::{
+        Affinity, Change, FieldError, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, Operator, Pod,
+        READ_VERSIONS,
+    },
     labels,
 };
 
@@ -99,6 +103,20 @@ pub enum LoadWarning {
         /// The first by namespace and name.
         first: ObjectKey,
     },
+    /// A node is of a type that the built-in catalog lacks, which stands for one that was not given.
+    NoCatalog {
+        /// The name of the node, the first of those that are.
+        node: String,
+        /// Its type.
+        instance_type: String,
+    },
+    /// A pool requires a label of a provider of which the catalog says nothing, so that every type passes.
+    UnknownLabel {
+        /// The name of the pool.
+        pool: String,
+        /// The label.
+        key: String,
+    },
 }
 
 impl fmt::Display for LoadWarning {
@@ -166,6 +184,14 @@ impl fmt::Display for LoadWarning {
                 ["Pod", "left alone, because the kube-scheduler has not refused it"],
                 "pods left alone, because the kube-scheduler has not refused them",
             ),
+            Self::NoCatalog { node, instance_type } => write!(
+                f,
+                "Node {node}: {instance_type} is not in the built-in catalog, by which types and prices are made up: give --catalog"
+            ),
+            Self::UnknownLabel { pool, key } => write!(
+                f,
+                "NodePool {pool}: spec.template.spec.requirements: no instance type of the catalog says anything of {key}: all pass"
+            ),
         }
     }
 }
@@ -196,6 +222,12 @@ impl LoadWarning {
                 | Self::NotRefused { .. }
                 | Self::NotLaunched { .. }
         )
+    }
+
+    /// What the types of a catalog leave open for a cluster.
+    pub(crate) fn of_catalog(cluster: &Cluster, types: &[InstanceType], is_built_in: bool) -> Vec<Self> {
+        let no_catalog = is_built_in.then(|| unknown_type(cluster, types)).flatten();
+        no_catalog.into_iter().chain(cluster.pools.iter().flat_map(|pool| unknown_labels(pool, types))).collect()
     }
 
     /// What concerns all objects together.
@@ -293,4 +325,32 @@ fn not_launched(claims: &[NodeClaim]) -> Option<LoadWarning> {
     let waiting: BTreeSet<&str> = claims.iter().filter(waits).map(|claim| claim.metadata.name.as_str()).collect();
     let first = (*waiting.first()?).to_owned();
     Some(LoadWarning::NotLaunched { count: waiting.len(), first })
+}
+
+fn unknown_type(cluster: &Cluster, types: &[InstanceType]) -> Option<LoadWarning> {
+    let known: BTreeSet<&str> = types.iter().map(|instance_type| instance_type.name.as_str()).collect();
+    let of_type = cluster.nodes.iter().filter_map(|node| {
+        let instance_type = node.metadata.labels.get(labels::INSTANCE_TYPE)?;
+        Some((&node.metadata.name, instance_type)).filter(|_| !known.contains(instance_type.as_str()))
+    });
+    let (node, instance_type) = of_type.min()?;
+    Some(LoadWarning::NoCatalog { node: node.clone(), instance_type: instance_type.clone() })
+}
+
+/// The labels that a pool requires and of which providers tell, such as `karpenter.k8s.aws/instance-category`, if no type has them.
+fn unknown_labels(pool: &NodePool, types: &[InstanceType]) -> Vec<LoadWarning> {
+    let of_provider = |key: &str| {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        domain.starts_with("karpenter.") && domain != "karpenter.sh"
+    };
+    let is_known = |key: &str| {
+        let offered = |t: &InstanceType| t.offerings.iter().any(|offering| offering.requirements.get(key).is_some());
+        types.iter().any(|t| t.requirements.get(key).is_some() || offered(t))
+    };
+    let asked = pool.spec.template.spec.requirements.iter();
+    let asked = asked.filter(|own| !matches!(own.operator, Operator::NotIn | Operator::DoesNotExist));
+    let keys: BTreeSet<&str> =
+        asked.map(|own| own.key.as_str()).filter(|key| of_provider(key) && !is_known(key)).collect();
+    let unknown = |key: &str| LoadWarning::UnknownLabel { pool: pool.name().to_owned(), key: key.to_owned() };
+    keys.into_iter().map(unknown).collect()
 }

@@ -214,6 +214,40 @@ fn without_a_catalog_there_is_a_built_in_one() {
 }
 
 #[test]
+fn what_a_catalog_leaves_open_is_said() {
+    let files = Files::new("open-catalog");
+    let node = |name: &str, instance_type: &str| {
+        let labels = format!(r#""labels":{{"node.kubernetes.io/instance-type":"{instance_type}"}}"#);
+        format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}",{labels}}}}}"#)
+    };
+    let warnings = |options: &str| {
+        let document = files.json(&format!("plan --cluster cluster.json {options} -o json"));
+        document["warnings"].as_array().expect("a list").iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    files.write("cluster.json", &list(&[POOL, &node("a", "c-4x-amd64-linux")]));
+    let without: Vec<String> = warnings("");
+    assert!(without.is_empty(), "{without:?}");
+    let asks = |key: &str| {
+        POOL.replace(r#""requirements":["#, &format!(r#""requirements":[{{"key":"{key}","operator":"Exists"}},"#))
+    };
+    let pool = asks("karpenter.k8s.aws/instance-category");
+    assert_ne!(pool, POOL);
+    files.write("cluster.json", &list(&[&pool, &node("b", "m5.xlarge"), &node("a", "c5.large")]));
+    let both: Vec<String> = warnings("");
+    assert_eq!(
+        both,
+        [
+            "Node a: c5.large is not in the built-in catalog, by which types and prices are made up: give --catalog",
+            "NodePool general: spec.template.spec.requirements: no instance type of the catalog says anything of \
+             karpenter.k8s.aws/instance-category: all pass",
+        ]
+    );
+    files.write("cluster.json", &list(&[&asks("example.com/team"), &node("b", "c-4x-amd64-linux")]));
+    let own: Vec<String> = warnings("");
+    assert!(own.is_empty(), "the label is the pool's own: {own:?}");
+}
+
+#[test]
 fn storage_and_namespaces_are_read() {
     let yaml = "
 apiVersion: v1

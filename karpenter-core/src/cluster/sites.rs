@@ -39,7 +39,8 @@ impl Site {
 /// Nodes with their claims, and claims that have no node yet.
 ///
 /// A claim without a provider id may become anything that it allows, so it is no place for further pods. It is a place for
-/// those to whom it was promised.
+/// those to whom it was promised. A claim is no place if its machine is that of a later claim, or its name that of a node of
+/// another machine.
 pub(super) fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &BTreeSet<&str>) -> Vec<Site> {
     let launched = claims.iter().filter(|claim| !is_unlaunched(claim));
     // Few names of machines are those of several claims, and most often none is.
@@ -47,6 +48,7 @@ pub(super) fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &
     for claim in launched {
         further.extend(by_id.insert(claim.status.provider_id.as_str(), claim));
     }
+    let shared: BTreeSet<&str> = further.iter().map(|claim| claim.status.provider_id.as_str()).collect();
     let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
     let mut sites = Vec::with_capacity(nodes.len());
     // A node may be there, under the name of its claim, before it is known whose it is.
@@ -56,13 +58,25 @@ pub(super) fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &
     };
     let expected = claims.iter().filter(is_expected).filter(|claim| !is_node(claim.name()));
     sites.extend(expected.map(|claim| site(None, Some(claim))));
-    for node in nodes {
-        let claim = take_claim_of(&node, &mut by_id, &mut further);
+    let of_machines: Vec<_> = nodes.iter().map(|node| take_claim_of(node, &mut by_id, &mut further)).collect();
+    let left = by_id.into_values().chain(further).filter(|claim| is_tenant(claim, claims, &shared));
+    let mut left: IndexMap<&str, &Arc<NodeClaim>, FxBuild> = left.map(|claim| (claim.name(), claim)).collect();
+    for (node, claim) in nodes.into_iter().zip(of_machines) {
+        let namesake = left.swap_remove(node.metadata.name.as_str());
+        // A node may not say yet which machine it is.
+        let namesake = namesake.filter(|_| node.spec.provider_id.is_empty());
+        let claim = claim.or_else(|| tenancy::claim_of(&node, namesake));
         sites.push(site(Some(node), claim));
     }
-    by_id.sort_unstable_keys();
-    sites.extend(by_id.into_values().chain(further).map(|claim| site(None, Some(claim))));
+    sites.extend(left.into_values().map(|claim| site(None, Some(claim))));
     sites
+}
+
+/// Whether the machine of a claim is its own, where some machines are shared.
+fn is_tenant(claim: &Arc<NodeClaim>, claims: &[Arc<NodeClaim>], shared: &BTreeSet<&str>) -> bool {
+    let id = claim.status.provider_id.as_str();
+    let of_machine = claims.iter().filter(|other| other.status.provider_id == id);
+    !shared.contains(id) || tenancy::tenant(of_machine).is_some_and(|tenant| Arc::ptr_eq(tenant, claim))
 }
 
 /// Takes the claim of a node from those that no node was found for yet.
@@ -85,12 +99,10 @@ pub(super) fn is_unlaunched(claim: &NodeClaim) -> bool {
     claim.status.provider_id.is_empty()
 }
 
-/// The position of each site, by the name of its node and by that of its claim.
+/// The position of each site, by the name of its node, or by that of its claim where no node has that name.
 pub(super) fn index_of(sites: &[Site]) -> IndexMap<&str, usize, FxBuild> {
     let mut out = IndexMap::with_capacity_and_hasher(sites.len() * 2, FxBuild::default());
-    for (i, site) in sites.iter().enumerate() {
-        out.insert(site.name(), i);
-        out.extend(site.claim.as_ref().map(|claim| (claim.name(), i)));
-    }
+    out.extend(sites.iter().enumerate().filter_map(|(i, site)| Some((site.claim.as_ref()?.name(), i))));
+    out.extend(sites.iter().enumerate().map(|(i, site)| (site.name(), i)));
     out
 }
