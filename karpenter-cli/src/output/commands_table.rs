@@ -48,10 +48,13 @@ fn summary(found: &Consolidation) -> String {
     }
     let waiting = found.snapshot.pending().len();
     if waiting > 0 {
-        let pods = count(waiting, "pod");
-        let text =
-            "come first: they are where `karpenter plan` puts them, and what it buys for them is not in the bill.";
-        out += &folded(&format!("{pods} that want a place {text}"), "");
+        let [first, them] = if waiting == 1 {
+            ["pod that wants a place comes first: it is", "it"]
+        } else {
+            ["pods that want a place come first: they are", "them"]
+        };
+        let text = format!("where `karpenter plan` puts {them}, and what it buys for {them} is not in the bill.");
+        out += &folded(&format!("{waiting} {first} {text}"), "");
     }
     out
 }

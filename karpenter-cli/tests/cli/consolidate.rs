@@ -194,8 +194,13 @@ fn room_that_is_promised_to_waiting_pods_stays() {
 
 #[test]
 fn a_cluster_without_nodes_needs_no_command() {
-    let files = files("consolidate-none", &[pool("general", "100%")]);
-    assert_eq!(files.run(ASK).out, "0 nodes: $0.0000 an hour, $0.00 a month (730 hours).\nNo node should go.\n");
+    let head = "0 nodes: $0.0000 an hour, $0.00 a month (730 hours).\nNo node should go.\n";
+    let without_nodes = files("consolidate-none", &[pool("general", "100%")]);
+    assert_eq!(without_nodes.run(ASK).out, head);
+    let waits = files("consolidate-waits", &[pool("general", "100%"), pod("waits", "3")]);
+    let one = "1 pod that wants a place comes first: it is where `karpenter plan` puts it, and what it buys for it\n    is \
+               not in the bill.\n";
+    assert_eq!(waits.run(ASK).out, format!("{head}{one}"));
 }
 
 #[test]
