@@ -67,18 +67,29 @@ impl InstanceType {
         first_that_is_no_label(requirements).map_or(Ok(()), |fault| Err(broken(fault)))
     }
 
-    pub(super) fn validate(&self) -> Result<(), CatalogError> {
-        let invalid = |field: &str, message: String| CatalogError::Invalid {
-            name: self.name.clone(),
-            field: field.to_owned(),
-            message,
-        };
+    fn invalid(&self, field: &str, message: String) -> CatalogError {
+        CatalogError::Invalid { name: self.name.clone(), field: field.to_owned(), message }
+    }
+
+    /// Checks that nodes can have the name as a label, and have no other in its place: claims ask for types by it.
+    fn check_name(&self) -> Result<(), CatalogError> {
         if self.name.is_empty() {
-            return Err(invalid("name", "must not be empty".to_owned()));
+            return Err(self.invalid("name", "must not be empty".to_owned()));
         }
         if !labels::is_value(&self.name) {
             return Err(self.not_a_label("name".to_owned(), LabelPart::Value, &self.name));
         }
+        let label = self.requirements.get(labels::INSTANCE_TYPE);
+        if label.is_some_and(|label| !label.admits(Some(&self.name))) {
+            let message = "must have the name of the type among its values".to_owned();
+            return Err(self.invalid(&format!("requirements.{}", labels::INSTANCE_TYPE), message));
+        }
+        Ok(())
+    }
+
+    pub(super) fn validate(&self) -> Result<(), CatalogError> {
+        let invalid = |field: &str, message: String| self.invalid(field, message);
+        self.check_name()?;
         if let Some(key) = self.requirements.contradiction() {
             return Err(invalid("requirements", format!("nothing satisfies the requirement on {key}")));
         }
@@ -124,6 +135,19 @@ fn first_that_is_no_label(requirements: &Requirements) -> Option<(&str, LabelPar
 mod tests {
     use super::*;
     use crate::{Catalog, Price, Quantity, Requirement};
+
+    #[test]
+    fn a_type_goes_by_the_name_that_its_label_says() {
+        let catalog = |label: &str| {
+            let mut own = InstanceType::named("a", [("cpu", Quantity::from_units(1))]);
+            own.requirements = Requirements::new();
+            own.requirements.add(labels::INSTANCE_TYPE, Requirement::one_of([label]));
+            Catalog::new(vec![own]).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(catalog("a"), Ok(()));
+        let expected = "instance type a: requirements.node.kubernetes.io/instance-type: must have the name of the type among its values";
+        assert_eq!(catalog("b"), Err(expected.to_owned()));
+    }
 
     #[test]
     fn what_no_label_of_a_node_can_be_is_named() {
