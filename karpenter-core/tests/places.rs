@@ -35,8 +35,7 @@ fn places(claims: &[NodeClaim], nodes: &[Node]) -> Vec<(String, Option<String>, 
         "metadata": {"name": "p", "namespace": "default"}, "spec": {"nodeName": "n", "containers": []},
         "status": {"phase": "Running"},
     }));
-    let builder = claims.iter().cloned().fold(Snapshot::builder(), karpenter_core::SnapshotBuilder::claim);
-    let builder = nodes.iter().cloned().fold(builder, karpenter_core::SnapshotBuilder::node);
+    let builder = Snapshot::builder().claims(claims.iter().cloned()).nodes(nodes.iter().cloned());
     let snapshot = builder.pods(vec![pod]).build().expect("a cluster");
     snapshot.places().iter().map(|place| (place.name.clone(), place.claim.clone(), place.pods.len())).collect()
 }

@@ -88,10 +88,9 @@ impl InstanceType {
     }
 
     pub(super) fn validate(&self) -> Result<(), CatalogError> {
-        let invalid = |field: &str, message: String| self.invalid(field, message);
         self.check_name()?;
         if let Some(key) = self.requirements.contradiction() {
-            return Err(invalid("requirements", format!("nothing satisfies the requirement on {key}")));
+            return Err(self.invalid("requirements", format!("nothing satisfies the requirement on {key}")));
         }
         self.check_labels("requirements", &self.requirements)?;
         let Overhead { kube_reserved, system_reserved, eviction_threshold } = &self.overhead;
@@ -102,17 +101,17 @@ impl InstanceType {
             ("overhead.evictionThreshold", eviction_threshold),
         ] {
             if let Some((name, quantity)) = list.iter().find(|(_, quantity)| quantity.is_negative()) {
-                return Err(invalid(&format!("{field}.{name}"), format!("{quantity} is below zero")));
+                return Err(self.invalid(&format!("{field}.{name}"), format!("{quantity} is below zero")));
             }
         }
         for (i, offering) in self.offerings.iter().enumerate() {
             if let Some(key) = offering.requirements.contradiction() {
                 let message = format!("nothing satisfies the requirement on {key}");
-                return Err(invalid(&format!("offerings[{i}].requirements"), message));
+                return Err(self.invalid(&format!("offerings[{i}].requirements"), message));
             }
             self.check_labels(format_args!("offerings[{i}].requirements"), &offering.requirements)?;
             if offering.interruption.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
-                return Err(invalid(&format!("offerings[{i}].interruption"), "not from 0 to 1".to_owned()));
+                return Err(self.invalid(&format!("offerings[{i}].interruption"), "not from 0 to 1".to_owned()));
             }
         }
         Ok(())

@@ -36,53 +36,52 @@ impl Site {
     }
 }
 
+/// Claims by their names, or by those of their machines.
+type Named<'c> = IndexMap<&'c str, &'c Arc<NodeClaim>, FxBuild>;
+
 /// Nodes with their claims, and claims that have no node yet.
 ///
 /// A claim without a provider id may become anything that it allows, so it is no place for further pods. It is a place for
 /// those to whom it was promised. A claim is no place if its machine is that of a later claim, or its name that of a node of
 /// another machine.
 pub(super) fn join(nodes: Vec<Arc<Node>>, claims: &[Arc<NodeClaim>], promised: &BTreeSet<&str>) -> Vec<Site> {
-    let launched = claims.iter().filter(|claim| !is_unlaunched(claim));
-    // Few names of machines are those of several claims, and most often none is.
-    let (mut by_id, mut further) = (IndexMap::<&str, &Arc<NodeClaim>, FxBuild>::default(), Vec::new());
-    for claim in launched {
-        further.extend(by_id.insert(claim.status.provider_id.as_str(), claim));
-    }
-    let shared: BTreeSet<&str> = further.iter().map(|claim| claim.status.provider_id.as_str()).collect();
-    let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
-    let mut sites = Vec::with_capacity(nodes.len());
-    // A node may be there, under the name of its claim, before it is known whose it is.
-    let is_node = |name: &str| nodes.binary_search_by(|node| node.metadata.name.as_str().cmp(name)).is_ok();
+    let (mut by_id, mut further) = by_machine(claims);
+    let of_machines: Vec<_> = nodes.iter().map(|node| take_claim_of(node, &mut by_id, &mut further)).collect();
     let is_expected = |claim: &&Arc<NodeClaim>| {
         is_unlaunched(claim) && claim.metadata.deletion_timestamp.is_none() && promised.contains(claim.name())
     };
-    let expected = claims.iter().filter(is_expected).filter(|claim| !is_node(claim.name()));
-    sites.extend(expected.map(|claim| site(None, Some(claim))));
-    let of_machines: Vec<_> = nodes.iter().map(|node| take_claim_of(node, &mut by_id, &mut further)).collect();
-    let left = by_id.into_values().chain(further).filter(|claim| is_tenant(claim, claims, &shared));
-    let mut left: IndexMap<&str, &Arc<NodeClaim>, FxBuild> = left.map(|claim| (claim.name(), claim)).collect();
+    let without_node = by_id.into_values().chain(claims.iter().filter(is_expected));
+    let mut without_node: Named<'_> = without_node.map(|claim| (claim.name(), claim)).collect();
+    let site = |node, claim: Option<&Arc<NodeClaim>>| Site { node, claim: claim.cloned(), pods: Vec::new() };
+    let mut sites = Vec::with_capacity(nodes.len());
     for (node, claim) in nodes.into_iter().zip(of_machines) {
-        let namesake = left.swap_remove(node.metadata.name.as_str());
-        // A node may not say yet which machine it is.
-        let namesake = namesake.filter(|_| node.spec.provider_id.is_empty());
+        // A node may be there, under the name of its claim, before it is known whose it is, or before it says which machine it is.
+        let namesake = without_node.swap_remove(node.metadata.name.as_str());
+        let namesake = namesake.filter(|claim| !is_unlaunched(claim) && node.spec.provider_id.is_empty());
         let claim = claim.or_else(|| tenancy::claim_of(&node, namesake));
         sites.push(site(Some(node), claim));
     }
-    sites.extend(left.into_values().map(|claim| site(None, Some(claim))));
+    sites.extend(without_node.into_values().map(|claim| site(None, Some(claim))));
     sites
 }
 
-/// Whether the machine of a claim is its own, where some machines are shared.
-fn is_tenant(claim: &Arc<NodeClaim>, claims: &[Arc<NodeClaim>], shared: &BTreeSet<&str>) -> bool {
-    let id = claim.status.provider_id.as_str();
-    let of_machine = claims.iter().filter(|other| other.status.provider_id == id);
-    !shared.contains(id) || tenancy::tenant(of_machine).is_some_and(|tenant| Arc::ptr_eq(tenant, claim))
+/// For the id of each machine the claim whose it is, and the other claims that name some machine: few are named by several claims,
+/// and most often none is.
+fn by_machine(claims: &[Arc<NodeClaim>]) -> (Named<'_>, Vec<&Arc<NodeClaim>>) {
+    let (mut by_id, mut further) = (Named::default(), Vec::new());
+    for claim in claims.iter().filter(|claim| !is_unlaunched(claim)) {
+        let Some(other) = by_id.insert(claim.status.provider_id.as_str(), claim) else { continue };
+        let tenant = tenancy::tenant([claim, other]).unwrap_or(claim);
+        further.push(if Arc::ptr_eq(tenant, claim) { other } else { claim });
+        by_id.insert(claim.status.provider_id.as_str(), tenant);
+    }
+    (by_id, further)
 }
 
 /// Takes the claim of a node from those that no node was found for yet.
 fn take_claim_of<'c>(
     node: &Node,
-    by_id: &mut IndexMap<&str, &'c Arc<NodeClaim>, FxBuild>,
+    by_id: &mut Named<'c>,
     further: &mut Vec<&'c Arc<NodeClaim>>,
 ) -> Option<&'c Arc<NodeClaim>> {
     let id = node.spec.provider_id.as_str();
