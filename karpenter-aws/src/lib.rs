@@ -29,6 +29,6 @@ pub use clock::Clock;
 #[cfg(feature = "kube")]
 pub use joined::JoinedMachines;
 #[cfg(feature = "kube")]
-pub use nodeclasses::NodeClasses;
+pub use nodeclasses::{NodeClasses, node_classes};
 #[cfg(feature = "kube")]
 pub use zonal_shifts::ZonalShifts;

@@ -53,6 +53,21 @@ pub struct NodeClasses {
     under_way: BTreeSet<String>,
 }
 
+/// All node classes of a cluster, as they are now, and by name why others cannot be read.
+///
+/// # Errors
+/// The API server does not list them.
+pub async fn node_classes(client: &Client) -> Result<(Vec<Ec2NodeClass>, BTreeMap<String, String>), kube::Error> {
+    let (mut read_well, mut faults) = (Vec::new(), BTreeMap::new());
+    for object in classes(client.clone()).list(&ListParams::default()).await?.items {
+        match read(&object) {
+            Ok(class) => read_well.push(class),
+            Err(error) => drop(faults.insert(object.name_any(), error)),
+        }
+    }
+    Ok((read_well, faults))
+}
+
 /// What was looked at, and what was said last of the claims that it waits for.
 type Tended = (String, Option<String>);
 
@@ -217,8 +232,7 @@ impl Tender {
     }
 
     fn classes(&self) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk(GROUP, "v1", KIND);
-        Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, "ec2nodeclasses"))
+        classes(self.client.clone())
     }
 
     /// Brings a class to what it should be. What fails is tried again with the next period. Takes and gives back what was said
@@ -319,6 +333,11 @@ fn waits_for(claims: &[String]) -> Option<String> {
         }
         _ => Some(format!("Waiting on NodeClaim termination for {named}")),
     }
+}
+
+fn classes(client: Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(GROUP, "v1", KIND);
+    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "ec2nodeclasses"))
 }
 
 fn read(object: &DynamicObject) -> Result<Ec2NodeClass, String> {

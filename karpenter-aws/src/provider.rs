@@ -47,7 +47,7 @@ use karpenter_core::{
     },
 };
 pub(crate) use machines::{MachineKind, provider_id};
-pub use options::{ClusterAccess, ProviderOptions};
+pub use options::{ClusterAccess, Preparation, ProviderOptions};
 pub use shifts::ShiftNews;
 pub use unavailable::{Scope, UNAVAILABLE_FOR, Unavailable};
 

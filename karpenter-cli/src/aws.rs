@@ -1,4 +1,4 @@
-//! `karpenter run --provider aws`: machines of EC2.
+//! Machines of EC2.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,8 @@ use karpenter_aws::{
     AwsApi, JoinedMachines, NodeClasses, ZonalShifts,
     ec2::profile::ClusterInfo,
     interruption::{HealthCheck, InterruptionQueue},
-    provider::{ClusterAccess, Ec2Provider, ProviderOptions},
+    node_classes,
+    provider::{ClusterAccess, Ec2Provider, Preparation, ProviderOptions},
     sdk::{SdkAws, TokioClock},
 };
 use karpenter_core::provider::ProviderId;
@@ -15,9 +16,30 @@ use karpenter_kube::{Client, Probes};
 
 use crate::{Error, aside::Aside, live::failed};
 
+/// What bears on the instance types of EC2. Flags and variables have the names and defaults of Karpenter's where they mean the
+/// same.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "With --provider aws")]
+pub struct TypeArgs {
+    /// Nothing but EC2, SSM, STS and SQS can be reached: prices are not asked for and instance profiles are not collected
+    #[arg(long, env = "ISOLATED_VPC", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    pub isolated_vpc: bool,
+
+    /// How much of the memory of machines the hypervisor takes, as a share
+    #[arg(long, env = "VM_MEMORY_OVERHEAD_PERCENT", default_value_t = 0.075, value_parser = share, value_name = "SHARE")]
+    pub vm_memory_overhead_percent: f64,
+
+    /// Gates of the provider: with NodeClassCEL=true expressions in CEL in settings of kubelets are evaluated; others do nothing
+    #[arg(long, env = "AWS_FEATURE_GATES", action = ArgAction::Set, default_value = "NodeClassCEL=false", value_parser = evaluates_expressions, value_name = "GATES")]
+    pub aws_feature_gates: bool,
+
+    /// How many network interfaces of a machine no pod has addresses of
+    #[arg(long, env = "RESERVED_ENIS", default_value_t = 0, value_name = "N")]
+    pub reserved_enis: u32,
+}
+
 /// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
 #[derive(Clone, Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(next_help_heading = "With --provider aws")]
 pub struct AwsArgs {
     /// The name of the cluster: machines, launch templates and instance profiles are tagged with it
@@ -32,29 +54,17 @@ pub struct AwsArgs {
     #[arg(long, env = "CLUSTER_CA_BUNDLE", value_name = "BASE64")]
     pub cluster_ca_bundle: Option<String>,
 
-    /// Nothing but EC2, SSM, STS and SQS can be reached: prices are not asked for and instance profiles are not collected
-    #[arg(long, env = "ISOLATED_VPC", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
-    pub isolated_vpc: bool,
+    /// What the types are like.
+    #[command(flatten)]
+    pub types: TypeArgs,
 
     /// Do not try out, without buying anything, what the credentials allow, before a class is ready
     #[arg(long, env = "DISABLE_DRY_RUN", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
     pub disable_dry_run: bool,
 
-    /// How much of the memory of machines the hypervisor takes, as a share
-    #[arg(long, env = "VM_MEMORY_OVERHEAD_PERCENT", default_value_t = 0.075, value_parser = share, value_name = "SHARE")]
-    pub vm_memory_overhead_percent: f64,
-
     /// The queue that tells of interruptions; none unless said otherwise
     #[arg(long, env = "INTERRUPTION_QUEUE", default_value = "", value_name = "NAME")]
     pub interruption_queue: String,
-
-    /// Gates of the provider: with NodeClassCEL=true expressions in CEL in settings of kubelets are evaluated; others do nothing
-    #[arg(long, env = "AWS_FEATURE_GATES", action = ArgAction::Set, default_value = "NodeClassCEL=false", value_parser = evaluates_expressions, value_name = "GATES")]
-    pub aws_feature_gates: bool,
-
-    /// How many network interfaces of a machine no pod has addresses of
-    #[arg(long, env = "RESERVED_ENIS", default_value_t = 0, value_name = "N")]
-    pub reserved_enis: u32,
 
     /// ARC is asked for zonal shifts of the cluster, which must be one of EKS: nothing is bought in their zones
     #[arg(long, env = "ENABLE_ZONAL_SHIFT", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
@@ -73,6 +83,17 @@ impl AwsArgs {
     /// The certificate, if there is one: a variable that is empty says nothing.
     fn ca_bundle(&self) -> Option<&str> {
         self.cluster_ca_bundle.as_deref().filter(|bundle| !bundle.is_empty())
+    }
+}
+
+impl TypeArgs {
+    fn options(&self, cluster_name: &str, region: String, cluster: ClusterAccess) -> ProviderOptions {
+        let mut options = ProviderOptions::new(cluster_name, region, cluster);
+        options.types.reserved_enis = self.reserved_enis;
+        options.types.vm_memory_overhead_millionths = millionths(self.vm_memory_overhead_percent);
+        options.types.evaluates_expressions = self.aws_feature_gates;
+        options.is_isolated = self.isolated_vpc;
+        options
     }
 }
 
@@ -190,27 +211,73 @@ async fn read(mut queue: InterruptionQueue, is_leader: impl Fn() -> bool) {
     }
 }
 
+/// What a provider knows of AWS before anything else.
+struct Account {
+    api: Arc<dyn AwsApi>,
+    region: String,
+}
+
+impl Account {
+    /// The account and the region that the environment says.
+    async fn of_environment() -> Result<Self, Error> {
+        let config = SdkAws::environment().load().await;
+        let region = config.region().map(ToString::to_string);
+        let region =
+            region.ok_or_else(|| missing("the region", "neither AWS_REGION nor the machine says which it is"))?;
+        Ok(Self { api: Arc::new(SdkAws::new(&config)), region })
+    }
+}
+
+fn missing(what: &'static str, message: &str) -> Error {
+    Error::Run { what, message: message.to_owned() }
+}
+
+/// A provider that is only asked what can be bought, and changes nothing in the account, with the node classes of the cluster. Those
+/// that cannot be read are named.
+///
+/// # Errors
+/// The region is not known, or the API server does not answer.
+pub(crate) async fn ec2_to_ask(
+    args: &TypeArgs,
+    client: &Client,
+    uses_reservations: bool,
+) -> Result<(Ec2Provider, Vec<String>), Error> {
+    let Account { api, region } = Account::of_environment().await?;
+    let cluster = ClusterAccess { version: version(client).await?, ..ClusterAccess::default() };
+    let mut options = args.options("", region, cluster);
+    options.preparation = Preparation::Nothing;
+    options.uses_reservations = uses_reservations;
+    let provider = Ec2Provider::new(api, Arc::new(TokioClock), options);
+    let (classes, faults) = node_classes(client).await.map_err(|error| failed("the node classes", &error))?;
+    for class in classes {
+        provider.apply_class(class);
+    }
+    let left_out = |(name, fault)| format!("EC2NodeClass {name}: {fault} (it is left out)");
+    Ok((provider, faults.into_iter().map(left_out).collect()))
+}
+
+/// The version of the control plane, such as `1.33`.
+async fn version(client: &Client) -> Result<String, Error> {
+    let version = client.apiserver_version().await.map_err(|error| failed("the cluster", &error))?;
+    let minor = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+    Ok(format!("{}.{minor}", version.major))
+}
+
 /// A provider that is not told of any node class yet. It knows the machines of the claims that there are, which may have been
 /// bought by another controller.
 ///
 /// # Errors
 /// The name of the cluster, the region or the address of the API server is not known, or AWS or the API server does not answer.
 pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool) -> Result<Ec2, Error> {
-    let missing = |what, message: &str| Error::Run { what, message: message.to_owned() };
     if args.cluster_name.is_empty() {
         return Err(missing("--cluster-name", "it is needed with --provider aws; CLUSTER_NAME says it too"));
     }
-    let config = SdkAws::environment().load().await;
-    let region = config.region().map(ToString::to_string);
-    let region = region.ok_or_else(|| missing("the region", "neither AWS_REGION nor the machine says which it is"))?;
-    let api: Arc<dyn AwsApi> = Arc::new(SdkAws::new(&config));
+    let Account { api, region } = Account::of_environment().await?;
     let (cluster, arn) = cluster(args, client, api.as_ref()).await?;
-    let mut options = ProviderOptions::new(&args.cluster_name, region, cluster);
-    options.types.reserved_enis = args.reserved_enis;
-    options.types.vm_memory_overhead_millionths = millionths(args.vm_memory_overhead_percent);
-    options.types.evaluates_expressions = args.aws_feature_gates;
-    options.is_isolated = args.isolated_vpc;
-    options.checks_permissions = !args.disable_dry_run;
+    let mut options = args.types.options(&args.cluster_name, region, cluster);
+    if args.disable_dry_run {
+        options.preparation = Preparation::Profile;
+    }
     options.uses_reservations = uses_reservations;
     options.images_period = args.ami_refresh_interval;
     options.subnets_period = args.subnet_refresh_interval;
@@ -230,8 +297,7 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
 /// How nodes reach the cluster: as it was said, and else as EKS says; and its ARN, which is empty if EKS does not know it. A
 /// cluster that is not one of EKS must say all of it.
 async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<(ClusterAccess, String), Error> {
-    let version = client.apiserver_version().await.map_err(|error| failed("the cluster", &error))?;
-    let minor = version.minor.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let version = version(client).await?;
     let known = match api.describe_cluster(&args.cluster_name).await {
         Ok(known) => known,
         Err(error) if args.cluster_endpoint.is_some() && args.ca_bundle().is_some() && !args.enable_zonal_shift => {
@@ -245,7 +311,7 @@ async fn cluster(args: &AwsArgs, client: &Client, api: &dyn AwsApi) -> Result<(C
     let access = ClusterAccess {
         endpoint: args.cluster_endpoint.clone().unwrap_or(known.endpoint),
         ca_bundle: args.ca_bundle().map_or(known.ca_bundle, str::to_owned),
-        version: format!("{}.{minor}", version.major),
+        version,
         dns_address: ClusterAccess::dns_address_of(&service_cidr),
         service_cidr,
     };

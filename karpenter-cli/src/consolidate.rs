@@ -155,7 +155,7 @@ impl Prepared {
     }
 
     pub(crate) fn from_input(input: Input, now: Timestamp) -> Result<Self, Error> {
-        let Input { mut cluster, types, catalog_file } = input;
+        let Input { mut cluster, types, catalog_file, .. } = input;
         let (bad_pods, warnings) = (mem::take(&mut cluster.bad_pods), mem::take(&mut cluster.warnings));
         let overlays = mem::take(&mut cluster.overlays);
         let snapshot = plan::snapshot(cluster, &bad_pods, now)?;

@@ -84,7 +84,7 @@ pub enum NotPending {
 /// # Errors
 /// A file that cannot be read or is not what it should be, or a pod that is not in the cluster.
 pub fn run(args: &ExplainArgs) -> Result<Explanation, Error> {
-    let Input { cluster, types, catalog_file } = Input::read(&args.input)?;
+    let Input { cluster, types, catalog_file, .. } = Input::read(&args.input)?;
     let mut pods: Vec<ObjectKey> = Vec::new();
     for name in &args.pods {
         let Ok(pod) = name.parse();

@@ -5,6 +5,7 @@ pub mod args;
 mod aside;
 #[cfg(feature = "aws")]
 pub mod aws;
+pub mod catalog;
 pub mod check;
 pub mod consolidate;
 pub mod convert;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use karpenter_kube::{Client, Config, ConnectError, dump};
+use karpenter_kube::{Client, Config, ConnectError, Page, dump};
 
 use crate::{Error, load::ClusterReader};
 
@@ -41,16 +41,30 @@ impl Access {
     /// # Errors
     /// A cluster that cannot be reached, kinds that may not be read, and objects that cannot be used.
     pub fn read(&self, reader: &mut ClusterReader) -> Result<(), Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| failed("the runtime", &error))?;
-        let pages = runtime.block_on(async {
-            let mut config = self.config().await?;
-            config.default_retry = true;
-            let client = Client::try_from(config).map_err(|error| failed("the cluster", &error))?;
+        let pages = in_runtime(async {
+            let client = self.patient_client().await?;
             dump(&client).await.map_err(|error| failed("the cluster", &error))
         })?;
+        self.read_pages(&pages, reader)
+    }
+
+    /// Objects as the API server wrote them.
+    pub(crate) fn read_pages(&self, pages: &[Page], reader: &mut ClusterReader) -> Result<(), Error> {
         pages.iter().try_for_each(|page| reader.read(&page.text, &self.name()))
     }
+
+    /// A client that asks again where it is worth it.
+    pub(crate) async fn patient_client(&self) -> Result<Client, Error> {
+        let mut config = self.config().await?;
+        config.default_retry = true;
+        Client::try_from(config).map_err(|error| failed("the cluster", &error))
+    }
+}
+
+/// Waits for what a cluster or a cloud answers.
+pub(crate) fn in_runtime<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| failed("the runtime", &error))?.block_on(answer)
 }
 
 pub(crate) fn failed(what: &'static str, error: &dyn std::error::Error) -> Error {

@@ -10,8 +10,8 @@ use std::{
 
 use karpenter_cli::{
     Error,
-    args::{Args, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
-    consolidate, convert,
+    args::{Args, CatalogArgs, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
+    catalog, consolidate, convert,
     error::one_line,
     explain, outlook, output, plan, pool_outlook, replay, simulate,
 };
@@ -80,6 +80,7 @@ fn carry_out(command: &Command) -> Result<(), Error> {
         }
         Command::Replay(args) => print(&replay::run(args)?),
         Command::Convert(args) => converted(args),
+        Command::Catalog(args) => sold(args),
         #[cfg(feature = "kube")]
         Command::Run(args) => karpenter_cli::run::run(args),
     }
@@ -89,6 +90,12 @@ fn converted(args: &ConvertArgs) -> Result<(), Error> {
     let conversion = convert::run(args)?;
     warn(conversion.notes.iter().map(|note| format!("{}: {}", note.object, note.message)));
     print(&convert::text(&conversion, args.output)?)
+}
+
+fn sold(args: &CatalogArgs) -> Result<(), Error> {
+    let (types, warnings) = catalog::run(args)?;
+    warn(warnings);
+    print(&catalog::text(&types, args.output)?)
 }
 
 /// The answers. What was left out or guessed may be why they are as they are, and a list of answers has no room for it.

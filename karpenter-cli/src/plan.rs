@@ -72,7 +72,8 @@ fn run_changed(args: &PlanArgs, input: &Input, asked: &Changes) -> Result<Outcom
     Ok(Outcome { difference: Some(difference), ..after })
 }
 
-fn run_as_is(args: &PlanArgs, Input { cluster, types, catalog_file }: Input) -> Result<Outcome, Error> {
+fn run_as_is(args: &PlanArgs, input: Input) -> Result<Outcome, Error> {
+    let Input { cluster, types, catalog_file, .. } = input;
     let options = args.policies.options();
     let effort = Effort { repeat: args.repeat, time_limit: args.time_limit };
     let outcome = plan(cluster, types, &catalog_file, &options, effort)?;
@@ -93,6 +94,8 @@ pub(crate) struct Input {
     pub(crate) types: Vec<InstanceType>,
     /// Where the instance types are from.
     pub(crate) catalog_file: String,
+    /// Whether nobody gave any.
+    pub(crate) is_built_in: bool,
 }
 
 impl Input {
@@ -114,9 +117,16 @@ impl Input {
             }
             None => karpenter_fake::generated_types(),
         };
-        cluster.warn(LoadWarning::of_catalog(&cluster, &types, args.catalog.is_none()));
         let catalog_file = args.catalog.as_deref().map_or_else(|| "the built-in catalog".to_owned(), name_of);
-        Ok(Self { cluster, types, catalog_file })
+        let mut input = Self { cluster, types, catalog_file, is_built_in: args.catalog.is_none() };
+        input.warn_of_catalog();
+        Ok(input)
+    }
+
+    /// Adds what the catalog leaves open for the cluster.
+    pub(crate) fn warn_of_catalog(&mut self) {
+        let warnings = LoadWarning::of_catalog(&self.cluster, &self.types, self.is_built_in);
+        self.cluster.warn(warnings);
     }
 }
 

@@ -24,6 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::aws;
 use crate::{
     Error,
+    args::Provider,
     aside::Aside,
     live::{Access, failed},
     load::{self, TypeList},
@@ -104,24 +105,14 @@ pub struct RunArgs {
     #[arg(long, env = "HEALTH_PROBE_PORT", default_value_t = 8081, value_name = "PORT")]
     pub health_probe_port: u16,
 
+    /// How much is logged
+    #[arg(long, env = "LOG_LEVEL", value_enum, default_value_t = LogLevel::Info, ignore_case = true)]
+    pub log_level: LogLevel,
+
     /// How machines of EC2 are bought.
     #[cfg(feature = "aws")]
     #[command(flatten)]
     pub aws: aws::AwsArgs,
-
-    /// How much is logged
-    #[arg(long, env = "LOG_LEVEL", value_enum, default_value_t = LogLevel::Info, ignore_case = true)]
-    pub log_level: LogLevel,
-}
-
-/// Where machines come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Provider {
-    /// Nodes that kwok plays
-    Kwok,
-    /// Machines of EC2
-    #[cfg(feature = "aws")]
-    Aws,
 }
 
 /// What becomes of what pods only prefer.
@@ -183,7 +174,7 @@ impl Default for Gates {
 }
 
 /// Reads feature gates. Those that mean nothing here must not be switched on: what would not happen is not promised.
-fn gates(text: &str) -> Result<Gates, String> {
+pub(crate) fn gates(text: &str) -> Result<Gates, String> {
     let mut gates = Gates::default();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (name, value) =

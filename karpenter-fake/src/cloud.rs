@@ -186,7 +186,7 @@ impl FakeCloud {
 
     /// What is sold to this pool, at the prices of now.
     pub fn catalog_for(&self, pool: &NodePool) -> Arc<Catalog> {
-        self.lock().catalog_of(pool)
+        self.lock().catalog.of_pool(pool.name())
     }
 
     /// Everything that is sold, at the prices of now.
@@ -312,16 +312,6 @@ impl State {
         true
     }
 
-    fn catalog_of(&self, pool: &NodePool) -> Arc<Catalog> {
-        let is_for = |names: &Vec<String>| names.iter().any(|name| name == pool.name());
-        let types = self.catalog.types();
-        if types.iter().all(|t| t.node_pools.as_ref().is_none_or(is_for)) {
-            return self.catalog.clone();
-        }
-        let types = types.iter().filter(|t| t.node_pools.as_ref().is_none_or(is_for)).cloned().collect();
-        Arc::new(Catalog::new(types).expect("a part of a catalog is a catalog"))
-    }
-
     fn is_sold_out(&self, offering: &OfferingKey, reserved: Option<u32>) -> bool {
         let reserved = reserved.and_then(|count| usize::try_from(count).ok());
         if self.faults.is_sold_out(offering, self.now) {
@@ -339,7 +329,7 @@ impl CloudProvider for FakeCloud {
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
-        self.answer("catalog", |state| state.catalog_of(pool))
+        self.answer("catalog", |state| state.catalog.of_pool(pool.name()))
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {

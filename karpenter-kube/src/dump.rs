@@ -53,6 +53,14 @@ pub async fn dump(client: &Client) -> Result<Vec<Page>, DumpError> {
     Ok(pages)
 }
 
+/// All node pools, as they are now.
+///
+/// # Errors
+/// [`DumpError`] if they cannot be read.
+pub async fn node_pools(client: &Client) -> Result<Vec<Page>, DumpError> {
+    list::<NodePool>(client).await
+}
+
 /// All claims, as they are now.
 ///
 /// # Errors

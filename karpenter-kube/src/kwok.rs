@@ -86,8 +86,8 @@ impl CloudProvider for KwokCloud {
         NAME
     }
 
-    async fn catalog(&self, _pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
-        Ok(Arc::clone(&self.catalog))
+    async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
+        Ok(self.catalog.of_pool(pool.name()))
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {

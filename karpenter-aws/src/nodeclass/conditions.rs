@@ -34,6 +34,9 @@ pub const ALL: [&str; 7] = [
     CAPACITY_RESERVATIONS_READY,
 ];
 
+/// The reason of a class that cannot be tried out, because another condition does not hold.
+pub(crate) const DEPENDENCIES_NOT_READY: &str = "DependenciesNotReady";
+
 /// How long before a capacity block ends nothing is launched into it any more: EC2 ends its instances half an hour
 /// before.
 const EXPIRES_BEFORE_END: Duration = Duration::from_mins(40);
@@ -84,7 +87,7 @@ impl Ec2NodeClass {
             return Some("it was not looked at yet".to_owned());
         };
         if ready.status != ConditionStatus::True {
-            return Some(if ready.message.is_empty() { ready.reason.clone() } else { ready.message.clone() });
+            return Some(self.status.what_is(ready.status).unwrap_or_else(|| ready.reason.clone()));
         }
         (ready.observed_generation != self.metadata.generation)
             .then(|| "it was changed since it was looked at".to_owned())
@@ -92,6 +95,18 @@ impl Ec2NodeClass {
 }
 
 impl Ec2NodeClassStatus {
+    /// The conditions of a status, each with what was said of it, but for one that only waits for others.
+    fn what_is(&self, status: ConditionStatus) -> Option<String> {
+        let of = |kind: &&str| {
+            let own = self.conditions.iter().find(|own| own.r#type == **kind)?;
+            let said = if own.message.is_empty() { String::new() } else { format!(" ({})", own.message) };
+            let counts = own.status == status && own.reason != DEPENDENCIES_NOT_READY;
+            counts.then(|| format!("{kind}={status:?}{said}"))
+        };
+        let all: Vec<String> = ALL.iter().filter_map(of).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
     /// Whether a condition holds; unknown if it is not there.
     pub fn condition(&self, kind: &str) -> ConditionStatus {
         let found = self.conditions.iter().find(|c| c.r#type == kind);
@@ -136,7 +151,9 @@ mod tests {
         assert_eq!(class.status.condition(READY), ConditionStatus::Unknown);
         class.set_condition(AMIS_READY, ConditionStatus::False, "AMINotFound", "no images", at(3));
         class.set_ready(at(3));
-        assert_eq!(class.not_ready().as_deref(), Some("AMIsReady=False"));
+        assert_eq!(class.not_ready().as_deref(), Some("AMIsReady=False (no images)"));
+        class.set_condition(VALIDATION_SUCCEEDED, ConditionStatus::False, DEPENDENCIES_NOT_READY, "AMIsReady", at(3));
+        assert_eq!(class.not_ready().as_deref(), Some("AMIsReady=False (no images)"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use karpenter_core::{
     provider::{ProviderError, ProviderErrorKind},
 };
 
-use super::{Inner, error::NAME, images, network, profiles, reservations, tags};
+use super::{Inner, Preparation, error::NAME, images, network, profiles, reservations, tags};
 use crate::{
     api::ApiError,
     ec2,
@@ -86,7 +86,7 @@ impl Findings {
             conditions::INSTANCE_PROFILE_READY,
         ];
         let unmet = needed.into_iter().find(|kind| self.class.status.condition(kind) != ConditionStatus::True)?;
-        Some(("DependenciesNotReady", format!("{unmet} is not true")))
+        Some((conditions::DEPENDENCIES_NOT_READY, format!("{unmet} is not true")))
     }
 
     /// The images that were found, and when, if they are good for so long. That there were none is not.
@@ -325,7 +325,7 @@ impl Inner {
             let (cluster, region, uid) = (&options.cluster_name, options.region(), &class.metadata.uid);
             let name = profiles::profile_name(cluster, region, class.name(), uid, &class.spec.role);
             let is_known = self.lock().profile_is_known(&class, &name);
-            if !is_known {
+            if options.preparation != Preparation::Nothing && !is_known {
                 let mut tags = tags::of_class(cluster, class.name(), &class.spec.tags);
                 tags.insert(karpenter_core::labels::REGION.to_owned(), region.to_owned());
                 let path = profiles::class_path(region, cluster, uid);

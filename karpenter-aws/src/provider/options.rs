@@ -27,14 +27,25 @@ pub struct ProviderOptions {
     /// Whether the account can reach no other service: then nobody asks for on-demand prices, and unused instance
     /// profiles stay.
     pub is_isolated: bool,
-    /// Whether it is tried out, without buying anything, what the credentials allow, before a class is ready.
-    pub checks_permissions: bool,
+    /// What is done in the account before a class is ready.
+    pub preparation: Preparation,
     /// Whether machines are bought out of capacity reservations.
     pub uses_reservations: bool,
     /// What is known of prices before AWS is asked, such as what a file says.
     pub prices: Prices,
     /// Zones, by their names, in which nothing is bought for now.
     pub avoided_zones: BTreeSet<String>,
+}
+
+/// What is done in the account before a class is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// Nothing, as where it is only asked what can be bought: a class with a role is taken to have an instance profile.
+    Nothing,
+    /// A class with a role gets an instance profile.
+    Profile,
+    /// It does, and it is tried out, without buying anything, what the credentials allow.
+    ProfileAndTrial,
 }
 
 /// How nodes reach the cluster.
@@ -77,7 +88,7 @@ impl ProviderOptions {
             subnets_period: Duration::from_mins(1),
             catalog_period: Duration::from_hours(12),
             is_isolated: false,
-            checks_permissions: true,
+            preparation: Preparation::ProfileAndTrial,
             uses_reservations: true,
             prices: Prices::default(),
             avoided_zones: BTreeSet::new(),

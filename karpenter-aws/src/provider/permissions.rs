@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use karpenter_core::{InstanceType, Price, Timestamp, api::NodeClaim, labels};
 
-use super::{Inner, LaunchFailure, Resolved, launch::Terms, market::Types, tags, template_data, templates};
+use super::{
+    Inner, LaunchFailure, Preparation, Resolved, launch::Terms, market::Types, tags, template_data, templates,
+};
 use crate::{
     api::ApiError,
     ec2::{
@@ -53,7 +55,7 @@ impl Inner {
     /// Why no machine of a class may be bought, if the credentials do not allow it. Asks AWS now and then, without buying
     /// anything. What else AWS has against such a machine is for launches to find out.
     pub(crate) async fn forbidden(&self, resolved: &Resolved) -> Result<Option<Problem>, ApiError> {
-        if !self.options.checks_permissions {
+        if self.options.preparation != Preparation::ProfileAndTrial {
             return Ok(None);
         }
         let class = &resolved.class;

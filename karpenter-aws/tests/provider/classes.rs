@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use karpenter_aws::{
     nodeclass::{AmiFamily, AmiSelectorTerm, Ec2NodeClass, PlacementGroupSelector, SubnetSelectorTerm, conditions},
-    provider::Ec2Provider,
+    provider::{Ec2Provider, Preparation},
     version::VersionError,
 };
 use karpenter_core::{CloudProvider, api::ConditionStatus, labels};
@@ -97,6 +97,18 @@ async fn a_profile_that_is_named_is_used_as_it_is() {
     world.provider.create(&claim("u1", &[])).await.expect("bought");
     let calls = world.aws.with(|state| state.calls.clone());
     assert!(calls.iter().all(|call| !call.contains("InstanceProfile")), "{calls:?}");
+}
+
+#[tokio::test]
+async fn who_only_asks_what_can_be_bought_changes_nothing() {
+    let mut options = crate::world::options();
+    options.preparation = Preparation::Nothing;
+    let world = World::of(options, class());
+    let asked = world.provider.catalog(&crate::world::pool()).await.expect("the class can be used");
+    assert!(!asked.types().is_empty());
+    let calls = world.aws.with(|state| state.calls.clone());
+    let only_asks = |call: &&&str| ["Describe", "Get", "List"].iter().any(|start| call.starts_with(start));
+    assert_eq!(calls.iter().find(|call| !only_asks(call)), None);
 }
 
 #[tokio::test]

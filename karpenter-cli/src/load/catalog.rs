@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use karpenter_core::{Catalog, InstanceType, api::FieldError};
+use karpenter_core::{Catalogs, InstanceType, api::FieldError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -20,7 +20,7 @@ pub struct TypeList {
 /// Reads a list of instance types, in the format of this project or of the kwok provider's `instance_types.json`.
 ///
 /// # Errors
-/// The text is not JSON or YAML or not one list; an entry cannot be read or breaks a rule of [`Catalog::new`]. The
+/// The text is not JSON or YAML or not one list; an entry cannot be read or breaks a rule of [`Catalogs::shared`]. The
 /// message names the instance type by its name, or by its place in the list if it has none.
 pub fn catalog(text: &str, file: &str) -> Result<TypeList, Error> {
     let wrong = |error: FieldError| Error::Object { file: file.to_owned(), error };
@@ -44,7 +44,7 @@ pub fn catalog(text: &str, file: &str) -> Result<TypeList, Error> {
         }
         Ok(())
     })?;
-    Catalog::new(types.clone()).map_err(|source| Error::Catalog { file: file.to_owned(), source })?;
+    Catalogs::shared(types.clone(), []).map_err(|source| Error::Catalog { file: file.to_owned(), source })?;
     let warning =
         |(_, (object, field, others))| LoadWarning::UnknownField { file: file.to_owned(), object, field, others };
     Ok(TypeList { types, warnings: unknown.into_iter().map(warning).collect() })

@@ -211,7 +211,7 @@ fn counted(
 }
 
 impl LoadWarning {
-    /// Whether it concerns all objects together.
+    /// Whether it concerns all objects together, or objects and the catalog.
     pub(super) const fn is_of_all(&self) -> bool {
         matches!(
             self,
@@ -221,6 +221,8 @@ impl LoadWarning {
                 | Self::Nominated { .. }
                 | Self::NotRefused { .. }
                 | Self::NotLaunched { .. }
+                | Self::NoCatalog { .. }
+                | Self::UnknownLabel { .. }
         )
     }
 

@@ -41,6 +41,10 @@ pub(crate) fn to_json(document: &impl Serialize) -> Result<String, Error> {
     Ok(text + "\n")
 }
 
+pub(crate) fn to_json_line(document: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(document).map_err(|error| Error::Unprintable { message: error.to_string() })
+}
+
 pub(crate) fn to_yaml(document: &impl Serialize) -> Result<String, Error> {
     serde_saphyr::to_string(document).map_err(|error| Error::Unprintable { message: error.to_string() })
 }

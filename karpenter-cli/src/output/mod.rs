@@ -14,7 +14,7 @@ mod pool_outlook;
 mod pool_outlook_json;
 mod table;
 
-pub(crate) use json::{to_json, to_yaml};
+pub(crate) use json::{to_json, to_json_line, to_yaml};
 use karpenter_core::disrupt::{NodeOutlook, PoolOutlook};
 
 use crate::{Error, args::OutputFormat, consolidate::Consolidation, explain::Explanation, plan::Outcome};

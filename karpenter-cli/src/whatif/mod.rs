@@ -102,6 +102,7 @@ impl Changes {
         }
         changes.extend(objects);
         input.cluster.look_over();
+        input.warn_of_catalog();
         Ok(Changed { input, changes, lost })
     }
 
@@ -138,11 +139,13 @@ fn is_new(pod: &Pod) -> bool {
 
 /// Takes all offerings of a type off the market. What runs on it keeps its price.
 fn take_type(input: &mut Input, name: &str) -> Result<(), Error> {
-    let Some(gone) = input.types.iter_mut().find(|one| one.name == name) else {
-        return Err(Error::UnknownType { instance_type: name.to_owned(), file: input.catalog_file.clone() });
-    };
-    gone.offerings.iter_mut().for_each(|offering| offering.available = false);
-    Ok(())
+    let mut is_known = false;
+    for gone in input.types.iter_mut().filter(|one| one.name == name) {
+        is_known = true;
+        gone.offerings.iter_mut().for_each(|offering| offering.available = false);
+    }
+    let unknown = || Error::UnknownType { instance_type: name.to_owned(), file: input.catalog_file.clone() };
+    is_known.then_some(()).ok_or_else(unknown)
 }
 
 /// Takes a node and its claim away, and gives back the pods that nobody makes again, with the node.

@@ -53,6 +53,40 @@ fn the_json_document_has_the_fields_of_the_contract() {
 }
 
 #[test]
+fn the_built_in_catalog_is_written_as_it_is_read() {
+    let files = Files::new("catalog");
+    files.write("cluster.json", &list(&[POOL, &pod("a", "3"), &pod("b", "30")]));
+    let built_in = decision(files.json("plan --cluster cluster.json -o json"));
+    for format in ["json", "yaml"] {
+        let ran = files.run(&format!("catalog -o {format}"));
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+        files.write("all", &ran.out);
+        assert_eq!(decision(files.json("plan --cluster cluster.json --catalog all -o json")), built_in, "{format}");
+    }
+}
+
+#[test]
+fn types_of_one_name_are_each_for_their_pools() {
+    let files = Files::new("types-of-pools");
+    let of_pool = |pool: &str, cpu: &str| {
+        let own = CATALOG.trim_matches(['[', ']']).replace(r#""cpu":"4""#, &format!(r#""cpu":"{cpu}""#));
+        own.replacen('{', &format!(r#"{{"nodePools":["{pool}"],"#), 1)
+    };
+    let types = format!("[{},{}]", of_pool("other", "64"), of_pool("general", "4"));
+    files.write("types.json", &types);
+    let document = files.plan(&list(&[POOL, &pod("small", "3"), &pod("large", "30")]));
+    assert_eq!(document["newNodeClaims"].as_array().unwrap().len(), 1);
+    assert!(document["errors"]["default/large"].as_str().unwrap().contains("cpu short by 26"), "{document}");
+
+    let without = files.json("plan --without-type m-4x --cluster cluster.json --catalog types.json -o json");
+    assert_eq!(without["newNodeClaims"].as_array().unwrap().len(), 0, "{without}");
+    let twice = types.replace("other", "general");
+    files.write("types.json", &twice);
+    let ran = files.run("plan --cluster cluster.json --catalog types.json");
+    assert!(ran.err.contains("types.json: instance type m-4x: name: there is another"), "{}", ran.err);
+}
+
+#[test]
 fn the_proof_of_the_bound_is_printed_on_demand() {
     let files = Files::new("certificate");
     let plain = files.plan(&list(&[POOL, &pod("a", "3"), &pod("b", "3")]));
@@ -242,6 +276,11 @@ fn what_a_catalog_leaves_open_is_said() {
              karpenter.k8s.aws/instance-category: all pass",
         ]
     );
+    files.write("asking.json", &pool.replace(r#""name":"general""#, r#""name":"other""#));
+    files.write("meant.json", POOL);
+    let changed: Vec<String> = warnings("--set-pool meant.json asking.json");
+    assert_eq!((changed.len(), &changed[0]), (2, &both[0]));
+    assert!(changed[1].starts_with("NodePool other"), "{changed:?}");
     files.write("cluster.json", &list(&[&asks("example.com/team"), &node("b", "c-4x-amd64-linux")]));
     let own: Vec<String> = warnings("");
     assert!(own.is_empty(), "the label is the pool's own: {own:?}");

@@ -3,6 +3,7 @@
 //! A provider hands out a [`Catalog`] for each pool, because what a machine can hold depends on the node class of the
 //! pool. The catalog also defines which labels are well known: those that its types and offerings name.
 
+mod catalogs;
 mod overlay;
 mod table;
 mod validate;
@@ -10,13 +11,14 @@ mod wire;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+pub use catalogs::Catalogs;
 use fixedbitset::FixedBitSet;
 pub use overlay::{Overlaid, OverlayFault, OverlayTarget};
 pub(crate) use table::Table;
 pub use validate::{CatalogError, LabelPart};
 
 pub use crate::price::Price;
-use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, api::NodePool, labels};
+use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, labels};
 
 /// The end of the key of the label that names a capacity reservation.
 const RESERVATION_SUFFIX: &str = "reservation-id";
@@ -25,7 +27,7 @@ const RESERVATION_SUFFIX: &str = "reservation-id";
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct InstanceType {
-    /// The name, unique in a catalog.
+    /// The name, unique among those that a pool may use.
     pub name: String,
     /// The labels that its nodes have. A key that is not named is a label that they lack.
     pub requirements: Requirements,
@@ -114,6 +116,11 @@ impl InstanceType {
         self
     }
 
+    /// Whether a pool of this name may use it.
+    pub fn is_for(&self, pool: &str) -> bool {
+        self.node_pools.as_ref().is_none_or(|names| names.iter().any(|name| name == pool))
+    }
+
     /// What pods may have of the machine: capacity less overhead, and less the memory that is set aside for huge pages.
     pub fn allocatable(&self) -> ResourceList {
         let mut out = self.capacity.clone();
@@ -196,15 +203,39 @@ impl Catalog {
             instance_type.validate()?;
             instance_type.offerings.sort_by(|a, b| (&a.requirements, a.price).cmp(&(&b.requirements, b.price)));
         }
+        Ok(Self::of_sorted(types))
+    }
+
+    /// Compiles types that break no rule, in the order of their names and with their offerings in order.
+    fn of_sorted(types: Vec<InstanceType>) -> Self {
         let reservation_label = types.iter().find_map(InstanceType::reservation_label).map(str::to_owned);
         let table = Table::new(&types, reservation_label);
         let available = table.available();
-        Ok(Self { types: types.into(), table: Arc::new(table), available })
+        Self { types: types.into(), table: Arc::new(table), available }
     }
 
     /// The types in the order of their names, each with its offerings in the order of their labels.
     pub fn types(&self) -> &[InstanceType] {
         &self.types
+    }
+
+    /// The types with what can be bought now: an offering may be sold out by what is known of its type, or in this catalog.
+    pub fn current_types(&self) -> impl Iterator<Item = InstanceType> {
+        self.types.iter().enumerate().map(|(index, source)| {
+            let mut out = source.clone();
+            for (row, offering) in self.table.rows_of(index).zip(&mut out.offerings) {
+                offering.available = self.available.contains(row);
+            }
+            out
+        })
+    }
+
+    /// What of it a pool of this name may use.
+    pub fn of_pool(self: &Arc<Self>, pool: &str) -> Arc<Self> {
+        if self.types.iter().all(|one| one.is_for(pool)) {
+            return self.clone();
+        }
+        Arc::new(Self::of_sorted(self.current_types().filter(|one| one.is_for(pool)).collect()))
     }
 
     /// The type of this name.
@@ -301,88 +332,6 @@ impl InstanceType {
     }
 }
 
-/// The catalog of each pool.
-///
-/// A pool that is not here has no catalog: nobody asked, or the provider could not say, and it may be known why. That is not the
-/// same as an empty catalog.
-#[derive(Clone, Debug, Default)]
-pub struct Catalogs {
-    by_pool: BTreeMap<String, Arc<Catalog>>,
-    /// Why pools have none.
-    missing: BTreeMap<String, String>,
-}
-
-impl Catalogs {
-    /// No catalogs.
-    pub const fn new() -> Self {
-        Self { by_pool: BTreeMap::new(), missing: BTreeMap::new() }
-    }
-
-    /// One list of types for all pools, save that a type may name the pools that it is for.
-    ///
-    /// # Errors
-    /// As [`Catalog::new`].
-    pub fn shared<'p>(
-        types: Vec<InstanceType>,
-        pools: impl IntoIterator<Item = &'p NodePool>,
-    ) -> Result<Self, CatalogError> {
-        let all = Arc::new(Catalog::new(types)?);
-        let mut out = Self::new();
-        for pool in pools {
-            let is_for =
-                |t: &InstanceType| t.node_pools.as_ref().is_none_or(|names| names.iter().any(|n| n == pool.name()));
-            let catalog = if all.types().iter().all(is_for) {
-                all.clone()
-            } else {
-                Arc::new(Catalog::new(all.types().iter().filter(|t| is_for(t)).cloned().collect())?)
-            };
-            out.insert(pool.name(), catalog);
-        }
-        Ok(out)
-    }
-
-    /// Sets the catalog of a pool.
-    pub fn insert(&mut self, pool: impl Into<String>, catalog: Arc<Catalog>) {
-        let pool = pool.into();
-        self.missing.remove(&pool);
-        self.by_pool.insert(pool, catalog);
-    }
-
-    /// The catalog of a pool.
-    pub fn get(&self, pool: &str) -> Option<&Arc<Catalog>> {
-        self.by_pool.get(pool)
-    }
-
-    /// Says why a pool has no catalog, in words that follow those that it is not ready.
-    pub fn insert_missing(&mut self, pool: impl Into<String>, why: impl Into<String>) {
-        let pool = pool.into();
-        self.by_pool.remove(&pool);
-        self.missing.insert(pool, why.into());
-    }
-
-    /// Why a pool has no catalog, if that is known.
-    pub fn why_missing(&self, pool: &str) -> Option<&str> {
-        self.missing.get(pool).map(String::as_str)
-    }
-
-    /// Whether they are the same catalogs. What is shared is not compared.
-    pub(crate) fn are_same(&self, other: &Self) -> bool {
-        let is_same = |(a, b): (&Arc<Catalog>, &Arc<Catalog>)| Arc::ptr_eq(a, b) || a.is_same(b);
-        self.missing == other.missing
-            && self.by_pool.keys().eq(other.by_pool.keys())
-            && self.by_pool.values().zip(other.by_pool.values()).all(is_same)
-    }
-
-    /// The same catalogs, in which these offerings cannot be bought now.
-    pub fn without(&self, offerings: &[OfferingKey]) -> Self {
-        let narrowed = |catalog: &Arc<Catalog>| {
-            if offerings.is_empty() { catalog.clone() } else { Arc::new(catalog.without(offerings)) }
-        };
-        let by_pool = self.by_pool.iter().map(|(pool, catalog)| (pool.clone(), narrowed(catalog))).collect();
-        Self { by_pool, missing: self.missing.clone() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,8 +350,8 @@ mod tests {
         Price::per_hour(1.0).expect("a price")
     }
 
-    fn two_zones() -> InstanceType {
-        let own = InstanceType::named("a", [("cpu", Quantity::from_units(1))]);
+    fn two_zones(name: &str) -> InstanceType {
+        let own = InstanceType::named(name, [("cpu", Quantity::from_units(1))]);
         own.offering("spot", "y", dollar()).offering("spot", "z", dollar())
     }
 
@@ -412,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_out_of_a_catalog_stays_out_when_it_is_written_and_read() {
-        let whole = Catalog::new(vec![two_zones()]).expect("a catalog");
+        let whole = Catalog::new(vec![two_zones("a")]).expect("a catalog");
         let narrowed = whole.without([&whole.types()[0].offerings[0].key("a")]);
         let back = read_back(&narrowed);
         assert_eq!([0, 1].map(|offering| back.is_available("a", offering)), [false, true]);
@@ -425,7 +374,7 @@ mod tests {
     fn catalogs_that_differ_in_anything_else_are_not_the_same() {
         let catalog_with = |change: fn(&mut InstanceType)| {
             // No label says its name, which may change alone then.
-            let mut own = InstanceType { requirements: Requirements::new(), ..two_zones() };
+            let mut own = InstanceType { requirements: Requirements::new(), ..two_zones("a") };
             change(&mut own);
             Catalog::new(vec![own]).expect("a catalog")
         };
@@ -444,6 +393,17 @@ mod tests {
         for (index, change) in changes.into_iter().enumerate() {
             assert!(!catalog_with(change).is_same(&before), "{index}");
         }
+    }
+
+    #[test]
+    fn a_pool_may_use_a_part_of_a_catalog() {
+        let other = InstanceType { node_pools: Some(vec!["a".to_owned()]), ..two_zones("other") };
+        let whole = Catalog::new(vec![two_zones("a"), other.clone()]).expect("a catalog");
+        let all = Arc::new(whole.without([&other.offerings[0].key("a")]));
+        assert!(Arc::ptr_eq(&all.of_pool("a"), &all));
+        let part = all.of_pool("b");
+        assert_eq!(part.types().iter().map(|own| own.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!([0, 1].map(|offering| part.is_available("a", offering)), [false, true], "it stays sold out");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What an instance type must be like.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use super::{InstanceType, Overhead};
 use crate::{Requirements, labels};
@@ -26,7 +26,7 @@ impl fmt::Display for LabelPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
-    /// Two types have one name.
+    /// Two types have one name, and a pool may use both.
     #[error("instance type {name}: name: there is another instance type of this name")]
     Duplicate {
         /// The name.
@@ -115,6 +115,27 @@ impl InstanceType {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks types that name the pools which may use them: each for itself, and that no pool may use two of one name.
+pub(super) fn check_for_pools(types: &[InstanceType]) -> Result<(), CatalogError> {
+    let mut others: BTreeMap<&str, Vec<&InstanceType>> = BTreeMap::new();
+    for one in types {
+        one.validate()?;
+        let of_name = others.entry(&one.name).or_default();
+        if of_name.iter().any(|other| have_one_pool(one, other)) {
+            return Err(CatalogError::Duplicate { name: one.name.clone() });
+        }
+        of_name.push(one);
+    }
+    Ok(())
+}
+
+fn have_one_pool(a: &InstanceType, b: &InstanceType) -> bool {
+    match (&a.node_pools, &b.node_pools) {
+        (Some(pools), Some(_)) => pools.iter().any(|pool| b.is_for(pool)),
+        _ => true,
     }
 }
 

@@ -155,11 +155,11 @@ impl InstanceType {
 }
 
 impl WireOffering {
-    fn of(offering: &Offering, is_available: bool) -> Self {
+    fn of(offering: &Offering) -> Self {
         Self {
             requirements: offering.requirements.clone(),
             price: offering.price,
-            available: (!is_available).then_some(false),
+            available: (!offering.available).then_some(false),
             reservation_capacity: offering.reservation_capacity,
             interruption: offering.interruption,
             capacity_type: None,
@@ -169,14 +169,14 @@ impl WireOffering {
 }
 
 impl WireType {
-    fn of(source: &InstanceType, offerings: Vec<WireOffering>) -> Self {
+    fn of(source: &InstanceType) -> Self {
         let Overhead { kube_reserved, system_reserved, eviction_threshold } = source.overhead.clone();
         Self {
             name: source.name.clone(),
             requirements: source.requirements.clone(),
             capacity: source.capacity.clone(),
             overhead: WireOverhead { kube_reserved, system_reserved, eviction_threshold },
-            offerings,
+            offerings: source.offerings.iter().map(WireOffering::of).collect(),
             node_pools: source.node_pools.clone(),
             ..Self::default()
         }
@@ -185,8 +185,7 @@ impl WireType {
 
 impl Serialize for InstanceType {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let offerings = self.offerings.iter().map(|offering| WireOffering::of(offering, offering.available));
-        WireType::of(self, offerings.collect()).serialize(serializer)
+        WireType::of(self).serialize(serializer)
     }
 }
 
@@ -200,11 +199,7 @@ impl<'de> Deserialize<'de> for InstanceType {
 impl Serialize for Catalog {
     /// As the list of its types. What cannot be bought now says so, whether that is known of the type or of the catalog.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.types().iter().enumerate().map(|(index, source)| {
-            let rows = self.table.rows_of(index).zip(&source.offerings);
-            let offerings = rows.map(|(row, offering)| WireOffering::of(offering, self.available.contains(row)));
-            WireType::of(source, offerings.collect())
-        }))
+        serializer.collect_seq(self.current_types())
     }
 }
 
