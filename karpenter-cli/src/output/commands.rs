@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_core::{Price, Timestamp, disrupt::Command};
+use karpenter_core::{Price, Timestamp, api::DisruptionReason, disrupt::Command};
 use serde::Serialize;
 
-use super::difference_json;
+use super::{
+    difference_json,
+    guards::{Kept, TightBudget, kept, tight_budgets},
+    outlook_json::{OfBudget, of_budget},
+};
 use crate::consolidate::{Consolidation, Found};
 
 #[derive(Serialize)]
@@ -18,11 +22,29 @@ pub(super) struct Document<'c> {
     hourly_cost_before: Price,
     hourly_cost_after: Price,
     unknown_prices: &'c [String],
+    /// How many pods want a place.
+    pods: usize,
+    budgets: Vec<OfPool<'c>>,
+    kept_nodes: BTreeMap<&'c str, Vec<Kept>>,
     errors: &'c BTreeMap<String, String>,
     warnings: &'c [String],
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<difference_json::Document<'c>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfPool<'c> {
+    node_pool: &'c str,
+    reason: DisruptionReason,
+    /// How many nodes could go.
+    nodes: usize,
+    budget: OfBudget,
+}
+
+fn of_pool(TightBudget { pool, reason, nodes, limit }: TightBudget<'_>) -> OfPool<'_> {
+    OfPool { node_pool: pool, reason, nodes, budget: of_budget(&limit) }
 }
 
 #[derive(Serialize)]
@@ -41,6 +63,9 @@ pub(super) fn document(found: &Consolidation) -> Document<'_> {
         hourly_cost_before: found.bill.before,
         hourly_cost_after: found.bill.after,
         unknown_prices: &found.bill.unknown,
+        pods: found.snapshot.pending().len(),
+        budgets: tight_budgets(found).map(of_pool).collect(),
+        kept_nodes: kept(found),
         errors: &found.errors,
         warnings: &found.warnings,
         seconds: found.time.as_secs_f64(),

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use comfy_table::Table;
 use karpenter_core::{
     Price,
-    api::{Condition, NodePool, conditions::DRIFTED},
-    disrupt::{BudgetLimit, Candidate, Command, Method, NodeCounts, PoolBudgets},
+    api::{Condition, DisruptionReason, conditions::DRIFTED},
+    disrupt::{Candidate, Command, Method},
 };
 
 use super::{
-    guards,
+    guards::{self, TightBudget, tight_budgets},
     table::{Group, HOURS_PER_MONTH, MAX_NODES, align_right, count, first_names, folded, plain_table, warnings},
 };
 use crate::consolidate::{Consolidation, Found};
@@ -193,25 +193,13 @@ fn add_filled(table: &mut Table, command: &Command) {
 
 /// The pools of which fewer nodes may go at a time than could.
 fn budgets(found: &Consolidation) -> String {
-    let lines = found.snapshot.pools().iter().flat_map(|pool| budgets_of(found, pool));
-    let lines: Vec<String> = lines.take(MAX_NODES).collect();
+    let line = |tight: TightBudget<'_>| {
+        let TightBudget { pool, reason, nodes, limit } = tight;
+        let word = if reason == DisruptionReason::Empty { "empty" } else { "underutilized" };
+        folded(&format!("pool {pool}: {} of {nodes} {word} may go at a time: {limit}", limit.allowed()), " ")
+    };
+    let lines: Vec<String> = tight_budgets(found).take(MAX_NODES).map(line).collect();
     if lines.is_empty() { String::new() } else { format!("Disruption budgets of pools\n{}", lines.concat()) }
-}
-
-fn budgets_of<'c>(found: &'c Consolidation, pool: &'c NodePool) -> impl Iterator<Item = String> + use<'c> {
-    use karpenter_core::api::DisruptionReason::{Empty, Underutilized};
-    let budgets = PoolBudgets::of(pool);
-    let counts = NodeCounts::of(&found.snapshot, pool.name());
-    [(Empty, "empty"), (Underutilized, "underutilized")].into_iter().filter_map(move |(reason, word)| {
-        let of_pool = found.candidates.for_reason(reason).filter(|candidate| candidate.pool == pool.name());
-        let nodes = of_pool.filter(|candidate| candidate.saving_reason() == reason).count();
-        let limit = budgets.limit(reason, counts, found.now);
-        let allowed = limit.allowed();
-        let is_tight = !matches!(limit, BudgetLimit::Unlimited) && (allowed as usize) < nodes;
-        is_tight.then(|| {
-            folded(&format!("pool {}: {allowed} of {nodes} {word} may go at a time: {limit}", pool.name()), " ")
-        })
-    })
 }
 
 /// The pods that cannot be read.

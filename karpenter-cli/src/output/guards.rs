@@ -1,11 +1,15 @@
-//! What keeps nodes, in the words for many nodes at once.
+//! What keeps nodes: guards, in the words for many nodes at once, and budgets of pools.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
 };
 
-use karpenter_core::disrupt::Guard;
+use karpenter_core::{
+    api::{DisruptionReason, NodePool},
+    disrupt::{BudgetLimit, Guard, NodeCounts, PoolBudgets},
+};
+use serde::Serialize;
 
 use super::table::{count, first_names, folded};
 use crate::consolidate::Consolidation;
@@ -49,6 +53,8 @@ const fn described(guard: &Guard) -> (&'static str, &'static str) {
 /// What keeps a node, among others.
 struct Holds<'c> {
     node: &'c str,
+    /// The name for programs.
+    kind: &'static str,
     /// The words for many nodes.
     phrase: &'static str,
     /// The words for this one.
@@ -85,6 +91,51 @@ pub(super) fn held(found: &Consolidation) -> String {
     out
 }
 
+/// One thing that keeps a node, as programs read it.
+#[derive(Serialize)]
+pub(super) struct Kept {
+    kind: &'static str,
+    message: String,
+}
+
+/// By node, all that keeps those which cannot go to save money.
+pub(super) fn kept(found: &Consolidation) -> BTreeMap<&str, Vec<Kept>> {
+    let mut out: BTreeMap<&str, Vec<Kept>> = BTreeMap::new();
+    for Holds { node, kind, why, .. } in held_nodes(found) {
+        out.entry(node).or_default().push(Kept { kind, message: why });
+    }
+    out
+}
+
+/// A pool of which fewer nodes may go for a reason than could.
+pub(super) struct TightBudget<'c> {
+    pub(super) pool: &'c str,
+    pub(super) reason: DisruptionReason,
+    /// How many could go.
+    pub(super) nodes: usize,
+    pub(super) limit: BudgetLimit,
+}
+
+/// The pools of which fewer nodes may go to save money than could, by name.
+pub(super) fn tight_budgets(found: &Consolidation) -> impl Iterator<Item = TightBudget<'_>> {
+    found.snapshot.pools().iter().flat_map(|pool| tight_budgets_of(found, pool))
+}
+
+fn tight_budgets_of<'c>(
+    found: &'c Consolidation,
+    pool: &'c NodePool,
+) -> impl Iterator<Item = TightBudget<'c>> + use<'c> {
+    let budgets = PoolBudgets::of(pool);
+    let counts = NodeCounts::of(&found.snapshot, pool.name());
+    [DisruptionReason::Empty, DisruptionReason::Underutilized].into_iter().filter_map(move |reason| {
+        let of_pool = found.candidates.for_reason(reason).filter(|candidate| candidate.pool == pool.name());
+        let nodes = of_pool.filter(|candidate| candidate.saving_reason() == reason).count();
+        let limit = budgets.limit(reason, counts, found.now);
+        let is_tight = !matches!(limit, BudgetLimit::Unlimited) && (limit.allowed() as usize) < nodes;
+        is_tight.then_some(TightBudget { pool: pool.name(), reason, nodes, limit })
+    })
+}
+
 /// What keeps nodes from going to save money.
 fn held_nodes(found: &Consolidation) -> Vec<Holds<'_>> {
     // What is bought for waiting pods is not among the places that there are.
@@ -97,7 +148,7 @@ fn held_nodes(found: &Consolidation) -> Vec<Holds<'_>> {
         let mut holds: Vec<_> = guards.map(|guard| held_by(&candidate.name, guard)).collect();
         if let (true, Err(error)) = (holds.is_empty(), evictions.check(&candidate.demand)) {
             let phrase = "disruption budgets do not let its pods go with those of nodes that go already";
-            holds.push(Holds { node: &candidate.name, phrase, why: error.to_string() });
+            holds.push(Holds { node: &candidate.name, kind: "podBudget", phrase, why: error.to_string() });
         }
         holds
     });
@@ -105,5 +156,6 @@ fn held_nodes(found: &Consolidation) -> Vec<Holds<'_>> {
 }
 
 fn held_by<'c>(node: &'c str, guard: &Guard) -> Holds<'c> {
-    Holds { node, phrase: described(guard).1, why: guard.to_string() }
+    let (kind, phrase) = described(guard);
+    Holds { node, kind, phrase, why: guard.to_string() }
 }
