@@ -291,3 +291,75 @@ fn a_wish_takes_no_room_for_which_another_node_must_be_bought() {
         assert_eq!((plan.unplaced().len(), plan.claims().len()), (0, 1), "{policy:?}");
     }
 }
+
+/// A machine of so many CPUs, on demand at these prices in the zones a, b and so on.
+fn sold(name: &str, cpu: i64, prices: &[f64]) -> InstanceType {
+    let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))];
+    let zones = ["a", "b", "c"].into_iter().zip(prices);
+    zones.fold(InstanceType::named(name, capacity), |own, (zone, &price)| {
+        own.offering("on-demand", zone, Price::per_hour(price).expect("not below zero"))
+    })
+}
+
+fn plan_with(types: Vec<InstanceType>, builder: SnapshotBuilder) -> Plan {
+    let snapshot = builder.build().expect("valid");
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    plan
+}
+
+/// Each node in the making takes as much of a limit as the largest machine that it may become.
+#[test]
+fn a_wish_is_worth_no_node_for_which_karpenter_takes_the_limit_for_used_up() {
+    let nodes = |pool: NodePool| {
+        let mut avoided = NodePool::named("avoided");
+        avoided.spec.template.spec.taints.push(Taint::new("avoid", "", TaintEffect::PreferNoSchedule));
+        let types = vec![sold("small", 8, &[0.4]), sold("large", 96, &[4.8])];
+        plan_with(types, Snapshot::builder().pools([pool, avoided]).pods(loners())).claims().len()
+    };
+    assert_eq!(nodes(NodePool::named("general")), 8);
+    assert!(nodes(NodePool::named("general").limit("cpu", Quantity::from_units(200))) <= 3);
+}
+
+/// The first pod may still be in any zone when the second comes.
+#[test]
+fn a_wish_to_be_in_another_zone_than_all_others_is_worth_no_dearer_zone() {
+    let mut pods =
+        Workload::from(Pod::named("web").label("app", "web").cpu("1500m").replicas(4)).into_pods().expect("valid");
+    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": labels::ZONE});
+    for pod in &mut pods {
+        pod.spec.affinity.pod_anti_affinity.preferred = read(json!([{"weight": 1, "podAffinityTerm": term}]));
+    }
+    let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], Snapshot::builder().pool(NodePool::named("p")).pods(pods));
+    assert!((plan.hourly_cost().dollars_per_hour() - 0.4).abs() < 1e-9, "{:?}", plan.claims());
+}
+
+/// A zone that only other pools have counts as empty for a spread, and stays so.
+#[test]
+fn a_wish_for_a_spread_is_worth_no_node_once_karpenter_gives_it_up() {
+    let zones = |name: &str, zones: &[&str]| {
+        let zones = NodeSelectorRequirement::new(labels::ZONE, Operator::In, zones.iter().copied());
+        let mut pool = NodePool::named(name).require(zones);
+        pool.spec.template.metadata.labels.insert("team".to_owned(), name.to_owned());
+        pool
+    };
+    let free: Node = read(json!({
+        "metadata": {"name": "free", "labels": {labels::ZONE: "a", "team": "ours"}},
+        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10"}},
+    }));
+    let pod = Pod::named("web").label("app", "web").cpu("1500m").node_selector("team", "ours");
+    let mut pods = Workload::from(pod.replicas(4)).into_pods().expect("valid");
+    for pod in &mut pods {
+        pod.spec.topology_spread_constraints = read(json!([{
+            "maxSkew": 1, "topologyKey": labels::ZONE, "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }]));
+    }
+    let nodes = |pools: Vec<NodePool>| {
+        let builder = Snapshot::builder().pools(pools).nodes([free.clone()]).pods(pods.clone());
+        plan_with(vec![sold("m", 2, &[0.1; 3])], builder).claims().len()
+    };
+    assert_eq!(nodes(vec![zones("ours", &["a", "b"])]), 2);
+    assert_eq!(nodes(vec![zones("ours", &["a", "b"]), zones("theirs", &["c"])]), 1);
+}

@@ -30,8 +30,9 @@ pub fn catalog(text: &str, file: &str) -> Result<TypeList, Error> {
         if number > 1 {
             return Err(wrong(FieldError::new(format!("document {number}"), "a catalog is one list")));
         }
-        let entries: Vec<&RawValue> = serde_json::from_str(document.get())
-            .map_err(|error| wrong(FieldError::new("document 1", message_of(&error))))?;
+        let entries: Vec<&RawValue> = serde_json::from_str(document.get()).map_err(|error| {
+            wrong(FieldError::new("document 1", format!("a catalog is one list: {}", message_of(&error))))
+        })?;
         for (index, entry) in entries.into_iter().enumerate() {
             let (parsed, fields): (InstanceType, _) =
                 parse_noting(entry).map_err(|error| wrong(named(error, name_of(entry, index))))?;

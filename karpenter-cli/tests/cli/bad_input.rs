@@ -156,7 +156,7 @@ fn catalogs() {
     for (catalog, expected) in [
         ("[", "line 1 column 1: JSON syntax: EOF while parsing a list"),
         ("- name: [a\n", "line "),
-        ("{}", "document 1: invalid type: map, expected a sequence"),
+        ("{}", "document 1: a catalog is one list: invalid type: map, expected a sequence"),
         ("[]\n[]", "document 2: a catalog is one list"),
         (r#"[{"name":"m","capacity":{"cpu":"x"}}]"#, "instance type m: capacity.cpu: invalid quantity \"x\""),
         (r#"[{"name":"m"},{"capacity":{"cpu":"x"}}]"#, "instance type [1]: capacity.cpu: invalid quantity \"x\""),

@@ -23,7 +23,7 @@ use crate::Requirements;
 const MAX_PAIRS: usize = 200_000;
 
 /// What a node in the making takes of the limits of its pool until it is made.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitUse {
     /// Nothing: what is made counts.
     AsMade,
@@ -38,13 +38,23 @@ struct Drafts<'p, 'a> {
     /// The drafts, by index, in the order in which Karpenter asks them: those with the fewest units first, and of equals the one
     /// that came first when the unit before was looked at.
     order: Vec<usize>,
-    /// The drafts, by index, that have refused a unit of the lot that is looked at: they take no other.
-    refused: BTreeSet<usize>,
     limit_use: LimitUse,
     /// What they leave of the limits of each pool.
     limits_left: Vec<Vec<i64>>,
     /// Which candidates take each shape, the more willingly taken first.
     admits: Vec<Vec<FixedBitSet>>,
+}
+
+/// The units of a lot, while they come.
+#[derive(Default)]
+struct Waiting {
+    lot: usize,
+    /// How many are in drafts.
+    drafted: i64,
+    /// Which of the candidates are asked: of the more willingly taken first.
+    willingness: usize,
+    /// The drafts, by index, that have refused one: they take no other.
+    refused: BTreeSet<usize>,
 }
 
 /// A node in the making: all candidates on which its units fit.
@@ -80,42 +90,55 @@ impl<'p, 'a> Search<'p, 'a> {
         self.use_places(Tolerance::Full);
         let admits = self.tolerances().map(|tolerance| admits(problem, tolerance)).collect();
         let limits_left = self.limits_left.clone();
-        let mut drafts =
-            Drafts { list: Vec::new(), order: Vec::new(), refused: BTreeSet::new(), limit_use, limits_left, admits };
-        for &lot in &order {
-            let mut drafted = 0;
-            for willingness in 0..drafts.admits.len() {
-                drafts.refused.clear();
-                if willingness > 0 {
-                    self.use_places_for(lot, self.remaining(lot) - drafted);
-                }
-                while drafted < self.remaining(lot) && self.add(&mut drafts, lot, willingness) {
-                    drafted += 1;
-                }
+        let mut drafts = Drafts { list: Vec::new(), order: Vec::new(), limit_use, limits_left, admits };
+        // Of pods that ask for the same, one of each lot comes after the other: a spread has them alternate between domains.
+        for alike in order.chunk_by(|&a, &b| problem.lot(a).requests == problem.lot(b).requests) {
+            let mut waiting: Vec<Waiting> = alike.iter().map(|&lot| Waiting { lot, ..Waiting::default() }).collect();
+            while !waiting.is_empty() {
+                waiting.retain_mut(|waiting| self.draft_next(&mut drafts, waiting));
             }
         }
         for draft in drafts.list {
             self.buy(&draft);
         }
+        if limit_use == LimitUse::Largest {
+            self.limits_left = drafts.limits_left;
+        }
         self
     }
 
+    /// Drafts a node for the next unit of a lot, or adds it to one. Says whether it did; afterwards there is no place for others.
+    fn draft_next(&mut self, drafts: &mut Drafts<'p, 'a>, waiting: &mut Waiting) -> bool {
+        while waiting.drafted < self.remaining(waiting.lot) {
+            if self.add(drafts, waiting) {
+                waiting.drafted += 1;
+                return true;
+            }
+            waiting.willingness += 1;
+            waiting.refused.clear();
+            if waiting.willingness == drafts.admits.len() {
+                return false;
+            }
+            self.use_places_for(waiting.lot, self.remaining(waiting.lot) - waiting.drafted);
+        }
+        false
+    }
+
     /// Adds a unit to the draft that has the fewest, of those that take it, or to a new one in the heaviest pool.
-    fn add(&self, drafts: &mut Drafts<'p, 'a>, lot: usize, willingness: usize) -> bool {
-        let problem = self.problem;
-        let admits = &drafts.admits[willingness];
-        let (list, refused) = (&mut drafts.list, &mut drafts.refused);
+    fn add(&self, drafts: &mut Drafts<'p, 'a>, waiting: &mut Waiting) -> bool {
+        let (problem, lot) = (self.problem, waiting.lot);
+        let (list, admits) = (&mut drafts.list, &drafts.admits[waiting.willingness]);
         drafts.order.sort_by_key(|&index| list[index].unit_count);
         for &index in &drafts.order {
-            if refused.contains(&index) {
+            if waiting.refused.contains(&index) {
                 continue;
             }
             if list[index].takes(problem, lot, admits) {
                 return true;
             }
-            refused.insert(index);
+            waiting.refused.insert(index);
         }
-        self.start(drafts, lot, willingness)
+        self.start(drafts, lot, waiting.willingness)
     }
 
     /// Adds a unit to a new draft, in the heaviest pool that it can be in.

@@ -12,7 +12,9 @@ use super::{
     amounts::{Amounts, fits, least, take},
     candidate::Candidate,
     class::{Classes, Constraint},
-    eligible, flexibility, landing,
+    eligible,
+    first_fit::LimitUse,
+    flexibility, landing,
     limit::Limit,
     lot::{Lot, Lots, Shape},
     occupancy::Occupancy,
@@ -118,15 +120,19 @@ pub(super) enum Order {
     Size,
     /// The same, and new nodes are made pod by pod in this order too. Where limits leave too few nodes, the search by worth may
     /// leave more pods.
-    Plain,
+    Plain(LimitUse),
     /// Those that can go nowhere else, then for each place those that are worth most for what they take of its room. As
     /// [`Order::Need`] where there is too much to weigh.
     Worth,
 }
 
 impl Order {
+    pub(super) const fn is_karpenters(self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
     pub(super) const fn is_by_size(self) -> bool {
-        matches!(self, Self::Size | Self::Plain)
+        matches!(self, Self::Size | Self::Plain(_))
     }
 }
 

@@ -123,8 +123,12 @@ impl<'a> Problem<'a> {
 
     /// Searches in Karpenter's order.
     fn plain_orders(&self) -> Vec<Search<'_, 'a>> {
-        let limit_uses = iter::once(LimitUse::AsMade).chain(self.has_limits().then_some(LimitUse::Largest));
-        limit_uses.map(|limit_use| Search::new(self, Stranding::USUAL).run_first_fit(limit_use)).collect()
+        self.limit_uses().map(|limit_use| Search::new(self, Stranding::USUAL).run_first_fit(limit_use)).collect()
+    }
+
+    /// What nodes in the making take of limits, where there are some.
+    pub(super) fn limit_uses(&self) -> impl Iterator<Item = LimitUse> + use<> {
+        iter::once(LimitUse::AsMade).chain(self.has_limits().then_some(LimitUse::Largest))
     }
 }
 

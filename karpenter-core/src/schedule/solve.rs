@@ -96,7 +96,7 @@ impl<'a> Problem<'a> {
             return found;
         }
         let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.is_small();
-        if !keeps_choice || !self.with_any_spot_type(Order::Plain).is_cheaper(&found.plan) {
+        if !keeps_choice || !self.with_any_spot_type(Order::Plain(LimitUse::AsMade)).is_cheaper(&found.plan) {
             return found;
         }
         found.better(self.with_any_spot_type(self.course.order).find_keeping_choice())
@@ -140,7 +140,7 @@ impl<'a> Problem<'a> {
             others.push(self.in_order(Order::Worth));
         }
         if is_limited && self.is_small() {
-            others.push(self.in_order(Order::Plain));
+            others.push(self.in_order(Order::Plain(LimitUse::AsMade)));
         }
         if self.may_spread_otherwise() {
             others.push(self.with(Course { spreads_evenly: true, ..self.course.clone() }));
@@ -156,16 +156,18 @@ impl<'a> Problem<'a> {
     /// A plan in which pods give up their wishes as they come in Karpenter's order, if what this order leads to costs less: what is
     /// kept beyond that is worth no money.
     fn with_wishes_in_order(&self, best: &Found) -> Option<Found> {
-        let is_open = self.course.trials == Trials::All && self.course.order != Order::Plain && self.is_small();
+        let is_open = self.course.trials == Trials::All && !self.course.order.is_karpenters() && self.is_small();
         let has_wishes = self.base.preferences == PreferencePolicy::Respect && self.base.classes.have_wishes();
         if !is_open || !has_wishes {
             return None;
         }
-        let in_order = self.with(Course { order: Order::Plain, trials: Trials::First, ..self.course.clone() });
-        if !in_order.is_cheaper_than(best) {
-            return None;
-        }
-        let improved = self.in_order(Order::Plain);
+        let in_order = |limit_use| {
+            let course = Course { order: Order::Plain(limit_use), trials: Trials::First, ..self.course.clone() };
+            (self.with(course), limit_use)
+        };
+        let all = self.limit_uses().map(in_order).filter(|(found, _)| found.is_cheaper_than(best));
+        let (in_order, limit_use) = all.reduce(|a, b| if b.0.is_cheaper_than(&a.0) { b } else { a })?;
+        let improved = self.in_order(Order::Plain(limit_use));
         Some(if improved.is_cheaper_than(&in_order) { improved } else { in_order })
     }
 
@@ -222,7 +224,7 @@ impl<'a> Problem<'a> {
     /// The search that comes before all others.
     pub(super) fn first_search(&self) -> Search<'_, 'a> {
         match self.course.order {
-            Order::Plain => Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade),
+            Order::Plain(limit_use) => Search::new(self, Stranding::USUAL).run_first_fit(limit_use),
             _ => self.usual(self.is_for_loners()).run(),
         }
     }

@@ -55,6 +55,8 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) lessons: &'b Lessons,
     ladders: &'b Ladders,
     pub(super) spreads_evenly: bool,
+    /// Whether wishes are given up as early as Karpenter gives them up.
+    pub(super) gives_up_early: bool,
     pub(super) domains: Domains<'b, 'a>,
     pub(super) out: Allotment,
     /// Which pods are known to be where, and whom they keep away.
@@ -74,7 +76,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
             base,
             lessons,
             ladders: &course.ladders,
-            spreads_evenly: course.spreads_evenly,
+            spreads_evenly: course.spreads_evenly || course.order.is_karpenters(),
+            gives_up_early: course.order.is_karpenters(),
             domains: Domains::new(base),
             out: Allotment::default(),
             whereabouts: Whereabouts::new(base),
@@ -222,7 +225,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
         for level in self.ladders.of(class, self.neighbourhood(class).levels()) {
             let rules = self.neighbourhood(class).rules_at(level);
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
-            let count = self.left[class].min(most);
+            let count = self.left[class].min(most).min(self.most_by_shunning(class, &rules));
             let (seek, mut left) = self.settle_near((class, level), &rules, count);
             if left > 0 && self.may_share_nodes_to_come(&rules) {
                 let beside = self.seek((class, level), &rules, Company::Planned);
@@ -245,6 +248,17 @@ impl<'b, 'a> Allotter<'b, 'a> {
             }
         }
         obstacle
+    }
+
+    /// How many pods of a class keep the wish to be in no domain with another, if it is given up early: where the first of them
+    /// may still go anywhere, Karpenter takes all domains for taken.
+    fn most_by_shunning(&self, class: usize, rules: &Rules) -> usize {
+        let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
+        let is_about_own = |term: &Term| !term.is_by_host() && selectors.selects(term.selector, selected_by);
+        if !self.gives_up_early || !rules.shuns.iter().any(is_about_own) {
+            return usize::MAX;
+        }
+        usize::from(self.left[class] == self.base.classes.list[class].pods.len())
     }
 
     /// Gives domains to pods where those are that they must be near to, and has these go to further domains as long as pods are

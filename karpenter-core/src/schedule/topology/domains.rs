@@ -266,6 +266,21 @@ impl<'b, 'a> Domains<'b, 'a> {
         self.counts.entry(question).or_insert(Rc::new(counts)).clone()
     }
 
+    /// The same with all domains that pools name and that pods with this constraint may be in as far as the label itself goes, as
+    /// Karpenter counts them: some may be out of reach for another reason, and stay empty.
+    pub(super) fn with_all_named(&self, counts: &Counts, constraint: &Constraint, key: &Arc<str>) -> Counts {
+        let mut out = counts.clone();
+        for pool in &self.base.pools {
+            for domain in pool.open_rows.ones().flat_map(|row| pool.values(row, key, None)) {
+                let wants = |all: &Requirements| all.get(key).is_none_or(|wanted| wanted.admits(Some(&domain)));
+                if constraint.wanted.alternatives().iter().any(wants) {
+                    out.entry(domain).or_default();
+                }
+            }
+        }
+        out
+    }
+
     /// Whether a spread of pods counts every node of a domain on which others may be.
     pub(super) fn is_counted_at(&mut self, others: usize, domain: &Arc<str>, own: usize, spread: &Spread) -> bool {
         let (base, offers) = (self.base, &mut self.offers);
