@@ -40,10 +40,10 @@ pub use class::Resolved;
 pub use error::LaunchFailure;
 use karpenter_core::{
     Catalog, CloudProvider, OfferingKey, Timestamp,
-    api::{ConditionStatus, NodeClaim, NodePool},
+    api::{ConditionStatus, NodeClaim, NodeClassKind, NodePool},
     provider::{
-        CreateError, Deletion, EventCursor, Instance, Launched, Measurement, Meter, ProviderError, ProviderEvent,
-        ProviderEvents, ProviderId, RepairPolicy,
+        CreateError, Deletion, EventCursor, Instance, Launched, Measurement, Meter, ProviderError, ProviderErrorKind,
+        ProviderEvent, ProviderEvents, ProviderId, RepairPolicy,
     },
 };
 pub(crate) use machines::{MachineKind, provider_id};
@@ -58,7 +58,7 @@ use crate::{
     clock::Clock,
     ec2::instance::{Ec2Instance, InstanceState},
     instance_type::DiscoveredMemory,
-    nodeclass::Ec2NodeClass,
+    nodeclass::{Ec2NodeClass, GROUP, KIND},
     price::Prices,
     version::{KubernetesVersion, VersionError},
 };
@@ -271,6 +271,11 @@ impl Inner {
     }
 }
 
+/// The kind of the classes of this provider.
+fn own_kind() -> NodeClassKind {
+    NodeClassKind::new(GROUP, KIND)
+}
+
 #[async_trait]
 impl CloudProvider for Ec2Provider {
     fn name(&self) -> &str {
@@ -278,7 +283,16 @@ impl CloudProvider for Ec2Provider {
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
-        self.0.catalog_of(&pool.spec.template.spec.node_class_ref.name).await
+        let class = &pool.spec.template.spec.node_class_ref;
+        if !own_kind().is_of(class) {
+            let message = format!("its node class is a {} of {}", class.kind, class.group);
+            return Err(ProviderError::new(error::NAME, "catalog", ProviderErrorKind::NodeClassNotReady, message));
+        }
+        self.0.catalog_of(&class.name).await
+    }
+
+    fn node_class_kinds(&self) -> Vec<NodeClassKind> {
+        vec![own_kind()]
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Catalog, ResourceList, Timestamp,
-    api::{ConditionStatus, NodeClaim, NodePool},
+    api::{ConditionStatus, NodeClaim, NodeClassKind, NodePool},
     catalog::OfferingKey,
 };
 
@@ -75,6 +75,12 @@ pub trait CloudProvider: Send + Sync {
     /// [`ProviderError`] if that cannot be known now.
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
         Ok(None)
+    }
+
+    /// The kinds of node classes that are its own: a controller leaves pools, claims and nodes of others alone, which are another
+    /// controller's in the same cluster. Empty, which means any kind, unless implemented.
+    fn node_class_kinds(&self) -> Vec<NodeClassKind> {
+        Vec::new()
     }
 
     /// Which node conditions mean that a machine must be replaced, and after how long. None, unless implemented.

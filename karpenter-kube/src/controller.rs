@@ -107,7 +107,10 @@ impl Controller {
     ///
     /// # Panics
     /// The times of the lease let two replicas act at a time ([`LeaseOptions::duration`]).
-    pub fn new(client: Client, provider: Arc<dyn CloudProvider>, options: ControllerOptions) -> Self {
+    pub fn new(client: Client, provider: Arc<dyn CloudProvider>, mut options: ControllerOptions) -> Self {
+        if options.engine.node_class_kinds.is_empty() {
+            options.engine.node_class_kinds = provider.node_class_kinds();
+        }
         let is_safe = options.lease.as_ref().is_none_or(LeaseOptions::is_safe);
         assert!(is_safe, "a lease must hold for longer than it takes to give it up: {:?}", options.lease);
         let metrics = Arc::new(Metrics::of_provider(Arc::clone(&provider)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use karpenter_core::{
     Catalog, CloudProvider,
-    api::{Node, NodeClaim, NodePool, Taint, TaintEffect},
+    api::{Node, NodeClaim, NodeClassKind, NodePool, Taint, TaintEffect},
     labels,
     provider::{CreateError, Deletion, Instance, Launched, ProviderError, ProviderErrorKind, ProviderId},
 };
@@ -88,6 +88,10 @@ impl CloudProvider for KwokCloud {
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, ProviderError> {
         Ok(self.catalog.of_pool(pool.name()))
+    }
+
+    fn node_class_kinds(&self) -> Vec<NodeClassKind> {
+        vec![NodeClassKind::new("karpenter.kwok.sh", "KWOKNodeClass")]
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {

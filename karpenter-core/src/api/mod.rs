@@ -29,7 +29,7 @@ pub use conversion::{Change, Converted, Difference, READ_VERSIONS};
 pub use duration::{DurationError, NillableDuration, go_duration};
 pub use hash::STATIC_HASH_VERSION;
 pub use meta::{Condition, ConditionStatus, ObjectKey, ObjectMeta, OwnerReference};
-pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef};
+pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassKind, NodeClassRef};
 pub(crate) use nodeoverlay::PriceChange;
 pub use nodeoverlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus};
 pub(crate) use nodepool::because_of;

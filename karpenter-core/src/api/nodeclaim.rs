@@ -151,6 +151,32 @@ pub struct NodeClassRef {
     pub name: String,
 }
 
+/// A kind of node classes: each is some provider's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeClassKind {
+    /// The API group, without a version.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+}
+
+impl NodeClassKind {
+    /// A kind of these two parts.
+    pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { group: group.into(), kind: kind.into() }
+    }
+
+    /// Whether a class is of this kind.
+    pub fn is_of(&self, class: &NodeClassRef) -> bool {
+        self.group == class.group && self.kind == class.kind
+    }
+
+    /// The key of the label that names the class on its nodes, such as `karpenter.k8s.aws/ec2nodeclass`.
+    pub fn label_key(&self) -> String {
+        format!("{}/{}", self.group, self.kind.to_lowercase())
+    }
+}
+
 impl NodeClassRef {
     /// A reference of these three parts.
     pub fn new(group: impl Into<String>, kind: impl Into<String>, name: impl Into<String>) -> Self {

@@ -201,6 +201,9 @@ impl Engine {
         let is_ours = node.metadata.finalizers.iter().any(|finalizer| finalizer == labels::TERMINATION);
         let Some(since) = node.metadata.deletion_timestamp.filter(|_| is_ours) else { return };
         let claim = self.store.claim_of(&node).cloned();
+        if claim.is_none() && self.is_foreign_node(&node) {
+            return;
+        }
         if let Some(claim) = &claim {
             self.delete_claim(claim, "NodeDeleted", format!("Node {name} is being deleted"), now);
         }
@@ -236,6 +239,12 @@ impl Engine {
         if let Some(claim) = claim {
             self.agenda.add(Work::Claim(claim.name().to_owned()));
         }
+    }
+
+    /// Whether a node without a claim is another controller's: it does not say of a class of this provider that it is its own.
+    fn is_foreign_node(&self, node: &Node) -> bool {
+        let kinds = &self.options.node_class_kinds;
+        !kinds.is_empty() && !kinds.iter().any(|kind| node.metadata.labels.contains_key(&kind.label_key()))
     }
 
     /// A node that is not ready may have lost its machine already.

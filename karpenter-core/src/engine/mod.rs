@@ -162,6 +162,11 @@ impl Engine {
         let is_of_pod = matches!(event, Event::Applied(Object::Pod(_)) | Event::Deleted(ObjectRef::Pod(_)));
         self.disruption.is_stirred |= !is_of_pod;
         match event {
+            Event::Applied(object) if self.is_foreign(&object) => {
+                // It may have had a class of this provider before.
+                let change = self.store.remove(object.reference());
+                self.react(change, now);
+            }
             Event::Applied(object) => {
                 let change = self.store.apply(object);
                 self.react(change, now);
@@ -173,6 +178,15 @@ impl Engine {
             Event::Relist => self.store.begin_list(),
             Event::Synced => self.sync(now),
             Event::Done { id, result } => self.finish(id, result, now),
+        }
+    }
+
+    /// Whether it is another controller's.
+    fn is_foreign(&self, object: &Object) -> bool {
+        match object {
+            Object::NodePool(pool) => self.options.is_foreign(&pool.spec.template.spec.node_class_ref),
+            Object::NodeClaim(claim) => self.options.is_foreign(&claim.spec.node_class_ref),
+            _ => false,
         }
     }
 

@@ -2,7 +2,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PlannerOptions, disrupt::DisruptorOptions, provider::RepairPolicy};
+use crate::{
+    PlannerOptions,
+    api::{NodeClassKind, NodeClassRef},
+    disrupt::DisruptorOptions,
+    provider::RepairPolicy,
+};
 
 /// The least time between two questions of a kind, and between two searches. With less, an engine would never be at rest.
 const MIN_PERIOD: Duration = Duration::from_millis(100);
@@ -42,6 +47,10 @@ pub struct EngineOptions {
     /// Whether static pools (`spec.replicas`) get their nodes, lose those that are too many, and have drifted ones replaced.
     /// By default they do; Karpenter's feature gate `StaticCapacity` is off.
     pub static_capacity: bool,
+    /// The kinds of node classes of which pools, claims and nodes are looked after; those of others are another controller's. Empty by
+    /// default, which means any kind; providers know theirs
+    /// ([`CloudProvider::node_class_kinds`](crate::CloudProvider::node_class_kinds)).
+    pub node_class_kinds: Vec<NodeClassKind>,
     /// Which nodes are sick. None by default; providers know theirs
     /// ([`CloudProvider::repair_policies`](crate::CloudProvider::repair_policies)).
     pub repair_policies: Vec<RepairPolicy>,
@@ -63,12 +72,18 @@ impl Default for EngineOptions {
             measures_gap: false,
             avoid_for: Duration::from_mins(3),
             static_capacity: true,
+            node_class_kinds: Vec::new(),
             repair_policies: Vec::new(),
         }
     }
 }
 
 impl EngineOptions {
+    /// Whether a class, with all that is of it, is another controller's.
+    pub(super) fn is_foreign(&self, class: &NodeClassRef) -> bool {
+        !self.node_class_kinds.is_empty() && !self.node_class_kinds.iter().any(|kind| kind.is_of(class))
+    }
+
     /// The same, with periods that an engine can keep.
     pub(super) fn kept(mut self) -> Self {
         let periods = [&mut self.catalog_period, &mut self.list_period, &mut self.drift_period];

@@ -111,9 +111,8 @@ impl Engine {
         self.tell_nominated(plan, now);
         for (pod, reason) in plan.unplaced() {
             let reason = reason.to_string();
-            if self.store.is_waiting(pod) && self.provisioner.told.get(pod) != Some(&reason) {
-                self.note(ObjectRef::Pod(pod.clone()), true, "FailedScheduling", reason.clone(), now);
-                self.provisioner.told.insert(pod.clone(), reason);
+            if self.store.is_waiting(pod) && self.provisioner.is_to_be_told(pod, &reason, now) {
+                self.note(ObjectRef::Pod(pod.clone()), true, "FailedScheduling", reason, now);
             }
         }
         if !plan.unplaced().is_empty() {

@@ -24,6 +24,8 @@ const PAUSE: Backoff = Backoff { shortest: Duration::from_mins(5), longest: Dura
 /// node more.
 const MAX_SUSPECTS: usize = 10_000;
 
+/// How soon a pod is told again why it has no place, if nothing but numbers has changed: as often as Karpenter tells it.
+const TOLD_AGAIN: Duration = Duration::from_mins(5);
 /// How long nothing is planned after the API server refused claims.
 const REFUSAL_WAIT: Backoff = Backoff { shortest: Duration::from_secs(1), longest: Duration::from_secs(16) };
 
@@ -59,8 +61,8 @@ pub(super) struct Provisioner {
     pub(super) left_over: Option<((u64, u64), Option<Timestamp>)>,
     /// How much dearer the last plan with new nodes is than any can be proven to be, in percent.
     pub(super) gap_percent: Option<f64>,
-    /// What pods were told last about why they have no place.
-    pub(super) told: BTreeMap<ObjectKey, String>,
+    /// What pods were told last about why they have no place, and when.
+    pub(super) told: BTreeMap<ObjectKey, (String, Timestamp)>,
 }
 
 /// Room that a pod was promised.
@@ -141,6 +143,19 @@ impl Provisioner {
     /// There is nothing to plan until something happens, or until then.
     pub(super) fn planned(&mut self, next: Option<Timestamp>) {
         (self.batch, self.is_urgent, self.not_before, self.next) = (None, false, None, next);
+    }
+
+    /// Whether a pod is to be told why it has no place: it was not told so before. That only numbers are others, as with each node
+    /// that comes or goes, is not worth telling at once.
+    pub(super) fn is_to_be_told(&mut self, pod: &ObjectKey, why: &str, now: Timestamp) -> bool {
+        let is_known = self
+            .told
+            .get(pod)
+            .is_some_and(|(told, since)| told == why || now < *since + TOLD_AGAIN && words(told).eq(words(why)));
+        if !is_known {
+            self.told.insert(pod.clone(), (why.to_owned(), now));
+        }
+        !is_known
     }
 
     /// Promises the room of a place to a pod; for good, or until then.
@@ -299,6 +314,11 @@ pub(super) fn workload_of(pod: &Pod) -> String {
     let controller = pod.metadata.controller();
     let uid = controller.map_or(&pod.metadata.uid, |owner| &owner.uid);
     if uid.is_empty() { pod.key().to_string() } else { uid.clone() }
+}
+
+/// The words of a text that are no numbers.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod catalogs;
 mod documented;
 mod ending;
+mod foreign;
 mod overlays;
 mod provisioning;
 mod readiness;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use karpenter_core::{
     InstanceType, OfferingKey, Price, Quantity,
     api::{
-        NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus,
+        NodePool, NodeSelectorRequirement, ObjectKey, Operator, OwnerReference, PodStatus, Taint, TaintEffect,
         conditions::{INITIALIZED, READY},
     },
     engine::{Action, ActionResult, EngineOptions, Event, Metric, Refusal},
@@ -527,4 +527,32 @@ fn a_pod_that_stays_for_a_while_on_a_node_that_goes_gets_another_one_when_that_i
     assert_eq!(world.count(" launch "), 1, "{:#?}", world.log);
     world.run(20);
     assert_eq!(world.count(" launch "), 2, "{:#?}", world.log);
+}
+
+#[test]
+fn a_pod_is_not_told_again_for_each_node_that_comes() {
+    let mut world = World::with_pool(still());
+    let mut pool = NodePool::named("general");
+    world.put_pool(pool.clone());
+    for first in ["a", "b"] {
+        world.add_pods(first, 1, "7");
+        world.run(60);
+    }
+    world.add_pods("huge", 1, "1000");
+    let told = |world: &World| world.log.iter().filter(|line| line.contains("FailedScheduling")).count();
+    for round in 0..6 {
+        world.add_pods(&format!("web{round}"), 1, "3");
+        world.run(20);
+    }
+    assert!(world.nodes.len() > 3, "{:#?}", world.log);
+    assert_eq!(told(&world), 1, "{:#?}", world.log);
+    world.run(300);
+    world.add_pods("late", 1, "3");
+    world.run(20);
+    assert_eq!(told(&world), 2, "the numbers are others by now: {:#?}", world.log);
+    // Something else is in the way.
+    pool.spec.template.spec.taints.push(Taint::new("mine", "", TaintEffect::NoSchedule));
+    world.put_pool(pool);
+    world.run(20);
+    assert_eq!(told(&world), 3, "{:#?}", world.log);
 }
