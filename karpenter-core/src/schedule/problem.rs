@@ -127,6 +127,7 @@ pub(super) enum Order {
 }
 
 impl Order {
+    /// Whether pods come, and give up wishes, as in Karpenter.
     pub(super) const fn is_karpenters(self) -> bool {
         matches!(self, Self::Plain(_))
     }
