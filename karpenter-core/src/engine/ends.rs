@@ -46,6 +46,8 @@ pub(super) struct Ends {
     machines: BTreeMap<ProviderId, End>,
     evictions: BTreeMap<ObjectKey, Eviction>,
     flying_evictions: usize,
+    /// The pods of which it was told that their annotation holds them, with their uids.
+    shielded: BTreeMap<ObjectKey, String>,
     pub(super) turns: Turns,
 }
 
@@ -106,6 +108,7 @@ impl Ends {
     }
 
     pub(super) fn forget_pod(&mut self, pod: &ObjectKey) {
+        self.shielded.remove(pod);
         if let Some(eviction) = self.evictions.remove(pod) {
             self.flying_evictions -= usize::from(eviction.is_flying);
         }
@@ -318,7 +321,20 @@ impl Engine {
         if let Some(wake) = drain.wake {
             self.agenda.at(work, wake);
         }
+        for (pod, uid) in drain.shielded {
+            self.tell_shielded(pod, uid, &node.metadata.name, now);
+        }
         drain.waiting == 0
+    }
+
+    /// Tells people once which annotation keeps a node from its end.
+    fn tell_shielded(&mut self, pod: ObjectKey, uid: String, node: &str, now: Timestamp) {
+        if self.ends.shielded.get(&pod) != Some(&uid) {
+            let message =
+                format!("its annotation {} keeps node {node}, which is on its way out", labels::DO_NOT_DISRUPT);
+            self.note(ObjectRef::Pod(pod.clone()), true, "FailedDraining", message, now);
+            self.ends.shielded.insert(pod, uid);
+        }
     }
 
     /// Whether something keeps a pod from leaving its node now.

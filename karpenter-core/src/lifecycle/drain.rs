@@ -22,6 +22,8 @@ pub struct Drain {
     pub steps: Vec<DrainStep>,
     /// How many pods the drain waits for.
     pub waiting: usize,
+    /// The pods that would have to leave now, but for their annotation `karpenter.sh/do-not-disrupt`, with their uids.
+    pub shielded: Vec<(ObjectKey, String)>,
     /// When more is to be done, if nothing happens before.
     pub wake: Option<Timestamp>,
 }
@@ -80,8 +82,12 @@ pub fn drain<'p>(pods: impl IntoIterator<Item = &'p Pod>, deadline: Option<Times
         if Some(group(pod)) == first && pod.is_active() {
             match Shield::of_pod(pod, now) {
                 None => out.steps.push(DrainStep::Evict { pod: key, uid }),
-                Some(Shield::Until(until)) => wakes.push(until),
-                Some(_) => {}
+                Some(shield) => {
+                    if let Shield::Until(until) = shield {
+                        wakes.push(until);
+                    }
+                    out.shielded.push((key, uid));
+                }
             }
         }
     }

@@ -63,6 +63,7 @@ fn a_pod_that_cannot_be_read_is_left_alone_if_its_annotations_ask_for_it() {
     let name = delete_first_claim(&mut world);
     world.run(120);
     assert_eq!((world.count(" Evict {"), world.claims.contains_key(&name)), (0, true), "{:#?}", world.log);
+    assert_eq!(world.count("note FailedDraining its annotation karpenter.sh/do-not-disrupt"), 1, "{:#?}", world.log);
 }
 
 #[test]
