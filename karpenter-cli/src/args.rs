@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use crate::catalog;
 #[cfg(feature = "kube")]
 use crate::{live::Access, run::RunArgs};
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
@@ -46,7 +47,7 @@ pub enum Command {
     /// NodePool and EC2NodeClass of v1beta1
     Convert(ConvertArgs),
     /// Write what can be bought, in the format that `--catalog` takes
-    Catalog(CatalogArgs),
+    Catalog(catalog::CatalogArgs),
     /// Keep a cluster in the nodes that its pods need
     #[cfg(feature = "kube")]
     Run(RunArgs),
@@ -60,42 +61,6 @@ pub enum Provider {
     /// Machines of EC2
     #[cfg(feature = "aws")]
     Aws,
-}
-
-/// What `karpenter catalog` takes.
-#[derive(Debug, clap::Args)]
-pub struct CatalogArgs {
-    /// Who sells: kwok the built-in catalog, EC2 what it offers the node pools of a cluster that runs
-    #[arg(long, value_enum, default_value_t = Provider::Kwok)]
-    pub provider: Provider,
-
-    /// How to write the list
-    #[arg(short, long, value_enum, default_value_t = CatalogFormat::Json)]
-    pub output: CatalogFormat,
-
-    /// The cluster that is asked for node pools and classes.
-    #[cfg(feature = "aws")]
-    #[command(flatten)]
-    pub access: Access,
-
-    /// What is switched on or off: without ReservedCapacity=true, which is the default, there are no reservations among the offerings
-    #[cfg(feature = "aws")]
-    #[arg(long, env = "FEATURE_GATES", value_parser = crate::run::gates, default_value = "", value_name = "GATES")]
-    pub feature_gates: crate::run::Gates,
-
-    /// What the types of EC2 are like.
-    #[cfg(feature = "aws")]
-    #[command(flatten)]
-    pub types: crate::aws::TypeArgs,
-}
-
-/// How a catalog is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CatalogFormat {
-    /// One list, with a type on each line
-    Json,
-    /// The same list in YAML
-    Yaml,
 }
 
 /// What `karpenter simulate` takes.

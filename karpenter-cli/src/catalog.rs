@@ -2,7 +2,7 @@
 
 use karpenter_core::InstanceType;
 #[cfg(any(feature = "aws", test))]
-use karpenter_core::driver::CatalogReport;
+use karpenter_core::{driver::CatalogReport, provider::ProviderErrorKind};
 #[cfg(feature = "aws")]
 use {
     crate::{
@@ -16,11 +16,57 @@ use {
     std::sync::Arc,
 };
 
-use crate::{
-    Error,
-    args::{CatalogArgs, CatalogFormat, Provider},
-    output,
-};
+use crate::{Error, args::Provider, output};
+#[cfg(feature = "aws")]
+use crate::{live::Access, run};
+use clap::ValueEnum;
+
+/// What `karpenter catalog` takes.
+#[derive(Debug, clap::Args)]
+pub struct CatalogArgs {
+    /// Who sells: kwok the built-in catalog, EC2 what it offers the node pools of a cluster that runs
+    #[arg(long, value_enum, default_value_t = Provider::Kwok)]
+    pub provider: Provider,
+
+    /// How to write the list
+    #[arg(short, long, value_enum, default_value_t = CatalogFormat::Json)]
+    pub output: CatalogFormat,
+
+    /// The cluster that is asked for node pools and classes.
+    #[cfg(feature = "aws")]
+    #[command(flatten)]
+    pub access: Access,
+
+    /// What is switched on or off: without ReservedCapacity=true, which is the default, there are no reservations among the offerings
+    #[cfg(feature = "aws")]
+    #[arg(long, env = "FEATURE_GATES", value_parser = run::gates, default_value = "", value_name = "GATES")]
+    pub feature_gates: run::Gates,
+
+    /// What the types of EC2 are like.
+    #[cfg(feature = "aws")]
+    #[command(flatten)]
+    pub types: aws::TypeArgs,
+}
+
+/// How a catalog is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CatalogFormat {
+    /// One list, with a type on each line
+    Json,
+    /// The same list in YAML
+    Yaml,
+}
+
+impl CatalogArgs {
+    /// Says of a cluster that was named that it is not asked.
+    fn unused(&self) -> Vec<String> {
+        #[cfg(feature = "aws")]
+        if self.access.kubeconfig.is_some() || self.access.context.is_some() {
+            return vec!["no cluster is asked without `--provider aws`: this is the built-in catalog".to_owned()];
+        }
+        Vec::new()
+    }
+}
 
 /// Instance types, and what somebody should look at.
 type Sold = (Vec<InstanceType>, Vec<String>);
@@ -31,7 +77,7 @@ type Sold = (Vec<InstanceType>, Vec<String>);
 /// The cluster or the cloud does not answer, or nothing can be bought for any node pool.
 pub fn run(args: &CatalogArgs) -> Result<Sold, Error> {
     match args.provider {
-        Provider::Kwok => Ok((karpenter_fake::generated_types(), Vec::new())),
+        Provider::Kwok => Ok((karpenter_fake::generated_types(), args.unused())),
         #[cfg(feature = "aws")]
         Provider::Aws => in_runtime(sold_by_ec2(args)),
     }
@@ -46,22 +92,32 @@ async fn sold_by_ec2(args: &CatalogArgs) -> Result<Sold, Error> {
     args.access.read_pages(&pages, &mut reader)?;
     let cluster = reader.finish();
     let (provider, unread) = aws::ec2_to_ask(&args.types, &client, args.feature_gates.reserved_capacity).await?;
-    let report = Driver::new(Arc::new(provider)).catalogs(&cluster.pools, present()).await;
+    let report = Driver::new(Arc::new(provider.clone())).catalogs(&cluster.pools, present()).await;
+    if let Some(fault) = provider.price_fault() {
+        return Err(Error::Run { what: "the prices", message: fault });
+    }
     sold(&report, cluster.pools.len(), cluster.warnings.iter().map(ToString::to_string).chain(unread).collect())
 }
 
-/// One list for so many pools. Those of which it is not known what they can buy are named.
+/// One list for so many pools. Those whose node class cannot be used are named; that the cloud does not say is an error, because
+/// the list would lack what there is.
 #[cfg(any(feature = "aws", test))]
 fn sold(report: &CatalogReport, pool_count: usize, mut warnings: Vec<String>) -> Result<Sold, Error> {
-    warnings.extend(report.failures.iter().map(|(pool, error)| format!("NodePool {pool}: {error} (it has no types)")));
-    if report.failures.len() < pool_count {
-        return Ok((report.catalogs.to_types(), warnings));
+    let wrong = |message: String| Err(Error::Run { what: "the node pools", message });
+    if pool_count == 0 {
+        return wrong("there is none, and their node classes say what can be bought".to_owned());
     }
-    let message = match warnings.as_slice() {
-        [] => "there is none, and their node classes say what can be bought".to_owned(),
-        all => all.join("; "),
-    };
-    Err(Error::Run { what: "the node pools", message })
+    for (pool, error) in &report.failures {
+        if error.kind != ProviderErrorKind::NodeClassNotReady {
+            return wrong(format!("NodePool {pool}: {error}"));
+        }
+        warnings.push(format!("NodePool {pool}: {error} (it has no types)"));
+    }
+    let types = report.catalogs.to_types();
+    if types.is_empty() {
+        return wrong(format!("nothing can be bought for them: {}", warnings.join("; ")));
+    }
+    Ok((types, warnings))
 }
 
 /// The list as a text, with a line break at the end.
@@ -82,10 +138,7 @@ pub fn text(types: &[InstanceType], format: CatalogFormat) -> Result<String, Err
 mod tests {
     use std::sync::Arc;
 
-    use karpenter_core::{
-        Catalogs,
-        provider::{ProviderError, ProviderErrorKind},
-    };
+    use karpenter_core::{Catalogs, provider::ProviderError};
 
     use super::*;
 
@@ -117,5 +170,14 @@ mod tests {
         let told = |report: &CatalogReport, count| sold(report, count, Vec::new()).expect_err("nothing").to_string();
         assert!(told(&report(&[], &["b"]), 1).contains("NodePool b"));
         assert!(told(&report(&[], &[]), 0).contains("there is none"));
+    }
+
+    #[test]
+    fn that_the_cloud_does_not_say_is_an_error() {
+        let mut report = report(&["a"], &[]);
+        let error = ProviderError::new("ec2", "catalog", ProviderErrorKind::Other, "throttled");
+        report.failures.insert("b".to_owned(), error);
+        let told = sold(&report, 2, Vec::new()).expect_err("of one it is not known").to_string();
+        assert!(told.contains("NodePool b: ec2: catalog: throttled"), "{told}");
     }
 }

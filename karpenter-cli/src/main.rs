@@ -10,7 +10,7 @@ use std::{
 
 use karpenter_cli::{
     Error,
-    args::{Args, CatalogArgs, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
+    args::{Args, ChangeArgs, Command, ConsolidateArgs, ConvertArgs, ExplainArgs, PlanArgs},
     catalog, consolidate, convert,
     error::one_line,
     explain, outlook, output, plan, pool_outlook, replay, simulate,
@@ -92,7 +92,7 @@ fn converted(args: &ConvertArgs) -> Result<(), Error> {
     print(&convert::text(&conversion, args.output)?)
 }
 
-fn sold(args: &CatalogArgs) -> Result<(), Error> {
+fn sold(args: &catalog::CatalogArgs) -> Result<(), Error> {
     let (types, warnings) = catalog::run(args)?;
     warn(warnings);
     print(&catalog::text(&types, args.output)?)

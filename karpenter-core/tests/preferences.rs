@@ -2,7 +2,10 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot, SnapshotBuilder,
-    api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Toleration, Workload},
+    api::{
+        InclusionPolicy, Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Toleration,
+        Workload,
+    },
     labels,
     schedule::PreferencePolicy,
 };
@@ -322,17 +325,35 @@ fn a_wish_is_worth_no_node_for_which_karpenter_takes_the_limit_for_used_up() {
     assert!(nodes(NodePool::named("general").limit("cpu", Quantity::from_units(200))) <= 3);
 }
 
-/// The first pod may still be in any zone when the second comes.
-#[test]
-fn a_wish_to_be_in_another_zone_than_all_others_is_worth_no_dearer_zone() {
-    let mut pods =
-        Workload::from(Pod::named("web").label("app", "web").cpu("1500m").replicas(4)).into_pods().expect("valid");
+/// Pods that wish to be in another zone than all others.
+fn apart() -> Vec<Pod> {
+    let pods = Pod::named("web").label("app", "web").cpu("1500m").replicas(4);
+    let mut pods = Workload::from(pods).into_pods().expect("valid");
     let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": labels::ZONE});
     for pod in &mut pods {
         pod.spec.affinity.pod_anti_affinity.preferred = read(json!([{"weight": 1, "podAffinityTerm": term}]));
     }
-    let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], Snapshot::builder().pool(NodePool::named("p")).pods(pods));
+    pods
+}
+
+/// The first pod may still be in any zone when the second comes.
+#[test]
+fn a_wish_to_be_in_another_zone_than_all_others_is_worth_no_dearer_zone() {
+    let builder = Snapshot::builder().pool(NodePool::named("p")).pods(apart());
+    let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], builder);
     assert!((plan.hourly_cost().dollars_per_hour() - 0.4).abs() < 1e-9, "{:?}", plan.claims());
+}
+
+/// Of a node that exists it is known where it is.
+#[test]
+fn a_wish_to_be_in_another_zone_is_kept_where_the_first_pod_has_a_node() {
+    let free: Node = read(json!({
+        "metadata": {"name": "free", "labels": {labels::ZONE: "a"}},
+        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10"}},
+    }));
+    let builder = Snapshot::builder().pool(NodePool::named("p")).nodes([free]).pods(apart());
+    let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], builder);
+    assert_eq!((plan.claims().len(), plan.existing()["free"].len()), (1, 3), "{:?}", plan.claims());
 }
 
 /// A zone that only other pools have counts as empty for a spread, and stays so.
@@ -356,10 +377,21 @@ fn a_wish_for_a_spread_is_worth_no_node_once_karpenter_gives_it_up() {
             "labelSelector": {"matchLabels": {"app": "web"}},
         }]));
     }
-    let nodes = |pools: Vec<NodePool>| {
-        let builder = Snapshot::builder().pools(pools).nodes([free.clone()]).pods(pods.clone());
+    let nodes = |pools: Vec<NodePool>, pods: &[Pod]| {
+        let builder = Snapshot::builder().pools(pools).nodes([free.clone()]).pods(pods.to_vec());
         plan_with(vec![sold("m", 2, &[0.1; 3])], builder).claims().len()
     };
-    assert_eq!(nodes(vec![zones("ours", &["a", "b"])]), 2);
-    assert_eq!(nodes(vec![zones("ours", &["a", "b"]), zones("theirs", &["c"])]), 1);
+    let (ours, mut theirs) = (zones("ours", &["a", "b"]), zones("theirs", &["c"]));
+    assert_eq!(nodes(vec![ours.clone()], &pods), 2);
+    assert_eq!(nodes(vec![ours.clone(), theirs.clone()], &pods), 1);
+    theirs.spec.template.spec.taints.push(Taint::new("theirs", "", TaintEffect::NoSchedule));
+    assert_eq!(
+        nodes(vec![ours.clone(), theirs.clone()], &pods),
+        1,
+        "taints make no difference unless they are honoured"
+    );
+    for pod in &mut pods {
+        pod.spec.topology_spread_constraints[0].node_taints_policy = Some(InclusionPolicy::Honor);
+    }
+    assert_eq!(nodes(vec![ours, theirs], &pods), 2);
 }

@@ -95,12 +95,14 @@ impl Ec2NodeClass {
 }
 
 impl Ec2NodeClassStatus {
-    /// The conditions of a status, each with what was said of it, but for one that only waits for others.
+    /// The conditions of a status, each with what was said of it, but for one that only waits for others. One that is not there is
+    /// unknown.
     fn what_is(&self, status: ConditionStatus) -> Option<String> {
         let of = |kind: &&str| {
-            let own = self.conditions.iter().find(|own| own.r#type == **kind)?;
-            let said = if own.message.is_empty() { String::new() } else { format!(" ({})", own.message) };
-            let counts = own.status == status && own.reason != DEPENDENCIES_NOT_READY;
+            let own = self.conditions.iter().find(|own| own.r#type == **kind);
+            let said = own.map(|own| own.message.as_str()).filter(|message| !message.is_empty());
+            let said = said.map(|message| format!(" ({message})")).unwrap_or_default();
+            let counts = self.condition(kind) == status && own.is_none_or(|own| own.reason != DEPENDENCIES_NOT_READY);
             counts.then(|| format!("{kind}={status:?}{said}"))
         };
         let all: Vec<String> = ALL.iter().filter_map(of).collect();
@@ -149,6 +151,7 @@ mod tests {
         class.set_condition(SUBNETS_READY, ConditionStatus::Unknown, "", "", at(2));
         class.set_ready(at(2));
         assert_eq!(class.status.condition(READY), ConditionStatus::Unknown);
+        assert_eq!(class.not_ready().as_deref(), Some("SubnetsReady=Unknown"));
         class.set_condition(AMIS_READY, ConditionStatus::False, "AMINotFound", "no images", at(3));
         class.set_ready(at(3));
         assert_eq!(class.not_ready().as_deref(), Some("AMIsReady=False (no images)"));

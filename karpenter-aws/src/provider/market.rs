@@ -49,6 +49,8 @@ pub(crate) struct Market {
     types: Option<Arc<Types>>,
     types_until: Timestamp,
     prices_until: Option<Timestamp>,
+    /// Why AWS did not say some prices when it was asked last, if so.
+    price_fault: Option<String>,
     /// Counts what changes prices and types.
     version: u64,
     /// The last catalog of each class, and what it was made of.
@@ -68,6 +70,10 @@ struct CatalogKey {
 impl Market {
     pub(crate) fn forget(&mut self, class: &str) {
         self.catalogs.remove(class);
+    }
+
+    pub(crate) fn price_fault(&self) -> Option<&str> {
+        self.price_fault.as_deref()
     }
 
     /// The catalogs of all classes, as they were last.
@@ -249,6 +255,7 @@ impl Inner {
         }
         state.market.version += 1;
         let is_known = state.prices != Prices::default();
+        state.market.price_fault = first_error.as_ref().map(ToString::to_string);
         match first_error {
             Some(error) if !is_known => Err(error.to_error("catalog")),
             problem => {

@@ -204,3 +204,14 @@ async fn images_that_were_not_there_are_looked_for_again_soon() {
     assert_eq!(resolved(&world).await.status.amis, found.status.amis);
     assert_eq!(world.aws.count("DescribeImages"), asked);
 }
+
+#[tokio::test]
+async fn a_pool_of_another_kind_of_class_is_not_taken_for_one_of_its_own() {
+    let world = World::new();
+    let mut pool = crate::world::pool();
+    world.provider.catalog(&pool).await.expect("its own");
+    "AKSNodeClass".clone_into(&mut pool.spec.template.spec.node_class_ref.kind);
+    let error = world.provider.catalog(&pool).await.expect_err("another's");
+    assert!(error.kind == karpenter_core::provider::ProviderErrorKind::NodeClassNotReady, "{error}");
+    assert!(world.provider.node_class_kinds()[0].is_of(&class().reference()));
+}

@@ -173,8 +173,12 @@ impl NodeClassKind {
 
     /// The key of the label that names the class on its nodes, such as `karpenter.k8s.aws/ec2nodeclass`.
     pub fn label_key(&self) -> String {
-        format!("{}/{}", self.group, self.kind.to_lowercase())
+        label_key(&self.group, &self.kind)
     }
+}
+
+fn label_key(group: &str, kind: &str) -> String {
+    format!("{group}/{}", kind.to_lowercase())
 }
 
 impl NodeClassRef {
@@ -185,7 +189,7 @@ impl NodeClassRef {
 
     /// The key of the label that names the class on its nodes, such as `karpenter.k8s.aws/ec2nodeclass`.
     pub fn label_key(&self) -> String {
-        format!("{}/{}", self.group, self.kind.to_lowercase())
+        label_key(&self.group, &self.kind)
     }
 
     /// Whether a label has this key. Kinds are ASCII; of another the key is built.

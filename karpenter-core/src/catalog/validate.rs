@@ -26,7 +26,7 @@ impl fmt::Display for LabelPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
-    /// Two types have one name, and a pool may use both.
+    /// Two types have one name, and are not each for other pools where that makes a difference.
     #[error("instance type {name}: name: there is another instance type of this name")]
     Duplicate {
         /// The name.

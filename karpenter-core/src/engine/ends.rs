@@ -246,8 +246,7 @@ impl Engine {
 
     /// Whether a node without a claim is another controller's: it does not say of a class of this provider that it is its own.
     fn is_foreign_node(&self, node: &Node) -> bool {
-        let kinds = &self.options.node_class_kinds;
-        !kinds.is_empty() && !kinds.iter().any(|kind| node.metadata.labels.contains_key(&kind.label_key()))
+        self.options.has_no_kind(|kind| node.metadata.labels.contains_key(&kind.label_key()))
     }
 
     /// A node that is not ready may have lost its machine already.

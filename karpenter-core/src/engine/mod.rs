@@ -164,8 +164,10 @@ impl Engine {
         match event {
             Event::Applied(object) if self.is_foreign(&object) => {
                 // It may have had a class of this provider before.
-                let change = self.store.remove(object.reference());
-                self.react(change, now);
+                if self.store.has(&object) {
+                    let change = self.store.remove(object.reference());
+                    self.react(change, now);
+                }
             }
             Event::Applied(object) => {
                 let change = self.store.apply(object);

@@ -81,7 +81,12 @@ impl Default for EngineOptions {
 impl EngineOptions {
     /// Whether a class, with all that is of it, is another controller's.
     pub(super) fn is_foreign(&self, class: &NodeClassRef) -> bool {
-        !self.node_class_kinds.is_empty() && !self.node_class_kinds.iter().any(|kind| kind.is_of(class))
+        self.has_no_kind(|kind| kind.is_of(class))
+    }
+
+    /// Whether there are kinds of node classes to look after, and none is like this.
+    pub(super) fn has_no_kind(&self, is_it: impl FnMut(&NodeClassKind) -> bool) -> bool {
+        !self.node_class_kinds.is_empty() && !self.node_class_kinds.iter().any(is_it)
     }
 
     /// The same, with periods that an engine can keep.

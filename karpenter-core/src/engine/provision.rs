@@ -111,7 +111,7 @@ impl Engine {
         self.tell_nominated(plan, now);
         for (pod, reason) in plan.unplaced() {
             let reason = reason.to_string();
-            if self.store.is_waiting(pod) && self.provisioner.is_to_be_told(pod, &reason, now) {
+            if self.store.is_waiting(pod) && self.provisioner.tell(pod, &reason, now) {
                 self.note(ObjectRef::Pod(pod.clone()), true, "FailedScheduling", reason, now);
             }
         }

@@ -24,8 +24,9 @@ const PAUSE: Backoff = Backoff { shortest: Duration::from_mins(5), longest: Dura
 /// node more.
 const MAX_SUSPECTS: usize = 10_000;
 
-/// How soon a pod is told again why it has no place, if nothing but numbers has changed: as often as Karpenter tells it.
+/// How soon a pod is told again why it has no place, if nothing but amounts have changed: as often as Karpenter tells it.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
+
 /// How long nothing is planned after the API server refused claims.
 const REFUSAL_WAIT: Backoff = Backoff { shortest: Duration::from_secs(1), longest: Duration::from_secs(16) };
 
@@ -145,9 +146,9 @@ impl Provisioner {
         (self.batch, self.is_urgent, self.not_before, self.next) = (None, false, None, next);
     }
 
-    /// Whether a pod is to be told why it has no place: it was not told so before. That only numbers are others, as with each node
-    /// that comes or goes, is not worth telling at once.
-    pub(super) fn is_to_be_told(&mut self, pod: &ObjectKey, why: &str, now: Timestamp) -> bool {
+    /// Says whether a pod must be told why it has no place, and takes it that it is: it was not told so before. That only amounts are
+    /// others, as with each node that comes or goes, is not worth telling at once.
+    pub(super) fn tell(&mut self, pod: &ObjectKey, why: &str, now: Timestamp) -> bool {
         let is_known = self
             .told
             .get(pod)
@@ -316,9 +317,9 @@ pub(super) fn workload_of(pod: &Pod) -> String {
     if uid.is_empty() { pod.key().to_string() } else { uid.clone() }
 }
 
-/// The words of a text that are no numbers.
+/// The words of a text that are no amounts: these begin with a digit.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()))
+    text.split_whitespace().filter(|word| !word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -121,6 +121,15 @@ impl Store {
         all.chain(self.attachments.keys().cloned().map(ObjectRef::VolumeAttachment))
     }
 
+    /// Whether a pool or a claim of this name is known.
+    pub(super) fn has(&self, object: &Object) -> bool {
+        match object {
+            Object::NodePool(pool) => self.pools.contains_key(pool.name()),
+            Object::NodeClaim(claim) => self.claims.contains_key(claim.name()),
+            _ => false,
+        }
+    }
+
     /// Takes in what an object is like.
     pub(super) fn apply(&mut self, object: Object) -> Change {
         if let Some(listed) = &mut self.listed {

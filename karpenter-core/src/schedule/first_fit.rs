@@ -101,9 +101,8 @@ impl<'p, 'a> Search<'p, 'a> {
         for draft in drafts.list {
             self.buy(&draft);
         }
-        // What is left of limits decides whether a full domain is only one for which a limit has no node.
         if limit_use == LimitUse::Largest {
-            self.limits_left = drafts.limits_left;
+            self.limits_as_counted = Some(drafts.limits_left);
         }
         self
     }

@@ -98,6 +98,13 @@ pub(super) struct Course {
     pub(super) ladders: Arc<Ladders>,
 }
 
+impl Course {
+    /// Whether pods of a spread are divided so; Karpenter divides them pod by pod.
+    pub(super) fn spreads_as_evenly_as_can_be(&self) -> bool {
+        self.spreads_evenly || self.order.is_karpenters()
+    }
+}
+
 /// How much is tried for a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Trials {

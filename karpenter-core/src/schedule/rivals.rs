@@ -126,7 +126,7 @@ impl<'a> Problem<'a> {
         self.limit_uses().map(|limit_use| Search::new(self, Stranding::USUAL).run_first_fit(limit_use)).collect()
     }
 
-    /// What nodes in the making take of limits, where there are some.
+    /// The ways of counting limits that make a difference.
     pub(super) fn limit_uses(&self) -> impl Iterator<Item = LimitUse> + use<> {
         iter::once(LimitUse::AsMade).chain(self.has_limits().then_some(LimitUse::Largest))
     }

@@ -67,6 +67,8 @@ pub(super) struct Search<'p, 'a> {
     pub(super) occupancies: Vec<Occupancy>,
     /// What the limits of each pool leave.
     pub(super) limits_left: Vec<Vec<i64>>,
+    /// The same as Karpenter counts it, in a search by its order: by it a domain is full, or has only no node for a limit.
+    pub(super) limits_as_counted: Option<Vec<Vec<i64>>>,
     /// What is left of each reservation.
     pub(super) reservations_left: Vec<i64>,
     /// The lots that get room in each place, and how many units of them.
@@ -142,6 +144,7 @@ impl<'p, 'a> Search<'p, 'a> {
             place_room: base.places.iter().map(|p| p.room.clone()).collect(),
             occupancies: base.places.iter().map(|p| p.occupancy.clone()).collect(),
             limits_left: base.pools.iter().map(|p| p.limits.iter().map(Limit::left).collect()).collect(),
+            limits_as_counted: None,
             reservations_left: base.reservations.left.values().copied().collect(),
             on_places: vec![Vec::new(); base.places.len()],
             batches: Vec::new(),
@@ -448,7 +451,8 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// What is to be learned of what is planned so far about the division of pods; nothing if no other would help.
     pub(super) fn lessons(&self, so_far: &Lessons) -> Option<Lessons> {
-        let is_shut_out = |candidate: &Candidate| !candidate.is_within(&self.limits_left[candidate.pool]);
+        let limits_left = self.limits_as_counted.as_ref().unwrap_or(&self.limits_left);
+        let is_shut_out = |candidate: &Candidate| !candidate.is_within(&limits_left[candidate.pool]);
         let is_limited = |lot: &Lot| {
             let mut candidates = self.problem.candidates.iter().filter(|candidate| is_shut_out(candidate));
             self.problem.has_limits() && candidates.any(|candidate| candidate.guest(lot.shape).is_some())

@@ -161,14 +161,14 @@ impl<'a> Problem<'a> {
         if !is_open || !has_wishes {
             return None;
         }
-        let in_order = |limit_use| {
+        let first_trial = |limit_use| {
             let course = Course { order: Order::Plain(limit_use), trials: Trials::First, ..self.course.clone() };
             (self.with(course), limit_use)
         };
-        let all = self.limit_uses().map(in_order).filter(|(found, _)| found.is_cheaper_than(best));
-        let (in_order, limit_use) = all.reduce(|a, b| if b.0.is_cheaper_than(&a.0) { b } else { a })?;
+        let cheaper = self.limit_uses().map(first_trial).filter(|(found, _)| found.is_cheaper_than(best));
+        let (cheapest, limit_use) = cheaper.reduce(|a, b| if b.0.is_cheaper_than(&a.0) { b } else { a })?;
         let improved = self.in_order(Order::Plain(limit_use));
-        Some(if improved.is_cheaper_than(&in_order) { improved } else { in_order })
+        Some(if improved.is_cheaper_than(&cheapest) { improved } else { cheapest })
     }
 
     /// Whether some spread lets domains differ by more than one pod, so that pods may be spread more evenly, and little is planned.
@@ -177,7 +177,8 @@ impl<'a> Problem<'a> {
             let rules = self.base.classes.neighbourhood(class).rules_at(0);
             rules.spreads.iter().any(|spread| spread.max_skew > 1 && !spread.term.is_by_host())
         };
-        let is_open = !self.course.spreads_evenly && self.course.trials == Trials::All && self.is_small();
+        let is_open =
+            !self.course.spreads_as_evenly_as_can_be() && self.course.trials == Trials::All && self.is_small();
         is_open && (0..self.base.classes.list.len()).any(is_loose)
     }
 

@@ -76,7 +76,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             base,
             lessons,
             ladders: &course.ladders,
-            spreads_evenly: course.spreads_evenly || course.order.is_karpenters(),
+            spreads_evenly: course.spreads_as_evenly_as_can_be(),
             gives_up_early: course.order.is_karpenters(),
             domains: Domains::new(base),
             out: Allotment::default(),
@@ -225,7 +225,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
         for level in self.ladders.of(class, self.neighbourhood(class).levels()) {
             let rules = self.neighbourhood(class).rules_at(level);
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
-            let count = self.left[class].min(most).min(self.most_by_shunning(class, &rules));
+            let most_by_shunning = self.most_by_shunning(class, &rules);
+            let count = self.left[class].min(most).min(most_by_shunning);
             let (seek, mut left) = self.settle_near((class, level), &rules, count);
             if left > 0 && self.may_share_nodes_to_come(&rules) {
                 let beside = self.seek((class, level), &rules, Company::Planned);
@@ -250,15 +251,23 @@ impl<'b, 'a> Allotter<'b, 'a> {
         obstacle
     }
 
-    /// How many pods of a class keep the wish to be in no domain with another, if it is given up early: where the first of them
-    /// may still go anywhere, Karpenter takes all domains for taken.
-    fn most_by_shunning(&self, class: usize, rules: &Rules) -> usize {
-        let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
-        let is_about_own = |term: &Term| !term.is_by_host() && selectors.selects(term.selector, selected_by);
-        if !self.gives_up_early || !rules.shuns.iter().any(is_about_own) {
+    /// How many pods of a class keep the wish to be in no domain with another: one, if it is given up early.
+    fn most_by_shunning(&mut self, class: usize, rules: &Rules) -> usize {
+        if !rules.shuns.iter().any(|term| self.is_shunned_early(class, term)) {
             return usize::MAX;
         }
         usize::from(self.left[class] == self.base.classes.list[class].pods.len())
+    }
+
+    /// Whether the wish of pods to be in no domain with another of them is given up early: a node is made for the first, which may
+    /// be anywhere, and Karpenter takes all domains for taken.
+    pub(super) fn is_shunned_early(&mut self, class: usize, term: &Term) -> bool {
+        let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
+        if !self.gives_up_early || term.is_by_host() || !selectors.selects(term.selector, selected_by) {
+            return false;
+        }
+        let reach = self.reach_over(class, self.base.classes.node_wanted(class), &term.key);
+        reach.values().all(|charge| charge.free == 0)
     }
 
     /// Gives domains to pods where those are that they must be near to, and has these go to further domains as long as pods are

@@ -29,6 +29,9 @@ use crate::{
 /// How many pods of a spread run in each domain; a domain without any counts too.
 pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 
+/// The values of a label that a pool names.
+type Named = BTreeSet<Arc<str>>;
+
 /// Answers about domains, each worked out once.
 pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
@@ -44,6 +47,8 @@ pub(super) struct Domains<'b, 'a> {
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
     /// Whether all nodes of a domain are counted on which some pods may be.
     counted: IndexMap<Sight, bool, FxBuild>,
+    /// Which values of a label each pool names.
+    named: IndexMap<Arc<str>, Rc<Vec<Named>>, FxBuild>,
     /// What there may be of each pool, by a label.
     demands: IndexMap<Arc<str>, Rc<Vec<Demand>>, FxBuild>,
     offers: Offers,
@@ -114,6 +119,7 @@ impl<'b, 'a> Domains<'b, 'a> {
             counts: IndexMap::default(),
             everywhere: IndexMap::default(),
             counted: IndexMap::default(),
+            named: IndexMap::default(),
             demands: IndexMap::default(),
             offers: Offers::default(),
         }
@@ -268,14 +274,24 @@ impl<'b, 'a> Domains<'b, 'a> {
 
     /// The same with all domains that pools name and that pods with this constraint may be in as far as the label itself goes, as
     /// Karpenter counts them: some may be out of reach for another reason, and stay empty.
-    pub(super) fn with_all_named(&self, counts: &Counts, constraint: &Constraint, key: &Arc<str>) -> Counts {
+    pub(super) fn with_all_named(&mut self, counts: &Counts, constraint: &Constraint, spread: &Spread) -> Counts {
+        let (base, key) = (self.base, &spread.term.key);
+        let find = || {
+            let of_pool = |pool: &Pool<'_>| pool.open_rows.ones().flat_map(|row| pool.values(row, key, None)).collect();
+            Rc::new(base.pools.iter().map(of_pool).collect::<Vec<Named>>())
+        };
+        let named = self.named.entry(key.clone()).or_insert_with(find).clone();
         let mut out = counts.clone();
-        for pool in &self.base.pools {
-            for domain in pool.open_rows.ones().flat_map(|row| pool.values(row, key, None)) {
-                let wants = |all: &Requirements| all.get(key).is_none_or(|wanted| wanted.admits(Some(&domain)));
-                if constraint.wanted.alternatives().iter().any(wants) {
-                    out.entry(domain).or_default();
-                }
+        for (pool, domains) in base.pools.iter().zip(named.iter()) {
+            if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
+                continue;
+            }
+            let is_wanted = |domain: &&Arc<str>| {
+                let wants = |all: &Requirements| all.get(key).is_none_or(|wanted| wanted.admits(Some(domain)));
+                constraint.wanted.alternatives().iter().any(wants)
+            };
+            for domain in domains.iter().filter(is_wanted) {
+                out.entry(domain.clone()).or_default();
             }
         }
         out

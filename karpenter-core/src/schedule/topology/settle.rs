@@ -218,10 +218,9 @@ impl Allotter<'_, '_> {
         let rules = seek.counted.iter().map(|(term, rule)| {
             let (running, planned) = match rule {
                 CountedRule::Spread(spread) => {
-                    let is_wish = !self.neighbourhood(class).hard().spreads.contains(spread);
                     let mut running = self.domains.counts(constraint, spread, spread_keys);
-                    if self.gives_up_early && is_wish {
-                        running = Rc::new(self.domains.with_all_named(&running, constraint, &spread.term.key));
+                    if self.gives_up_early && !self.base.classes.neighbourhood(class).hard().spreads.contains(spread) {
+                        running = Rc::new(self.domains.with_all_named(&running, constraint, spread));
                     }
                     (running, self.planned_for(class, spread, spread_keys))
                 }
