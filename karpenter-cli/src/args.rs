@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::catalog;
+use crate::catalog::CatalogArgs;
 #[cfg(feature = "kube")]
 use crate::{live::Access, run::RunArgs};
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
@@ -47,7 +47,7 @@ pub enum Command {
     /// NodePool and EC2NodeClass of v1beta1
     Convert(ConvertArgs),
     /// Write what can be bought, in the format that `--catalog` takes
-    Catalog(catalog::CatalogArgs),
+    Catalog(CatalogArgs),
     /// Keep a cluster in the nodes that its pods need
     #[cfg(feature = "kube")]
     Run(RunArgs),

@@ -1,25 +1,26 @@
 //! `karpenter catalog`: what can be bought.
 
+#[cfg(feature = "aws")]
+use std::sync::Arc;
+
+use clap::ValueEnum;
 use karpenter_core::InstanceType;
+#[cfg(feature = "aws")]
+use karpenter_core::driver::Driver;
 #[cfg(any(feature = "aws", test))]
 use karpenter_core::{driver::CatalogReport, provider::ProviderErrorKind};
 #[cfg(feature = "aws")]
-use {
-    crate::{
-        args::present,
-        aws,
-        live::{failed, in_runtime},
-        load::ClusterReader,
-    },
-    karpenter_core::driver::Driver,
-    karpenter_kube::node_pools,
-    std::sync::Arc,
-};
+use karpenter_kube::node_pools;
 
 use crate::{Error, args::Provider, output};
 #[cfg(feature = "aws")]
-use crate::{live::Access, run};
-use clap::ValueEnum;
+use crate::{
+    args::present,
+    aws,
+    live::{Access, failed, in_runtime},
+    load::ClusterReader,
+    run,
+};
 
 /// What `karpenter catalog` takes.
 #[derive(Debug, clap::Args)]
@@ -57,17 +58,6 @@ pub enum CatalogFormat {
     Yaml,
 }
 
-impl CatalogArgs {
-    /// Says of a cluster that was named that it is not asked.
-    fn unused(&self) -> Vec<String> {
-        #[cfg(feature = "aws")]
-        if self.access.kubeconfig.is_some() || self.access.context.is_some() {
-            return vec!["no cluster is asked without `--provider aws`: this is the built-in catalog".to_owned()];
-        }
-        Vec::new()
-    }
-}
-
 /// Instance types, and what somebody should look at.
 type Sold = (Vec<InstanceType>, Vec<String>);
 
@@ -77,7 +67,14 @@ type Sold = (Vec<InstanceType>, Vec<String>);
 /// The cluster or the cloud does not answer, or nothing can be bought for any node pool.
 pub fn run(args: &CatalogArgs) -> Result<Sold, Error> {
     match args.provider {
-        Provider::Kwok => Ok((karpenter_fake::generated_types(), args.unused())),
+        Provider::Kwok => {
+            #[cfg(feature = "aws")]
+            let names_cluster = args.access.kubeconfig.is_some() || args.access.context.is_some();
+            #[cfg(not(feature = "aws"))]
+            let names_cluster = false;
+            let warning = || "no cluster is asked without `--provider aws`: this is the built-in catalog".to_owned();
+            Ok((karpenter_fake::generated_types(), names_cluster.then(warning).into_iter().collect()))
+        }
         #[cfg(feature = "aws")]
         Provider::Aws => in_runtime(sold_by_ec2(args)),
     }

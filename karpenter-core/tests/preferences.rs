@@ -225,15 +225,28 @@ fn a_pod_that_tolerates_the_taint_minds_it_not() {
     assert_eq!(kept(&plan(builder, PreferencePolicy::Respect)), ["spread-last", "spread-middle"]);
 }
 
-/// Eight pods, each of which wishes to be alone on its node.
-fn loners() -> Vec<Pod> {
-    let mut pods =
-        Workload::from(Pod::named("loner").label("app", "loner").cpu("1").replicas(8)).into_pods().expect("valid");
-    let term = json!({"labelSelector": {"matchLabels": {"app": "loner"}}, "topologyKey": labels::HOSTNAME});
+/// So many pods of so much CPU, each of which wishes to be in another domain of a label than the others.
+fn apart(key: &str, count: u32, cpu: &str) -> Vec<Pod> {
+    let pods = Pod::named("web").label("app", "web").cpu(cpu).replicas(count);
+    let mut pods = Workload::from(pods).into_pods().expect("valid");
+    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": key});
     for pod in &mut pods {
         pod.spec.affinity.pod_anti_affinity.preferred = read(json!([{"weight": 1, "podAffinityTerm": term}]));
     }
     pods
+}
+
+/// Eight pods, each of which wishes to be alone on its node.
+fn loners() -> Vec<Pod> {
+    apart(labels::HOSTNAME, 8, "1")
+}
+
+/// A node that no pool made, with eight CPUs and room for so many pods.
+fn free_node(labels: &Value, pods: u32) -> Node {
+    read(json!({
+        "metadata": {"name": "free", "labels": labels},
+        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": pods.to_string()}},
+    }))
 }
 
 #[test]
@@ -277,10 +290,7 @@ fn wishes_of_any_weight_are_planned_for() {
 
 #[test]
 fn a_wish_takes_no_room_for_which_another_node_must_be_bought() {
-    let free: Node = read(json!({
-        "metadata": {"name": "free", "labels": {labels::ZONE: "c"}},
-        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "1"}},
-    }));
+    let free = free_node(&json!({labels::ZONE: "c"}), 1);
     let large = Workload::from(Pod::named("large").cpu("7")).into_pods().expect("valid");
     let mut small = Workload::from(Pod::named("small").cpu("1").replicas(8)).into_pods().expect("valid");
     let expression = json!({"key": labels::ZONE, "operator": "In", "values": ["c"]});
@@ -325,21 +335,10 @@ fn a_wish_is_worth_no_node_for_which_karpenter_takes_the_limit_for_used_up() {
     assert!(nodes(NodePool::named("general").limit("cpu", Quantity::from_units(200))) <= 3);
 }
 
-/// Pods that wish to be in another zone than all others.
-fn apart() -> Vec<Pod> {
-    let pods = Pod::named("web").label("app", "web").cpu("1500m").replicas(4);
-    let mut pods = Workload::from(pods).into_pods().expect("valid");
-    let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": labels::ZONE});
-    for pod in &mut pods {
-        pod.spec.affinity.pod_anti_affinity.preferred = read(json!([{"weight": 1, "podAffinityTerm": term}]));
-    }
-    pods
-}
-
 /// The first pod may still be in any zone when the second comes.
 #[test]
 fn a_wish_to_be_in_another_zone_than_all_others_is_worth_no_dearer_zone() {
-    let builder = Snapshot::builder().pool(NodePool::named("p")).pods(apart());
+    let builder = Snapshot::builder().pool(NodePool::named("p")).pods(apart(labels::ZONE, 4, "1500m"));
     let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], builder);
     assert!((plan.hourly_cost().dollars_per_hour() - 0.4).abs() < 1e-9, "{:?}", plan.claims());
 }
@@ -347,11 +346,8 @@ fn a_wish_to_be_in_another_zone_than_all_others_is_worth_no_dearer_zone() {
 /// Of a node that exists it is known where it is.
 #[test]
 fn a_wish_to_be_in_another_zone_is_kept_where_the_first_pod_has_a_node() {
-    let free: Node = read(json!({
-        "metadata": {"name": "free", "labels": {labels::ZONE: "a"}},
-        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10"}},
-    }));
-    let builder = Snapshot::builder().pool(NodePool::named("p")).nodes([free]).pods(apart());
+    let free = free_node(&json!({labels::ZONE: "a"}), 10);
+    let builder = Snapshot::builder().pool(NodePool::named("p")).nodes([free]).pods(apart(labels::ZONE, 4, "1500m"));
     let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], builder);
     assert_eq!((plan.claims().len(), plan.existing()["free"].len()), (1, 3), "{:?}", plan.claims());
 }
@@ -365,10 +361,7 @@ fn a_wish_for_a_spread_is_worth_no_node_once_karpenter_gives_it_up() {
         pool.spec.template.metadata.labels.insert("team".to_owned(), name.to_owned());
         pool
     };
-    let free: Node = read(json!({
-        "metadata": {"name": "free", "labels": {labels::ZONE: "a", "team": "ours"}},
-        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10"}},
-    }));
+    let free = free_node(&json!({labels::ZONE: "a", "team": "ours"}), 10);
     let pod = Pod::named("web").label("app", "web").cpu("1500m").node_selector("team", "ours");
     let mut pods = Workload::from(pod.replicas(4)).into_pods().expect("valid");
     for pod in &mut pods {

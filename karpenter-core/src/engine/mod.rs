@@ -165,22 +165,24 @@ impl Engine {
             Event::Applied(object) if self.is_foreign(&object) => {
                 // It may have had a class of this provider before.
                 if self.store.has(&object) {
-                    let change = self.store.remove(object.reference());
-                    self.react(change, now);
+                    self.remove(object.reference(), now);
                 }
             }
             Event::Applied(object) => {
                 let change = self.store.apply(object);
                 self.react(change, now);
             }
-            Event::Deleted(object) => {
-                let change = self.store.remove(object);
-                self.react(change, now);
-            }
+            Event::Deleted(object) => self.remove(object, now),
             Event::Relist => self.store.begin_list(),
             Event::Synced => self.sync(now),
             Event::Done { id, result } => self.finish(id, result, now),
         }
+    }
+
+    /// Takes in that an object is gone.
+    fn remove(&mut self, object: ObjectRef, now: Timestamp) {
+        let change = self.store.remove(object);
+        self.react(change, now);
     }
 
     /// Whether it is another controller's.
@@ -195,8 +197,7 @@ impl Engine {
     /// All objects were told: what was not is gone.
     fn sync(&mut self, now: Timestamp) {
         for object in self.store.end_list() {
-            let change = self.store.remove(object);
-            self.react(change, now);
+            self.remove(object, now);
         }
         // Claims that were made and went while nobody told of it.
         let is_lost = |name: &&String| !self.outbox.is_creating(name);

@@ -22,7 +22,6 @@ use super::{
     plan::{Plan, PlannedClaim},
     pool::heavier_weights,
     problem::{Problem, Tolerance, tolerance},
-    topology::Lessons,
 };
 use crate::{
     Reason,
@@ -67,7 +66,7 @@ pub(super) struct Search<'p, 'a> {
     pub(super) occupancies: Vec<Occupancy>,
     /// What the limits of each pool leave.
     pub(super) limits_left: Vec<Vec<i64>>,
-    /// The same as Karpenter counts it, in a search by its order: by it a domain is full, or has only no node for a limit.
+    /// The same as Karpenter counts it, in a search by its order: what this leaves no node for is kept away by a limit.
     pub(super) limits_as_counted: Option<Vec<Vec<i64>>>,
     /// What is left of each reservation.
     pub(super) reservations_left: Vec<i64>,
@@ -447,17 +446,6 @@ impl<'p, 'a> Search<'p, 'a> {
                 open.remove(index);
             }
         }
-    }
-
-    /// What is to be learned of what is planned so far about the division of pods; nothing if no other would help.
-    pub(super) fn lessons(&self, so_far: &Lessons) -> Option<Lessons> {
-        let limits_left = self.limits_as_counted.as_ref().unwrap_or(&self.limits_left);
-        let is_shut_out = |candidate: &Candidate| !candidate.is_within(&limits_left[candidate.pool]);
-        let is_limited = |lot: &Lot| {
-            let mut candidates = self.problem.candidates.iter().filter(|candidate| is_shut_out(candidate));
-            self.problem.has_limits() && candidates.any(|candidate| candidate.guest(lot.shape).is_some())
-        };
-        self.problem.lots.lessons(&self.planned(), so_far, is_limited)
     }
 
     pub(super) fn state(&self) -> State {

@@ -6,6 +6,7 @@ use super::{
     Plan, PreferencePolicy, StopFlag,
     candidate::Candidate,
     first_fit::LimitUse,
+    lot::Lot,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     search::{Search, Stranding},
     topology::Lessons,
@@ -75,6 +76,19 @@ impl Found {
     /// The better of two; the first of equals.
     fn better(self, other: Self) -> Self {
         if other.rank() < self.rank() { other } else { self }
+    }
+}
+
+impl Search<'_, '_> {
+    /// What is to be learned of what is planned so far about the division of pods; nothing if no other would help.
+    pub(super) fn lessons(&self, so_far: &Lessons) -> Option<Lessons> {
+        let limits_left = self.limits_as_counted.as_ref().unwrap_or(&self.limits_left);
+        let is_shut_out = |candidate: &Candidate| !candidate.is_within(&limits_left[candidate.pool]);
+        let is_limited = |lot: &Lot| {
+            let mut candidates = self.problem.candidates.iter().filter(|candidate| is_shut_out(candidate));
+            self.problem.has_limits() && candidates.any(|candidate| candidate.guest(lot.shape).is_some())
+        };
+        self.problem.lots.lessons(&self.planned(), so_far, is_limited)
     }
 }
 
