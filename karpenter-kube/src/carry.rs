@@ -13,11 +13,12 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use tokio::{
-    sync::{Semaphore, mpsc::Sender},
+    sync::{Semaphore, mpsc::Sender, watch},
     task::JoinSet,
 };
 
 use crate::{
+    lease::Term,
     metrics::{Metrics, provider_error},
     mirror::Mirror,
     write::Writer,
@@ -53,24 +54,29 @@ impl Default for CallLimits {
     }
 }
 
-/// Lets so many calls through at once, and as many again after a while.
+/// Lets so many calls through at once, and as many again after a while: none once another replica may act, whatever waits.
 #[derive(Clone)]
 struct Lane {
+    leads: watch::Receiver<Term>,
     permits: Arc<Semaphore>,
     /// For how long a call keeps others out, even if it ends sooner.
     hold: Duration,
 }
 
 impl Lane {
-    fn new(at_once: usize, per_second: Option<usize>) -> Self {
+    fn new(at_once: usize, per_second: Option<usize>, leads: &watch::Receiver<Term>) -> Self {
         let at_once = at_once.max(1);
         let hold =
             per_second.map_or(Duration::ZERO, |calls| Duration::from_secs_f64(at_once as f64 / calls.max(1) as f64));
-        Self { permits: Arc::new(Semaphore::new(at_once)), hold }
+        Self { leads: leads.clone(), permits: Arc::new(Semaphore::new(at_once)), hold }
     }
 
     async fn pass<T>(self, call: impl Future<Output = T>, then: impl AsyncFnOnce(T)) {
         let _permit = self.permits.acquire_owned().await;
+        // A process that was stopped may wake after others have begun to act, before it hears that its lease was lost.
+        if !self.leads.borrow().is_on() {
+            return;
+        }
         let free = tokio::time::Instant::now() + self.hold;
         then(call.await).await;
         tokio::time::sleep_until(free).await;
@@ -87,6 +93,7 @@ pub(crate) struct Carrier {
     writes: Lane,
     provider_calls: Lane,
     notes: Arc<Semaphore>,
+    leads: watch::Receiver<Term>,
     tasks: JoinSet<()>,
 }
 
@@ -99,6 +106,7 @@ impl Carrier {
         provider: Arc<dyn CloudProvider>,
         metrics: Arc<Metrics>,
         limits: &CallLimits,
+        leads: &watch::Receiver<Term>,
         outcomes: Sender<Outcome>,
     ) -> Self {
         let reporter = Reporter { controller: "karpenter".to_owned(), instance: Some(identity.to_owned()) };
@@ -108,9 +116,10 @@ impl Carrier {
             provider,
             metrics,
             outcomes,
-            writes: Lane::new(limits.writes_at_once, Some(limits.writes_per_second)),
-            provider_calls: Lane::new(limits.provider_calls, None),
+            writes: Lane::new(limits.writes_at_once, Some(limits.writes_per_second), leads),
+            provider_calls: Lane::new(limits.provider_calls, None, leads),
             notes: Arc::new(Semaphore::new(limits.notes)),
+            leads: leads.clone(),
             tasks: JoinSet::new(),
         }
     }
@@ -230,9 +239,12 @@ impl Carrier {
         let type_ = if is_warning { EventType::Warning } else { EventType::Normal };
         let (reason, action) = (reason.to_string(), reason.into_owned());
         let event = Event { type_, reason, note: Some(message), action, secondary: None };
-        let recorder = self.recorder.clone();
+        let (recorder, leads) = (self.recorder.clone(), self.leads.clone());
         self.tasks.spawn(async move {
             let _permit = permit;
+            if !leads.borrow().is_on() {
+                return;
+            }
             match tokio::time::timeout(API_TIMEOUT, recorder.publish(&event, &reference)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "an event was not written"),
@@ -267,9 +279,10 @@ fn summary(action: &Action) -> String {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_lane_lets_no_more_calls_through_than_it_should() {
-        let lane = Lane::new(4, Some(2));
+    /// In which second each of ten calls is made.
+    async fn passed(term: Term) -> Vec<u64> {
+        let (_leading, leads) = watch::channel(term);
+        let lane = Lane::new(4, Some(2), &leads);
         let start = tokio::time::Instant::now();
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
         for _ in 0..10 {
@@ -283,6 +296,18 @@ mod tests {
         while let Some(at) = receiver.recv().await {
             seconds.push(at.as_secs());
         }
-        assert_eq!(seconds, [0, 0, 0, 0, 2, 2, 2, 2, 4, 4]);
+        seconds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_lets_no_more_calls_through_than_it_should() {
+        assert_eq!(passed(Term::Always).await, [0, 0, 0, 0, 2, 2, 2, 2, 4, 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_wait_are_not_made_once_the_lease_has_run_out_though_nobody_says_so() {
+        let end = tokio::time::Instant::now() + Duration::from_secs(3);
+        assert_eq!(passed(Term::Until(end)).await, [0, 0, 0, 0, 2, 2, 2, 2]);
+        assert_eq!(passed(Term::Never).await, Vec::<u64>::new());
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     carry::{CallLimits, Carrier, Outcome},
     clock,
     kinds::Watched,
-    lease::{Election, LeaseOptions},
+    lease::{Election, LeaseOptions, Term},
     metrics::{Metrics, Probes},
     mirror::Mirror,
     watch::{News, watch as watch_kind},
@@ -135,14 +135,16 @@ impl Controller {
     /// [`Stopped`] if it must not go on.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), Stopped> {
         let (stopping, stopped) = watch::channel(false);
-        let (leading, mut leads) = watch::channel(self.options.lease.is_none());
+        let (leading, mut leads) =
+            watch::channel(if self.options.lease.is_some() { Term::Never } else { Term::Always });
+        self.probes.follow(&leads);
         // Ends with this, however that ends.
         let mut election = JoinSet::new();
         if let Some(lease) = self.options.lease.clone() {
             let candidate = Election::new(self.client.clone(), lease);
             election.spawn(async move { candidate.run(&leading, stopped).await });
         }
-        let mut work = Work::new(&self);
+        let mut work = Work::new(&self, &leads);
         let ended = work.run(stop, &mut leads).await;
         // Without the lease another replica acts already: what was not begun must not be.
         if !matches!(ended, Err(Stopped::LeaseLost)) {
@@ -183,14 +185,15 @@ struct Work {
 }
 
 impl Work {
-    fn new(controller: &Controller) -> Self {
+    fn new(controller: &Controller, leads: &watch::Receiver<Term>) -> Self {
         let Controller { client, provider, options, metrics, probes } = controller;
         let (sender, news) = mpsc::channel(BATCH);
         let (outcome_sender, outcomes) = mpsc::channel(BATCH);
         let watches = watch_all(client, &sender, options.node_overlays);
         let identity = options.lease.as_ref().map_or("karpenter", |lease| &lease.identity);
         let provider = Arc::clone(provider);
-        let carrier = Carrier::new(client, identity, provider, Arc::clone(metrics), &options.limits, outcome_sender);
+        let (limits, counts) = (&options.limits, Arc::clone(metrics));
+        let carrier = Carrier::new(client, identity, provider, counts, limits, leads, outcome_sender);
         Self {
             engine: Some(Box::new(Engine::new(options.engine.clone()))),
             mirror: Mirror::default(),
@@ -210,7 +213,7 @@ impl Work {
     async fn run(
         &mut self,
         stop: impl Future<Output = ()> + Send,
-        leads: &mut watch::Receiver<bool>,
+        leads: &mut watch::Receiver<Term>,
     ) -> Result<(), Stopped> {
         let mut stop = Box::pin(stop);
         let mut gauges = tokio::time::interval(GAUGES);
@@ -222,12 +225,12 @@ impl Work {
                 return Err(Stopped::ClockSetBack);
             }
             latest = latest.max(now);
-            let is_leader = *leads.borrow_and_update();
+            let is_leader = leads.borrow_and_update().is_on();
             if has_led && !is_leader {
                 return Err(Stopped::LeaseLost);
             }
             has_led |= is_leader;
-            self.probes.beat(self.is_synced(), is_leader);
+            self.probes.beat(self.is_synced());
             let wake = self.wake().filter(|_| is_leader).map(|wake| wake.max(next_tick));
             if wake.is_some_and(|wake| wake <= Instant::now()) {
                 if let Some(ended) = unless_over(&mut stop, leads, self.tick()).await {
@@ -337,15 +340,15 @@ fn is_set_back(latest: Timestamp, now: Timestamp) -> bool {
 
 /// Waits until it may be another replica's turn. That is never so once nobody can say so any more: without a lease, or after the
 /// election. To return at once then would spin the loop and starve all else that it waits for.
-async fn turn(leads: &mut watch::Receiver<bool>) {
+async fn turn(leads: &mut watch::Receiver<Term>) {
     if leads.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
 /// Waits until another replica may act: never without a lease.
-async fn lost(leads: &mut watch::Receiver<bool>) {
-    if leads.wait_for(|is_leader| !is_leader).await.is_err() {
+async fn lost(leads: &mut watch::Receiver<Term>) {
+    if leads.wait_for(|term| !term.is_on()).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
@@ -354,7 +357,7 @@ async fn lost(leads: &mut watch::Receiver<bool>) {
 /// then; the cluster is as it was.
 async fn unless_over(
     stop: &mut (impl Future<Output = ()> + Unpin),
-    leads: &mut watch::Receiver<bool>,
+    leads: &mut watch::Receiver<Term>,
     decide: impl Future<Output = ()>,
 ) -> Option<Result<(), Stopped>> {
     tokio::select! {
@@ -461,12 +464,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_decision_once_it_is_over() {
-        let (leading, mut leads) = watch::channel(true);
+        let (leading, mut leads) = watch::channel(Term::Always);
         let soon = || Box::pin(tokio::time::sleep(Duration::from_secs(1)));
         let never = || std::future::pending::<()>();
         assert_eq!(unless_over(&mut never(), &mut leads, soon()).await, None);
         assert_eq!(unless_over(&mut soon(), &mut leads, never()).await, Some(Ok(())));
-        leading.send_replace(false);
+        leading.send_replace(Term::Never);
         assert_eq!(unless_over(&mut never(), &mut leads, never()).await, Some(Err(Stopped::LeaseLost)));
     }
 
@@ -479,16 +482,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_that_there_is_not_cannot_be_lost() {
-        let (leading, mut leads) = watch::channel(true);
+        let (leading, mut leads) = watch::channel(Term::Always);
         drop(leading);
         assert!(tokio::time::timeout(Duration::from_hours(1), lost(&mut leads)).await.is_err());
     }
 
     #[tokio::test]
     async fn a_controller_that_is_not_told_of_a_kind_any_more_stops() {
-        let mut work = Work::new(&controller("http://127.0.0.1:1", None));
+        let (_leading, mut leads) = watch::channel(Term::Never);
+        let mut work = Work::new(&controller("http://127.0.0.1:1", None), &leads);
         work.watches.spawn(until_ended("Pod", async { panic!("of a mistake") }));
-        let (_leading, mut leads) = watch::channel(false);
         let ended = tokio::time::timeout(Duration::from_secs(9), work.run(std::future::pending(), &mut leads)).await;
         assert_eq!(ended, Ok(Err(Stopped::WatchEnded("Pod"))));
     }
@@ -525,8 +528,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_is_woken_by_an_election_that_is_over() {
-        let (leading, mut leads) = watch::channel(true);
-        leading.send_replace(false);
+        let (leading, mut leads) = watch::channel(Term::Always);
+        leading.send_replace(Term::Never);
         turn(&mut leads).await;
         drop(leading);
         assert!(tokio::time::timeout(Duration::from_hours(1), turn(&mut leads)).await.is_err());

@@ -53,6 +53,28 @@ impl LeaseOptions {
     }
 }
 
+/// Until when a replica may act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// It may not: another one does, or nobody knows.
+    Never,
+    /// Until then, unless it renews its lease. Nobody is woken at the end: who is late to look must look at the clock.
+    Until(Instant),
+    /// It is the only one.
+    Always,
+}
+
+impl Term {
+    /// Whether the replica may act now.
+    pub(crate) fn is_on(self) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Until(end) => Instant::now() < end,
+            Self::Always => true,
+        }
+    }
+}
+
 /// What a look at a lease comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -112,12 +134,12 @@ impl Election {
         Self { api: Api::namespaced(client, &options.namespace), options, observed: Observed::default() }
     }
 
-    /// Stands for election until `stop` is set. `is_leader` says how it goes; once it was won and lost this returns, because
-    /// another one may act by then.
-    pub(crate) async fn run(mut self, is_leader: &watch::Sender<bool>, stop: watch::Receiver<bool>) {
+    /// Stands for election until `stop` is set. `term` says how it goes, and wakes those who listen when it begins and when it is
+    /// over; once it was won and lost this returns, because another one may act by then.
+    pub(crate) async fn run(mut self, term: &watch::Sender<Term>, stop: watch::Receiver<bool>) {
         let options = self.options.clone();
-        let was_held = hold(&options, &mut self, is_leader, stop.clone()).await;
-        is_leader.send_replace(false);
+        let was_held = hold(&options, &mut self, term, stop.clone()).await;
+        term.send_replace(Term::Never);
         if *stop.borrow()
             && was_held
             && let Err(error) = self.release().await
@@ -222,7 +244,7 @@ impl Look for Election {
 async fn hold(
     options: &LeaseOptions,
     looker: &mut impl Look,
-    is_leader: &watch::Sender<bool>,
+    term: &watch::Sender<Term>,
     mut stop: watch::Receiver<bool>,
 ) -> bool {
     let mut renewed: Option<Instant> = None;
@@ -232,12 +254,14 @@ async fn hold(
         // All looks since the last renewal share one deadline, so that the lease is not free before this one knows.
         let deadline = renewed.unwrap_or(asked) + options.renew_deadline;
         match tokio::time::timeout_at(deadline, looker.sight()).await.unwrap_or(Sight::Unclear) {
-            Sight::Ours => {
+            // One that was asleep for too long is late, even if nobody has taken the lease.
+            Sight::Ours if asked < deadline => {
                 renewed = Some(asked);
-                is_leader.send_if_modified(|is_leader| !std::mem::replace(is_leader, true));
+                let until = Term::Until(asked + options.renew_deadline);
+                term.send_if_modified(|term| std::mem::replace(term, until) == Term::Never);
             }
             Sight::Theirs if renewed.is_some() => break,
-            Sight::Theirs | Sight::Unclear => {}
+            Sight::Ours | Sight::Theirs | Sight::Unclear => {}
         }
         if renewed.is_some_and(|renewed| renewed.elapsed() >= options.renew_deadline) {
             break;
@@ -274,12 +298,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_given_up_before_another_one_can_take_it() {
         let options = LeaseOptions::new("default", "me");
-        let (is_leader, _leads) = watch::channel(false);
+        let (term, leads) = watch::channel(Term::Never);
         let (_stop, stopped) = watch::channel(false);
         let mut slow = Slow { answers: vec![Duration::from_secs(7), Duration::ZERO], written: None };
-        assert!(hold(&options, &mut slow, &is_leader, stopped).await);
+        assert!(hold(&options, &mut slow, &term, stopped).await);
         let written = slow.written.expect("it was renewed");
         assert_eq!((slow.answers.len(), written.elapsed()), (0, options.renew_deadline));
+        assert_eq!(*leads.borrow(), Term::Until(written + options.renew_deadline));
+        assert!(!leads.borrow().is_on(), "whoever has not heard of it yet must not act either");
     }
 
     /// Has the lease whenever it looks, and looks no more than so often.
@@ -294,10 +320,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_election_that_nobody_can_stop_any_more_is_over() {
-        let (is_leader, _leads) = watch::channel(false);
+        let (term, _leads) = watch::channel(Term::Never);
         let (stop, stopped) = watch::channel(false);
         drop(stop);
-        assert!(hold(&LeaseOptions::new("default", "me"), &mut Holder(9), &is_leader, stopped).await);
+        assert!(hold(&LeaseOptions::new("default", "me"), &mut Holder(9), &term, stopped).await);
     }
 
     fn held_by(holder: &str, transitions: i32) -> LeaseSpec {

@@ -4,7 +4,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
@@ -22,8 +22,9 @@ use prometheus_client::{
     metrics::{MetricType, counter::Counter, family::Family, histogram::Histogram, info::Info},
     registry::Registry,
 };
+use tokio::sync::watch;
 
-use crate::{census::census, clock, mirror::Mirror};
+use crate::{census::census, clock, lease::Term, mirror::Mirror};
 
 /// The bounds of histograms of durations, in seconds; all are bounds of Karpenter's too.
 const DURATIONS: [f64; 20] = [
@@ -298,14 +299,19 @@ pub(crate) fn provider_error(result: &ActionResult) -> Option<&ProviderError> {
 pub struct Probes {
     beat_millis: AtomicI64,
     is_synced: AtomicBool,
-    is_leader: AtomicBool,
+    /// Says whether it acts, once it works.
+    leads: OnceLock<watch::Receiver<Term>>,
 }
 
 impl Probes {
-    pub(crate) fn beat(&self, is_synced: bool, is_leader: bool) {
+    pub(crate) fn beat(&self, is_synced: bool) {
         self.beat_on();
         self.is_synced.store(is_synced, Ordering::Relaxed);
-        self.is_leader.store(is_leader, Ordering::Relaxed);
+    }
+
+    /// Whether it acts is said there from now on.
+    pub(crate) fn follow(&self, leads: &watch::Receiver<Term>) {
+        self.leads.get_or_init(|| leads.clone());
     }
 
     /// It lives, and nothing else has changed.
@@ -323,9 +329,9 @@ impl Probes {
         self.is_synced.load(Ordering::Relaxed)
     }
 
-    /// Whether it acts.
+    /// Whether it acts, and may do so at this moment.
     pub fn is_leader(&self) -> bool {
-        self.is_leader.load(Ordering::Relaxed)
+        self.leads.get().is_some_and(|leads| leads.borrow().is_on())
     }
 }
 
