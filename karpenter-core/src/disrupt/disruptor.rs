@@ -1,6 +1,12 @@
 //! From a cluster to the commands that it needs.
 
-use std::{cell::OnceCell, collections::BTreeMap, fmt, iter::FusedIterator, sync::Arc};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    iter::FusedIterator,
+    sync::Arc,
+};
 
 use super::{
     Candidate, Candidates, Command, Method, NodeOutlook, Roster, SpotToSpot,
@@ -16,7 +22,7 @@ use super::{
 };
 use crate::{
     Catalogs, Planner, PlannerOptions, Snapshot, Timestamp,
-    api::{DisruptionReason, conditions::DRIFTED},
+    api::{DisruptionReason, ObjectKey, conditions::DRIFTED},
     cluster::Place,
     schedule::{Shelf, StopFlag, Warning},
 };
@@ -134,6 +140,7 @@ impl Disruptor {
             leaves_static_pools: self.leaves_static_pools,
             now,
             candidates: None,
+            homeless: Homeless::new(),
             worth: OnceCell::new(),
             found: 0,
         }
@@ -195,6 +202,9 @@ impl Standing {
     }
 }
 
+/// Pods without another place, by the names of the nodes that stay for them.
+pub(crate) type Homeless = BTreeMap<String, Vec<ObjectKey>>;
+
 /// A search for commands. Each is found in the cluster as those before it leave it, so that they can be carried out in this
 /// order; the search ends when nothing more is worth it.
 pub struct Commands<'s> {
@@ -206,6 +216,7 @@ pub struct Commands<'s> {
     now: Timestamp,
     /// Which nodes might go when it was searched last.
     candidates: Option<Candidates>,
+    homeless: Homeless,
     /// What the pods are worth; nothing before somebody asked.
     worth: OnceCell<Worth>,
     /// How many commands were found.
@@ -232,6 +243,11 @@ impl Commands<'_> {
     /// Which nodes of a cluster may go, where the last search has looked at just these nodes.
     pub(crate) fn candidates_of(self, snapshot: &Snapshot) -> Option<Candidates> {
         self.candidates.filter(|_| self.scene.snapshot.shares_places(snapshot))
+    }
+
+    /// The drifted nodes that stayed in the last search because pods of them had no other place.
+    pub(crate) fn take_homeless(&mut self) -> Homeless {
+        std::mem::take(&mut self.homeless)
     }
 
     /// What speaks for and against taking one node away, by its name, in the cluster as the commands so far leave it; `None` if
@@ -267,7 +283,7 @@ impl Iterator for Commands<'_> {
         let candidates = &*self.candidates.insert(scene.candidates(now));
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
-            .or_else(|| drifted(scene, candidates, now));
+            .or_else(|| drifted(scene, candidates, &mut self.homeless, now));
         let command = command.or_else(|| {
             let scene = &*scene.for_savings(now);
             let balance = Balance::of(scene);
@@ -313,8 +329,9 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 }
 
 /// The first node, in the order of drift, of which the claim says that it is not what its pool asks for, and whose pods have
-/// another place.
-fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
+/// another place. Those before it whose pods have none are `homeless`.
+fn drifted(scene: &Scene<'_>, candidates: &Candidates, homeless: &mut Homeless, now: Timestamp) -> Option<Command> {
+    homeless.clear();
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
     let order = by_drift(scene, candidates, false);
     let mut left = MAX_DRIFT_PLANNED;
@@ -323,7 +340,11 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option
         if scene.try_without(&[candidate], Care::Sketch).is_err() {
             left = left.checked_sub(1)?;
         }
-        let trial = scene.try_without(&[candidate], Care::Best).ok()?;
+        let keep = |pods: BTreeSet<usize>| {
+            let pods = pods.into_iter().map(|pod| scene.snapshot.pods()[pod].key());
+            homeless.insert(candidate.name.clone(), pods.collect());
+        };
+        let trial = scene.try_without(&[candidate], Care::Best).map_err(keep).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
 }

@@ -63,7 +63,7 @@ pub enum EvictionError {
     },
 }
 
-pub(super) fn join(keys: &[ObjectKey]) -> String {
+pub(crate) fn join(keys: &[ObjectKey]) -> String {
     keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

@@ -47,12 +47,17 @@ pub(super) fn replaced(scene: &Scene<'_>, pool: &NodePool, nodes: &[&Candidate])
 
 /// How many nodes more a static pool may have while old and new ones are there: none if it is about to lose nodes anyway.
 pub(super) fn most_more(snapshot: &Snapshot, pool: &NodePool) -> usize {
+    spare(snapshot, pool).unwrap_or(0)
+}
+
+/// How many nodes more its limits let it have; `None` if it gets none whatever they are.
+pub(super) fn spare(snapshot: &Snapshot, pool: &NodePool) -> Option<usize> {
     let nodes = Nodes::of(snapshot, pool);
     if pool.spec.replicas.is_none_or(|replicas| nodes.staying > replicas) || pool.not_ready().is_some() {
-        return 0;
+        return None;
     }
     let left = |limit: Quantity| usize::try_from(limit.units_floor() - i64::from(nodes.all)).unwrap_or(0);
-    pool.spec.limits.get(NODES).map_or(usize::MAX, left)
+    Some(pool.spec.limits.get(NODES).map_or(usize::MAX, left))
 }
 
 /// How many nodes a pool has, those that are on their way among them.

@@ -6,22 +6,20 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, ObjectRef, Target, outbox::SETTLE, recall::Replaces};
+use super::{Engine, ObjectRef, Target, blocked::Blocked, outbox::SETTLE, recall::Replaces};
 use crate::{
     Backoff, Snapshot, Timestamp,
     api::{
         ConditionStatus, NodeClaim,
         conditions::{DISRUPTION_REASON, INITIALIZED, set_condition},
     },
-    disrupt::{Candidates, Command, Disruptor, Guard, Method, Roster, Standing},
+    disrupt::{Candidates, Command, Disruptor, Method, Roster, Standing},
     lifecycle,
 };
 
 /// What found nothing is looked at again after this long even if nothing has changed: budgets and quiet times depend on
 /// the time alone.
 const FORCED_SEARCH: Duration = Duration::from_mins(5);
-/// How often people are told why nodes may not go.
-const BLOCKED_PERIOD: Duration = Duration::from_mins(5);
 /// The most commands under way. Each holds a node at least, and clusters have at most some thousands of them.
 const MAX_COMMANDS: usize = 1000;
 /// How long a command may take: a machine joins in about five minutes.
@@ -51,8 +49,7 @@ pub(super) struct Disruption {
     standing: Option<Standing>,
     /// The traits of the pods when it was searched last.
     roster: Option<Arc<Roster>>,
-    /// What was told last of each node that may not go, and when next to tell.
-    blocked: (BTreeMap<String, String>, Option<Timestamp>),
+    pub(super) blocked: Blocked,
 }
 
 /// A command under way.
@@ -185,9 +182,13 @@ impl Engine {
             if self.is_stopped() {
                 return self.give_up_search();
             }
+            // The same search as before would find the same.
+            if let Some(commands) = &mut commands {
+                self.disruption.blocked.homeless = commands.take_homeless();
+            }
             let looked_at = commands.and_then(|commands| commands.candidates_of(&snapshot));
             let candidates = || looked_at.unwrap_or_else(|| Candidates::by(&roster, &snapshot, &catalogs, now));
-            self.tell_blocked(candidates, now);
+            self.tell_blocked(&snapshot, candidates, now);
             self.disruption.barren = Some((versions, now));
             self.disruption.standing = Some(standing);
             return false;
@@ -203,33 +204,6 @@ impl Engine {
     const fn give_up_search(&mut self) -> bool {
         self.disruption.failures = self.disruption.failures.saturating_add(1);
         false
-    }
-
-    /// Tells people why nodes may not go, where they were not told so before.
-    fn tell_blocked(&mut self, candidates: impl FnOnce() -> Candidates, now: Timestamp) {
-        let (told, next) = &self.disruption.blocked;
-        if next.is_some_and(|next| now < next) {
-            return;
-        }
-        let has_claim = |name: &str| self.store.nodes.get(name).is_some_and(|node| self.store.claim_of(node).is_some());
-        let is_leaving = |guards: &[Guard]| guards.iter().any(|g| matches!(g, Guard::Leaving | Guard::Disrupted));
-        let mut kept: BTreeMap<String, String> = BTreeMap::new();
-        for node in candidates().kept() {
-            if !has_claim(&node.name) || is_leaving(&node.guards) {
-                continue;
-            }
-            let guards: Vec<String> = node.guards.iter().map(ToString::to_string).collect();
-            kept.insert(node.name.clone(), guards.join("; "));
-        }
-        let news: Vec<(String, String)> = kept
-            .iter()
-            .filter(|(node, why)| told.get(*node) != Some(*why))
-            .map(|(n, w)| (n.clone(), w.clone()))
-            .collect();
-        for (node, why) in news {
-            self.note(ObjectRef::Node(node), false, "DisruptionBlocked", why, now);
-        }
-        self.disruption.blocked = (kept, Some(now + BLOCKED_PERIOD));
     }
 
     /// Begins a command: its nodes get the taint, replacements are made, and their pods are promised where they go. Says

@@ -11,6 +11,7 @@
 
 mod action;
 mod agenda;
+mod blocked;
 mod claims;
 mod classes;
 mod displaced;

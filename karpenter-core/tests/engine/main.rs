@@ -4,6 +4,7 @@ mod catalogs;
 mod documented;
 mod ending;
 mod foreign;
+mod held_up;
 mod overlays;
 mod provisioning;
 mod readiness;
