@@ -148,6 +148,12 @@ impl Candidates {
         survey.regardless(index, &snapshot.places()[index])
     }
 
+    /// Leaves out the nodes of some pools that have pods to move, or of which the pool must have as many as there are.
+    pub(super) fn rest(&mut self, snapshot: &Snapshot, pools: &BTreeSet<String>) {
+        let is_static = |pool: &str| snapshot.pool(pool).is_some_and(|pool| pool.spec.replicas.is_some());
+        self.all.retain(|node| !pools.contains(&node.pool) || node.pods.is_empty() && !is_static(&node.pool));
+    }
+
     /// The nodes that may go for one reason at least, in the order of their names.
     pub fn all(&self) -> &[Candidate] {
         &self.all

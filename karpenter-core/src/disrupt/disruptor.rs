@@ -94,13 +94,15 @@ pub struct Disruptor {
     roster: Option<Arc<Roster>>,
     /// Whether drifted nodes of static pools stay.
     leaves_static_pools: bool,
+    /// Pools of which no nodes go that others must come for.
+    resting: BTreeSet<String>,
     stop: Option<StopFlag>,
 }
 
 impl Disruptor {
     /// A disruptor with these options.
     pub const fn new(options: DisruptorOptions) -> Self {
-        Self { options, shelf: None, roster: None, leaves_static_pools: false, stop: None }
+        Self { options, shelf: None, roster: None, leaves_static_pools: false, resting: BTreeSet::new(), stop: None }
     }
 
     /// The same disruptor, which shares what planners keep from one plan to the next.
@@ -127,6 +129,11 @@ impl Disruptor {
         Self { leaves_static_pools: true, ..self }
     }
 
+    /// The same disruptor, which takes no nodes of these pools away that have pods to move or that the pool must have.
+    pub(crate) fn resting(self, resting: BTreeSet<String>) -> Self {
+        Self { resting, ..self }
+    }
+
     /// Begins to look for commands, as things stand `now`.
     ///
     /// Pods that wait for a place are given one first, as the planner finds it, and what is bought for them counts as there.
@@ -138,6 +145,7 @@ impl Disruptor {
             spot_to_spot: self.options.spot_to_spot,
             effort: self.options.effort,
             leaves_static_pools: self.leaves_static_pools,
+            resting: self.resting.clone(),
             now,
             candidates: None,
             homeless: Homeless::new(),
@@ -213,6 +221,7 @@ pub struct Commands<'s> {
     spot_to_spot: SpotToSpot,
     effort: f64,
     leaves_static_pools: bool,
+    resting: BTreeSet<String>,
     now: Timestamp,
     /// Which nodes might go when it was searched last.
     candidates: Option<Candidates>,
@@ -280,7 +289,9 @@ impl Iterator for Commands<'_> {
         let Self { scene, hurdle, now, worth: known, .. } = self;
         let (hurdle, now) = (*hurdle, *now);
         let (spot_to_spot, effort, replaces_static) = (self.spot_to_spot, self.effort, !self.leaves_static_pools);
-        let candidates = &*self.candidates.insert(scene.candidates(now));
+        let mut candidates = scene.candidates(now);
+        candidates.rest(&scene.snapshot, &self.resting);
+        let candidates = &*self.candidates.insert(candidates);
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
             .or_else(|| drifted(scene, candidates, &mut self.homeless, now));

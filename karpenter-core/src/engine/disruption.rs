@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, ObjectRef, Target, blocked::Blocked, outbox::SETTLE, recall::Replaces};
+use super::{Engine, ObjectRef, Target, blocked::Blocked, outbox::SETTLE, recall::Replaces, rests::Rests};
 use crate::{
     Backoff, Snapshot, Timestamp,
     api::{
@@ -41,8 +41,9 @@ pub(super) struct Disruption {
     stale: BTreeMap<String, Timestamp>,
     /// Counts how often a command was begun or ended.
     pub(super) turns: u64,
-    /// How many commands were given up since the last one that was carried out.
-    failures: u32,
+    rests: Rests,
+    /// How many searches were stopped since the last one that found nothing or led to something.
+    stopped: u32,
     /// What the last search that found nothing was made from, and when.
     barren: Option<((u64, u64), Timestamp)>,
     /// The same as the search saw it.
@@ -69,7 +70,22 @@ pub(super) struct Active {
 pub(super) struct Outgoing {
     pub(super) claim: String,
     pub(super) uid: String,
+    /// The pool of the claim.
+    pub(super) pool: String,
     pub(super) node: String,
+}
+
+impl Outgoing {
+    pub(super) fn of(claim: &NodeClaim, node: &str) -> Self {
+        let (claim, uid, pool) = (claim.name(), claim.metadata.uid.clone(), claim.pool_name().unwrap_or_default());
+        Self { claim: claim.to_owned(), uid, pool: pool.to_owned(), node: node.to_owned() }
+    }
+}
+
+impl Active {
+    fn pools(&self) -> BTreeSet<&str> {
+        self.candidates.iter().map(|outgoing| outgoing.pool.as_str()).collect()
+    }
 }
 
 impl Disruption {
@@ -116,6 +132,11 @@ impl Disruption {
     }
 }
 
+/// How long to wait after what failed, where searches are so far apart.
+fn backoff(period: Duration) -> Backoff {
+    Backoff { shortest: period, longest: FORCED_SEARCH.max(period) }
+}
+
 impl Engine {
     /// Brings the commands under way a step further if there is reason to.
     pub(super) fn carry_commands_on(&mut self, now: Timestamp) {
@@ -140,12 +161,14 @@ impl Engine {
         }
         self.recall(now);
         self.take_stale_marks(now);
+        if self.disruption.rests.end(&self.store.pools, now) {
+            // More nodes may go than when nothing was found.
+            (self.disruption.barren, self.disruption.standing) = (None, None);
+        }
         let has_begun = self.search(now);
-        let failures = self.disruption.failures;
-        // After commands that were given up the next search waits longer and longer.
-        let backoff = Backoff { shortest: period, longest: FORCED_SEARCH.max(period) };
-        let wait = backoff.after(failures.saturating_add(1));
-        self.disruption.next = Some(if has_begun && failures == 0 { now } else { now + wait });
+        let stopped = self.disruption.stopped;
+        let wait = backoff(period).after(stopped.saturating_add(1));
+        self.disruption.next = Some(if has_begun && stopped == 0 { now } else { now + wait });
     }
 
     /// Looks for a command, and says whether one was begun. One that was found before begins if it still is right; others must
@@ -163,9 +186,7 @@ impl Engine {
         let Some(snapshot) = self.snapshot(now) else { return false };
         let catalogs = self.market.catalogs(&self.store.pools, now);
         let roster = self.disruption.roster_of(&snapshot);
-        let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf).knowing(&roster);
-        let disruptor = self.stop.iter().fold(disruptor, Disruptor::stopped_by);
-        let disruptor = if self.options.static_capacity { disruptor } else { disruptor.leaving_static_pools() };
+        let disruptor = self.disruptor(&roster);
         if let Some((command, _)) = probation {
             match disruptor.revalidate(&command, &snapshot, &catalogs, now) {
                 _ if self.is_stopped() => return self.give_up_search(),
@@ -189,6 +210,7 @@ impl Engine {
             let looked_at = commands.and_then(|commands| commands.candidates_of(&snapshot));
             let candidates = || looked_at.unwrap_or_else(|| Candidates::by(&roster, &snapshot, &catalogs, now));
             self.tell_blocked(&snapshot, candidates, now);
+            self.disruption.stopped = 0;
             self.disruption.barren = Some((versions, now));
             self.disruption.standing = Some(standing);
             return false;
@@ -200,9 +222,16 @@ impl Engine {
         false
     }
 
+    fn disruptor(&self, roster: &Arc<Roster>) -> Disruptor {
+        let disruptor = Disruptor::new(self.options.disruptor.clone()).keeping(&self.shelf).knowing(roster);
+        let disruptor = disruptor.resting(self.disruption.rests.pools());
+        let disruptor = self.stop.iter().fold(disruptor, Disruptor::stopped_by);
+        if self.options.static_capacity { disruptor } else { disruptor.leaving_static_pools() }
+    }
+
     /// A search that was stopped before it found anything; the next one waits longer.
     const fn give_up_search(&mut self) -> bool {
-        self.disruption.failures = self.disruption.failures.saturating_add(1);
+        self.disruption.stopped = self.disruption.stopped.saturating_add(1);
         false
     }
 
@@ -214,8 +243,7 @@ impl Engine {
         for outgoing in &candidates {
             self.mark(outgoing, command.method, now);
         }
-        let pool_of = |outgoing: &Outgoing| self.store.claims.get(&outgoing.claim)?.pool_name().map(str::to_owned);
-        let pools: BTreeSet<String> = candidates.iter().filter_map(pool_of).collect();
+        let pools: BTreeSet<String> = candidates.iter().map(|outgoing| outgoing.pool.clone()).collect();
         self.counters.decided(command, pools.into_iter());
         let replaces = Replaces {
             method: command.method,
@@ -242,8 +270,7 @@ impl Engine {
 
     fn outgoing(&self, node: &str) -> Option<Outgoing> {
         let claim = self.store.claim_of(self.store.nodes.get(node)?)?;
-        let (claim, uid) = (claim.name().to_owned(), claim.metadata.uid.clone());
-        Some(Outgoing { claim, uid, node: node.to_owned() })
+        Some(Outgoing::of(claim, node))
     }
 
     pub(super) fn mark(&mut self, outgoing: &Outgoing, method: Method, now: Timestamp) {
@@ -291,7 +318,10 @@ impl Engine {
                 self.disruption.active.push_back(active);
                 self.disruption.is_stirred = true;
             } else {
-                self.disruption.failures = 0;
+                self.disruption.stopped = 0;
+                for pool in active.pools() {
+                    self.disruption.rests.forget(pool);
+                }
                 self.disruption.turns += 1;
                 self.disruption.find_leaving();
             }
@@ -339,7 +369,10 @@ impl Engine {
 
     /// Leaves the nodes of a command as they were. Replacements that no pod uses go again.
     fn roll_back(&mut self, active: &Active, why: &str, now: Timestamp) {
-        self.disruption.failures = self.disruption.failures.saturating_add(1);
+        let wait = backoff(self.options.disruption_period.unwrap_or_default());
+        for pool in active.pools() {
+            self.disruption.rests.begin(pool, now.since(active.since), wait, now);
+        }
         self.counters.given_up(active.method, active.candidates.len(), active.replacements.is_empty());
         for name in &active.replacements {
             let Some(claim) = self.store.claims.get(name).cloned() else { continue };

@@ -31,6 +31,7 @@ mod provision;
 mod provisioner;
 mod reactions;
 mod recall;
+mod rests;
 mod results;
 mod siblings;
 mod statics;

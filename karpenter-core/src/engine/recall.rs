@@ -79,8 +79,7 @@ impl Engine {
         {
             let Some(node) = self.store.nodes_of(claim).next() else { continue };
             is_marked |= claim.status.is_true(DISRUPTION_REASON) || node.is_disrupted();
-            let (claim, uid) = (claim.name().to_owned(), claim.metadata.uid.clone());
-            candidates.push(Outgoing { claim, uid, node: node.metadata.name.clone() });
+            candidates.push(Outgoing::of(claim, &node.metadata.name));
         }
         let replacements = replacements.iter().map(|claim| claim.name().to_owned()).collect();
         is_marked.then_some(Active { method: replaces.method, candidates, replacements, since, has_turns: false })

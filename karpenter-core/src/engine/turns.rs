@@ -258,7 +258,8 @@ mod tests {
             engine.observe(Event::Applied(Object::Pod(Arc::new(pod))), now);
             engine.provisioner.promise(&key, place, None);
         }
-        let candidates = vec![Outgoing { claim: "old".into(), uid: String::new(), node: "old".into() }];
+        let candidates =
+            vec![Outgoing { claim: "old".into(), uid: String::new(), pool: String::new(), node: "old".into() }];
         let replacements = Vec::new();
         let active = Active { method: Method::Drift, candidates, replacements, since: now, has_turns: false };
         engine.give_turns(&active);

@@ -15,7 +15,7 @@ use karpenter_core::{
     schedule::StopFlag,
 };
 
-use crate::world::{World, at};
+use crate::world::{World, at, static_pool};
 
 /// A static pool of two nodes that drift.
 fn drifting_static_pool() -> World {
@@ -198,6 +198,30 @@ fn a_replacement_that_never_joins_goes_again() {
     world.run(60);
     assert!(!is_marked(&world), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_pool_waits_after_a_command_that_was_given_up_and_others_do_not() {
+    let mut world = drifting_static_pool();
+    let put = |world: &mut World, version: &str| {
+        let mut pool = static_pool(1);
+        pool.metadata.generation = Some(version.parse().expect("a number"));
+        pool.spec.template.metadata.labels.insert("version".to_owned(), version.to_owned());
+        world.put_pool(pool);
+    };
+    put(&mut world, "1");
+    world.run_until(60, is_marked);
+    world.never_joins = true;
+    world.run_until(700, |world| world.count("DisruptionFailed") > 0);
+    let given_up = world.count("DisruptionFailed");
+    world.never_joins = false;
+    world.run(30);
+    world.log.clear();
+    put(&mut world, "2");
+    world.run_until(30, |world| world.count("note DisruptionLaunching") == 1);
+    world.run(500);
+    assert_eq!((given_up, world.count("note DisruptionLaunching")), (1, 1), "{:#?}", world.log);
+    world.run_until(120, |world| world.count("note DisruptionLaunching") == 2);
 }
 
 #[test]
