@@ -36,7 +36,7 @@ const TERMINATED: &str = "karpenter.kwok.sh/terminated";
 
 /// Sells the machines of a catalog as nodes that kwok plays. What it sold is in the cluster, so that it forgets nothing.
 ///
-/// It buys the cheapest offering that a claim allows, as [`FakeCloud`] does.
+/// It buys the cheapest offering that a claim allows, of a type with room for its requests, as [`FakeCloud`] does.
 pub struct KwokCloud {
     client: Client,
     catalog: Arc<Catalog>,

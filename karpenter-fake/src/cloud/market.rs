@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use karpenter_core::{Catalog, InstanceType, Offering, Requirement, Requirements, api::NodeClaim, labels};
+use karpenter_core::{
+    Catalog, InstanceType, Offering, Requirement, Requirements, ResourceList, api::NodeClaim, labels,
+};
 
-/// What the labels of a claim's node must be like.
-pub(super) struct Wanted(Requirements);
+/// What a claim's node must be like.
+pub(super) struct Wanted {
+    requirements: Requirements,
+    requests: ResourceList,
+}
 
 /// One offering of one type.
 pub(super) struct Choice<'c> {
@@ -22,19 +27,20 @@ impl Choice<'_> {
 
 impl Wanted {
     pub(super) fn of_claim(claim: &NodeClaim) -> Self {
-        Self(claim.spec.requirements.iter().collect())
+        Self { requirements: claim.spec.requirements.iter().collect(), requests: claim.spec.resources.requests.clone() }
     }
 
     /// What is for sale and meets the claim, cheapest first and then by name and zone.
     pub(super) fn choices<'c>(&self, catalog: &'c Catalog) -> Vec<Choice<'c>> {
         // The names of types rule out most of what is for sale.
-        let named = self.0.get(labels::INSTANCE_TYPE);
+        let named = self.requirements.get(labels::INSTANCE_TYPE);
         let is_named = |choice: &Choice<'_>| {
             let name = choice.label(labels::INSTANCE_TYPE);
             named.zip(name).is_none_or(|(named, name)| name.intersects(named))
         };
         let mut choices = Vec::new();
         for instance_type in catalog.types() {
+            let before = choices.len();
             for (i, offering) in instance_type.offerings.iter().enumerate() {
                 let choice = Choice { instance_type, offering };
                 let is_wanted = is_named(&choice) && self.unmet(&choice, catalog).is_none();
@@ -42,10 +48,19 @@ impl Wanted {
                     choices.push(choice);
                 }
             }
+            if choices.len() > before && !self.fits(instance_type) {
+                choices.truncate(before);
+            }
         }
         // The sort is stable, and the types and their offerings come in a fixed order.
         choices.sort_by_key(|choice| choice.offering.price);
         choices
+    }
+
+    /// Whether a type has room for what is asked for.
+    fn fits(&self, instance_type: &InstanceType) -> bool {
+        let allocatable = instance_type.allocatable();
+        self.requests.iter().all(|(name, asked)| allocatable.get(name.as_str()).unwrap_or_default() >= asked)
     }
 
     /// The first requirement that an offering does not meet.
@@ -55,23 +70,29 @@ impl Wanted {
             None if catalog.is_well_known(key) => wanted.admits_absence(),
             None => !wanted.is_none(),
         };
-        self.0.iter().find(|(key, wanted)| !meets(key, wanted))
+        self.requirements.iter().find(|(key, wanted)| !meets(key, wanted))
     }
 
-    /// Why nothing is for sale: the requirement that most offerings fail first.
+    /// Why nothing is for sale: no type that meets the requirements has room, or else the requirement that most offerings fail
+    /// first.
     pub(super) fn explain(&self, catalog: &Catalog) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut offerings = 0;
+        let (mut offerings, mut is_met, mut has_room) = (0, false, false);
         for instance_type in catalog.types() {
             for offering in &instance_type.offerings {
                 offerings += 1;
                 if let Some((key, _)) = self.unmet(&Choice { instance_type, offering }, catalog) {
                     *counts.entry(key).or_default() += 1;
+                } else {
+                    (is_met, has_room) = (true, has_room || self.fits(instance_type));
                 }
             }
         }
+        if is_met && !has_room {
+            return format!("no type that meets them has room for {}", self.requests);
+        }
         let most = counts.iter().max_by_key(|(_, count)| **count);
-        let requirement = most.and_then(|(key, count)| self.0.get(key).map(|wanted| (key, count, wanted)));
+        let requirement = most.and_then(|(key, count)| self.requirements.get(key).map(|wanted| (key, count, wanted)));
         match requirement {
             Some((key, count, wanted)) => format!("{key} {wanted} rules out {count} of {offerings} offerings"),
             None => format!("none of {offerings} offerings is available"),
@@ -89,11 +110,14 @@ impl Wanted {
         };
         let (of_type, of_offering) = (&choice.instance_type.requirements, &choice.offering.requirements);
         let defines = |key: &str, wanted: &Requirement| key != labels::HOSTNAME && !wanted.admits_absence();
-        for (key, wanted) in self.0.iter().filter(|(key, wanted)| defines(key, wanted)) {
+        for (key, wanted) in self.requirements.iter().filter(|(key, wanted)| defines(key, wanted)) {
             set(key, wanted);
         }
         for (key, offered) in of_type.iter().chain(of_offering.iter()) {
-            set(key, &self.0.get(key).map_or_else(|| offered.clone(), |wanted| offered.intersection(wanted)));
+            set(
+                key,
+                &self.requirements.get(key).map_or_else(|| offered.clone(), |wanted| offered.intersection(wanted)),
+            );
         }
         out.extend(claim.metadata.labels.clone());
         out

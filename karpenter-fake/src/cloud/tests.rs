@@ -50,6 +50,20 @@ fn the_cheapest_offering_that_the_claim_allows_is_bought() {
 }
 
 #[test]
+fn a_machine_has_room_for_what_its_claim_asks_for() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let mut wanted = claim("1", &[]);
+    wanted.spec.resources.requests.insert("cpu".into(), Quantity::from_units(3));
+    let launched = run(cloud.create(&wanted)).expect("for sale");
+    assert!(launched.allocatable.get("cpu") >= Some(Quantity::from_units(3)), "{launched:?}");
+    let mut huge = claim("2", &[S4]);
+    huge.spec.resources.requests.insert("cpu".into(), Quantity::from_units(5));
+    let error = run(cloud.create(&huge)).expect_err("four cores have no room for five");
+    let expected = "no offering meets the requirements: no type that meets them has room for cpu 5";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
 fn a_claim_has_one_machine_however_often_it_asks() {
     let cloud = FakeCloud::new(generated_catalog());
     let first = run(cloud.create(&claim("1", &[S4]))).expect("for sale");
