@@ -71,3 +71,30 @@ fn pods_do_not_wait_for_company_that_no_pool_can_make_a_node_for() {
         assert_eq!(left(&plan(general, false)), ["a-large"]);
     }
 }
+
+#[test]
+fn pods_to_be_near_to_are_in_as_many_zones_as_those_must_be_that_are_near_to_them() {
+    let mut web =
+        Workload::from(Pod::named("web").label("app", "web").cpu("1").replicas(4)).into_pods().expect("valid");
+    let selector = |app: &str| json!({"matchLabels": {"app": app}});
+    for pod in &mut web {
+        let term = json!({"topologyKey": labels::ZONE, "labelSelector": selector("cache")});
+        let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        pod.spec.affinity = serde_json::from_value(affinity).expect("an affinity");
+        let spread = json!([{"maxSkew": 1, "topologyKey": labels::ZONE, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector("web")}]);
+        pod.spec.topology_spread_constraints = serde_json::from_value(spread).expect("a spread");
+    }
+    let left_with = |caches: u32| {
+        let price = Price::per_hour(0.4).expect("not below zero");
+        let types =
+            ["a", "b", "c"].into_iter().fold(machine("medium", 8), |own, zone| own.offering("spot", zone, price));
+        let cache = Pod::named("cache").label("app", "cache").cpu("100m").replicas(caches);
+        let builder = Snapshot::builder().pool(NodePool::named("general")).pods(cache).pods(web.clone());
+        let snapshot = builder.build().expect("valid");
+        let catalogs = Catalogs::shared(vec![types], snapshot.pools()).expect("valid");
+        Planner::default().plan(&snapshot, &catalogs).unplaced().len()
+    };
+    assert_eq!(left_with(3), 0);
+    assert_eq!(left_with(2), 2, "one in each of two zones");
+}

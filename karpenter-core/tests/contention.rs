@@ -98,6 +98,27 @@ fn no_pods_fare_worse_than_in_the_order_of_size() {
 }
 
 #[test]
+fn no_pods_fare_worse_for_the_sake_of_those_that_do_as_well_as_by_size() {
+    let mut wisher = bound("a-wisher", "3", 1);
+    wisher[0].spec.affinity.node_affinity.preferred = read(
+        r#"[{"weight":1,"preference":{"matchExpressions":
+             [{"key":"topology.kubernetes.io/zone","operator":"In","values":["c"]}]}}]"#,
+    );
+    let mut company = bound("c-company", "1", 5);
+    for pod in &mut company {
+        pod.metadata.labels.insert("app".to_owned(), "company".to_owned());
+    }
+    let mut follower = bound("d-follower", "500m", 1);
+    follower[0].spec.affinity.pod_affinity.required =
+        read(r#"[{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"app":"company"}}}]"#);
+    // By size these come first: one that can go elsewhere, the one with a wish, and then this one.
+    let elsewhere = pods(Pod::named("elsewhere").cpu("4"));
+    let plan = solve("9", [elsewhere, wisher, bound("b-plain", "2", 1), company, follower]);
+    assert_eq!(on_node(&plan)[..2], ["a-wisher-0", "b-plain-0"]);
+    assert_eq!(on_node(&plan).len(), 6, "{:?}", plan.existing());
+}
+
+#[test]
 fn limits_are_left_to_pods_that_have_no_other_pool() {
     let price = |dollars| Price::per_hour(dollars).expect("not below zero");
     let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];

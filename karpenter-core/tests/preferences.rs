@@ -3,8 +3,8 @@
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot, SnapshotBuilder,
     api::{
-        InclusionPolicy, Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Toleration,
-        Workload,
+        InclusionPolicy, Node, NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Taint, TaintEffect,
+        Toleration, Workload,
     },
     labels,
     schedule::PreferencePolicy,
@@ -350,6 +350,42 @@ fn a_wish_to_be_in_another_zone_is_kept_where_the_first_pod_has_a_node() {
     let builder = Snapshot::builder().pool(NodePool::named("p")).nodes([free]).pods(apart(labels::ZONE, 4, "1500m"));
     let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2])], builder);
     assert_eq!((plan.claims().len(), plan.existing()["free"].len()), (1, 3), "{:?}", plan.claims());
+}
+
+/// The first pod that has no room there may still be in any other zone when the next comes.
+#[test]
+fn a_wish_to_be_in_another_zone_than_all_others_is_worth_one_new_node_beside_those_that_exist() {
+    let free = free_node(&json!({labels::ZONE: "a"}), 10);
+    let builder = Snapshot::builder().pool(NodePool::named("p")).nodes([free]).pods(apart(labels::ZONE, 3, "1500m"));
+    let plan = plan_with(vec![sold("m", 2, &[0.1, 0.2, 0.9])], builder);
+    assert_eq!((plan.claims().len(), plan.existing()["free"].len()), (1, 2), "{:?}", plan.claims());
+}
+
+/// The largest pods come first, when there is nobody yet to be near to.
+#[test]
+fn a_wish_to_be_near_to_smaller_pods_is_worth_no_node() {
+    let pods = |pod: PodBuilder, affinity: Value| {
+        let mut pods = Workload::from(pod).into_pods().expect("valid");
+        for pod in &mut pods {
+            pod.spec.affinity = read(affinity.clone());
+        }
+        pods
+    };
+    let term = |app: &str| json!({"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}});
+    let wish = json!([{"weight": 1, "podAffinityTerm": term("cache")}]);
+    let near = json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}});
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("batch")]}});
+    let claims = |cache: &str| {
+        let all = [
+            pods(Pod::named("cache").label("app", "cache").cpu(cache), json!({})),
+            pods(Pod::named("web").cpu("900m").replicas(4), near.clone()),
+            pods(Pod::named("batch").label("app", "batch").cpu("1").replicas(2), apart.clone()),
+        ];
+        let builder = Snapshot::builder().pool(NodePool::named("p")).pods(all.concat());
+        plan_with(vec![sold("m", 4, &[0.2]), sold("l", 5, &[0.25])], builder).claims().len()
+    };
+    assert_eq!(claims("20m"), 2);
+    assert_eq!(claims("950m"), 3);
 }
 
 /// A zone that only other pools have counts as empty for a spread, and stays so.

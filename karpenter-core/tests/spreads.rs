@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
-    api::{Node, NodePool, Pod, Workload},
+    api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Workload},
     labels,
 };
 use serde_json::{Value, json};
@@ -104,10 +104,14 @@ fn pods_count_for_spreads_of_others_that_count_all_nodes_on_which_they_may_be() 
 #[test]
 fn pods_that_may_come_to_nodes_without_another_label_of_the_spreads_raise_no_domain() {
     let unplaced = |labels_of_node: Value| {
-        let node: Node = read(json!({
-            "metadata": {"name": "n", "labels": labels_of_node},
-            "status": {"allocatable": {"cpu": "1", "memory": "2Gi", "pods": "1"}},
-        }));
+        let node = |name: &str, labels: &Value, pods: &str| -> Node {
+            read(json!({
+                "metadata": {"name": name, "labels": labels},
+                "status": {"allocatable": {"cpu": "1", "memory": "2Gi", "pods": pods}},
+            }))
+        };
+        let in_zone_b = json!({labels::ZONE: "b", labels::CAPACITY_TYPE: "spot"});
+        let nodes = vec![node("full", &in_zone_b, "0"), node("n", &labels_of_node, "1")];
         let zonal = pods("zonal", 1, &json!({"spreads": [spread(labels::ZONE, "DoNotSchedule")]}));
         // Both of these are to run in zone a, where the second is one too many unless a pod counts in zone b.
         let mut zones = spread(labels::ZONE, "DoNotSchedule");
@@ -116,7 +120,7 @@ fn pods_that_may_come_to_nodes_without_another_label_of_the_spreads_raise_no_dom
             [{"matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": ["a"]}]}]}}});
         let both = json!({"spreads": [zones, spread(labels::CAPACITY_TYPE, "DoNotSchedule")], "affinity": in_zone_a});
         let new = [zonal, pods("bound", 2, &both)].concat();
-        let plan = solve(vec![NodePool::named("general")], &["a", "b"], vec![node], new);
+        let plan = solve(vec![NodePool::named("general")], &["a", "b"], nodes, new);
         plan.unplaced().len()
     };
     assert_eq!(unplaced(json!({labels::ZONE: "b", labels::CAPACITY_TYPE: "spot"})), 0);
@@ -335,4 +339,32 @@ fn a_wish_costs_no_other_pod_its_place() {
     needy[0].metadata.labels.insert("app".to_owned(), "needy".to_owned());
     let plan = solve(vec![NodePool::named("general")], &["a"], Vec::new(), [wishing, needy].concat());
     assert_eq!((plan.claims().len(), plan.unplaced().len()), (1, 0), "{:?}", plan.unplaced());
+}
+
+/// Five pods that are spread over zones a and b, and one that may also be on the tainted nodes of a pool of its own in zone c.
+fn beside_a_special_pool(wanted: Value) -> Plan {
+    let in_zones = |zones: &[&str]| NodeSelectorRequirement::new(labels::ZONE, Operator::In, zones.iter().copied());
+    let mut special_pool = NodePool::named("special").require(in_zones(&["c"]));
+    special_pool.spec.weight = Some(10);
+    special_pool.spec.template.spec.taints = vec![Taint::new("special", "", TaintEffect::NoSchedule)];
+    let general = NodePool::named("general").require(in_zones(&["a", "b"]));
+    let mut tool = Workload::from(Pod::named("tool").label("app", "tool").cpu("100m")).into_pods().expect("valid");
+    tool[0].spec.tolerations = read(json!([{"operator": "Exists"}]));
+    tool[0].spec.node_selector = read(wanted);
+    let web = pods("web", 5, &json!({"spreads": [with_max_skew(1)]}));
+    solve(vec![general, special_pool], &["a", "b", "c"], Vec::new(), [tool, web].concat())
+}
+
+#[test]
+fn no_node_is_made_in_a_domain_that_would_only_keep_pods_out_of_others() {
+    let plan = beside_a_special_pool(json!({}));
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    assert!(values_of(&plan, labels::ZONE, "").values().flatten().all(|zone| zone != "c"));
+}
+
+#[test]
+fn no_pod_waits_so_that_others_can_go_to_other_domains() {
+    let plan = beside_a_special_pool(json!({labels::ZONE: "c"}));
+    let left: Vec<_> = plan.unplaced().keys().map(ToString::to_string).collect();
+    assert_eq!(left, ["default/web-2", "default/web-3", "default/web-4"]);
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Place, Snapshot, SnapshotError, builder::name_namespaces, census::is_provisionable};
-use crate::api::{NodeClaim, ObjectKey, Pod, Workload};
+use crate::api::{NodeClaim, NodePool, ObjectKey, Pod, Workload};
 
 impl Snapshot {
     /// The cluster with further pods that want a place. What both have in common is shared, not copied.
@@ -97,6 +97,13 @@ impl Snapshot {
     pub(crate) fn with_unlaunched(&self, claims: impl IntoIterator<Item = NodeClaim>) -> Self {
         let mut out = self.clone();
         Arc::make_mut(&mut out.objects).unlaunched.extend(claims);
+        out
+    }
+
+    /// The cluster in which each pool, which keeps its name, is another.
+    pub(crate) fn with_pools(&self, change: impl Fn(&mut NodePool)) -> Self {
+        let mut out = self.clone();
+        Arc::make_mut(&mut out.objects).pools.iter_mut().for_each(change);
         out
     }
 

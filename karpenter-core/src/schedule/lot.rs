@@ -170,6 +170,12 @@ impl Lots {
         }
     }
 
+    /// The classes that share a lot with this one, which is one of them if it has a lot.
+    pub(super) fn packed_with(&self, class: usize) -> impl Iterator<Item = usize> {
+        let with_it = self.list.iter().filter(move |lot| lot.classes.contains(&class));
+        with_it.flat_map(|lot| lot.classes.iter().copied())
+    }
+
     /// How many units there are.
     pub(super) fn units(&self) -> usize {
         self.list.iter().map(Lot::units).sum()

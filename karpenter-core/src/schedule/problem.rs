@@ -81,6 +81,8 @@ pub(super) struct Course {
     pub(super) order: Order,
     /// Classes that come before all others.
     pub(super) first: BTreeSet<usize>,
+    /// So many pods of a class get the room that there is before all others, the largest first.
+    pub(super) sure: BTreeMap<usize, usize>,
     /// Classes that get no place, as others wait for their company in vain.
     pub(super) aside: BTreeSet<usize>,
     pub(super) trials: Trials,
@@ -174,6 +176,7 @@ pub(super) struct Base<'a> {
     /// What else plans are made from if wishes are weighed.
     pub(super) weighing: Option<Weighing<'a>>,
     pub(super) snapshot: &'a Snapshot,
+    pub(super) catalogs: &'a Catalogs,
     pub(super) classes: Classes<'a>,
     /// By weight, the heaviest first, then by name.
     pub(super) pools: Vec<Pool<'a>>,
@@ -275,6 +278,7 @@ impl<'a> Base<'a> {
             tariff: None,
             weighing: None,
             snapshot,
+            catalogs,
             classes,
             pools,
             obstacles,

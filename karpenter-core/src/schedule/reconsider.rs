@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    problem::{Aim, Order, Problem, SpotTypes, Trials},
+    problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     refine::LEAST_SAVED,
     search::Search,
     topology::{Domain, Lessons, Subject},
@@ -186,10 +186,12 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether an outcome is better than another. What the order of size leaves is the measure of who may be left: in it, pods of
-    /// no class may be left for the sake of others.
+    /// no class may be left for the sake of others, and never those that are sure of room.
     fn prefers(&self, found: &Outcome, best: &Outcome) -> bool {
-        let leaves_no_more = || found.left.iter().zip(&best.left).all(|(left, before)| left <= before);
-        found.is_better_than(best) && (self.course.order != Order::Size || leaves_no_more())
+        let Course { order, sure, .. } = &self.course;
+        let may_lose = |class: &usize| *order != Order::Size && !sure.contains_key(class);
+        let mut more = (0..best.left.len()).filter(|&class| found.left[class] > best.left[class]);
+        found.is_better_than(best) && more.all(|class| may_lose(&class))
     }
 
     fn can_better(&self, best: &Outcome) -> bool {

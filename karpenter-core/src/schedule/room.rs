@@ -8,7 +8,7 @@ use super::{
     amounts::{Amounts, fit_count, fits, least, take},
     lot::Lot,
     problem::{Aim, Order, Problem, Tolerance},
-    search::{Search, add_units},
+    search::{Search, add_units, number},
 };
 
 /// Into how many parts the room of a place is divided: after each part it is asked anew whose turn it is.
@@ -22,6 +22,7 @@ impl Search<'_, '_> {
     /// away, before others take it that can go elsewhere.
     pub(super) fn use_places(&mut self, tolerance: Tolerance) {
         let problem = self.problem;
+        self.use_places_for_the_sure();
         let order = problem.order_for_places();
         if tolerance == Tolerance::Full && problem.base.has_taints_to_avoid() {
             let needy: Vec<usize> =
@@ -30,6 +31,34 @@ impl Search<'_, '_> {
             self.fill_places(Tolerance::Reluctant, &needy);
         }
         self.fill_places(tolerance, &order);
+    }
+
+    /// Gives room to those that are to have it before all others, as far as they have none yet.
+    fn use_places_for_the_sure(&mut self) {
+        let problem = self.problem;
+        let mut sure = problem.course.sure.clone();
+        if sure.is_empty() {
+            return;
+        }
+        let mut order: Vec<usize> = (0..problem.lots.list.len()).collect();
+        order.retain(|&lot| {
+            let classes = &problem.lot(lot).classes;
+            !classes.is_empty() && classes.iter().all(|class| sure.contains_key(class))
+        });
+        order.sort_by_cached_key(|&lot| (Reverse(problem.lot(lot).requests.clone()), lot));
+        for index in order {
+            let lot = problem.lot(index);
+            let pods: usize = lot.classes.iter().map(|class| sure[class]).sum();
+            let units = i64::try_from(pods / lot.unit_size).unwrap_or(i64::MAX);
+            let planned = i64::try_from(lot.units()).unwrap_or(i64::MAX) - self.remaining(index);
+            let seated = planned + self.use_places_for(index, (units - planned).max(0));
+            let mut left = number(seated) * lot.unit_size;
+            for class in &lot.classes {
+                let sure = sure.get_mut(class).expect("only these are in the order");
+                let used = left.min(*sure);
+                (*sure, left) = (*sure - used, left - used);
+            }
+        }
     }
 
     /// Fills place by place with lots in this order.
@@ -63,11 +92,10 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, as far as there is any.
-    pub(super) fn use_places_for(&mut self, lot: usize, mut left: i64) {
-        for place in 0..self.problem.base.places.len() {
-            left -= self.use_place_for(place, lot, left);
-        }
+    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, as far as there is any, and says how many
+    /// have some then.
+    pub(super) fn use_places_for(&mut self, lot: usize, most: i64) -> i64 {
+        (0..self.problem.base.places.len()).fold(0, |count, place| count + self.use_place_for(place, lot, most - count))
     }
 
     /// Does so in one place, and says how many have room there.

@@ -62,6 +62,17 @@ impl Found {
         Self { plan, left, given_up, reluctant, unmet }
     }
 
+    /// The same, which says of pools, and of pods without a place, what another plan says where that leaves them too.
+    pub(super) fn told_as(mut self, other: &Plan) -> Self {
+        self.plan.warnings.clone_from(&other.warnings);
+        for (pod, reason) in &mut self.plan.unplaced {
+            if let Some(known) = other.unplaced.get(pod) {
+                reason.clone_from(known);
+            }
+        }
+        self
+    }
+
     /// What is valid of a search that ends although other divisions of the pods were to be tried.
     fn cut_short(mut search: Search<'_, '_>) -> Self {
         search.drop_tentative();
@@ -96,11 +107,17 @@ impl<'a> Problem<'a> {
     /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
     /// fewest, in which no class of pods fares worse than in the plain order of size.
     pub fn solve(&self) -> Plan {
-        let plan = match &self.base.weighing {
-            Some(weighing) => self.weigh(weighing).plan,
-            None => self.find().plan,
-        };
-        Plan { is_complete: !self.is_stopped(), ..plan }
+        let found = self.find_by_policy();
+        let found = self.with_fewer_domains(&found).unwrap_or(found);
+        Plan { is_complete: !self.is_stopped(), ..found.plan }
+    }
+
+    /// Does so as the policy for preferences has it.
+    pub(super) fn find_by_policy(&self) -> Found {
+        match &self.base.weighing {
+            Some(weighing) => self.weigh(weighing),
+            None => self.find(),
+        }
     }
 
     /// Does so with the wishes that the pods are to have.
@@ -213,13 +230,6 @@ impl<'a> Problem<'a> {
         plan.unplaced.values().any(may_be)
     }
 
-    /// A plan in which classes come first that fare worse in one plan than in the order of size, if no class does so in it then.
-    fn fair(&self, found: &Found, by_size: &Found) -> Option<Found> {
-        let first = self.faring_worse(&found.plan, &by_size.plan);
-        let fair = (!first.is_empty()).then(|| self.with(Course { first, ..self.course.clone() }))?;
-        self.faring_worse(&fair.plan, &by_size.plan).is_empty().then_some(fair)
-    }
-
     fn in_order(&self, order: Order) -> Found {
         self.with(Course { order, ..self.course.clone() })
     }
@@ -262,7 +272,7 @@ impl<'a> Problem<'a> {
         self.course.stop.as_ref().is_some_and(StopFlag::is_stopped)
     }
 
-    fn with(&self, course: Course) -> Found {
+    pub(super) fn with(&self, course: Course) -> Found {
         Problem::new(self.base.clone(), &Lessons::default(), course).search_and_spill()
     }
 
@@ -304,7 +314,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The classes of which a plan leaves pods.
-    fn left(&self, plan: &Plan) -> BTreeSet<usize> {
+    pub(super) fn left(&self, plan: &Plan) -> BTreeSet<usize> {
         let left = self.left_by_class(plan);
         (0..left.len()).filter(|&class| left[class] > 0).collect()
     }
@@ -326,12 +336,6 @@ impl<'a> Problem<'a> {
         let course = Course { spills: true, ..self.course.clone() };
         let spilled = Problem::new(self.base.clone(), &Lessons::default(), course).divide_and_search();
         if spilled.reluctant > found.reluctant { found } else { found.better(spilled) }
-    }
-
-    /// The classes of which a plan leaves more pods than another.
-    fn faring_worse(&self, plan: &Plan, other: &Plan) -> BTreeSet<usize> {
-        let (left, by_other) = (self.left_by_class(plan), self.left_by_class(other));
-        (0..left.len()).filter(|&class| left[class] > by_other[class]).collect()
     }
 
     /// Searches, and divides classes among domains anew for as long as searches find domains to be full.

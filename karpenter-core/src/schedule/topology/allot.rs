@@ -149,9 +149,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
 
     /// The labels over which the pods of a class must be spread, in order.
     pub(super) fn spread_keys(&self, class: usize) -> Vec<Arc<str>> {
-        let spreads = &self.neighbourhood(class).hard().spreads;
-        let keys: BTreeSet<Arc<str>> = spreads.iter().map(|spread| spread.term.key.clone()).collect();
-        keys.into_iter().collect()
+        self.neighbourhood(class).hard().spread_keys()
     }
 
     /// Divides classes that need no others, in this order.
@@ -224,6 +222,9 @@ impl<'b, 'a> Allotter<'b, 'a> {
         let (mut obstacle, is_partial) = (None, most < usize::MAX);
         for level in self.ladders.of(class, self.neighbourhood(class).levels()) {
             let rules = self.neighbourhood(class).rules_at(level);
+            if self.comes_before_company(class, &rules) {
+                continue;
+            }
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
             let most_by_shunning = self.most_by_shunning(class, &rules);
             let count = self.left[class].min(most).min(most_by_shunning);
@@ -251,23 +252,36 @@ impl<'b, 'a> Allotter<'b, 'a> {
         obstacle
     }
 
-    /// How many pods of a class keep the wish to be in no domain with another: one, if it is given up early.
+    /// How many pods of a class keep the wish to be in no domain with another, if it is given up early: one in each domain with room on
+    /// nodes that exist, and one on a new node.
     fn most_by_shunning(&mut self, class: usize, rules: &Rules) -> usize {
-        if !rules.shuns.iter().any(|term| self.is_shunned_early(class, term)) {
-            return usize::MAX;
-        }
-        usize::from(self.left[class] == self.base.classes.list[class].pods.len())
+        let free = rules.shuns.iter().filter_map(|term| self.free_of_shunned(class, term)).min();
+        let is_untouched = self.left[class] == self.base.classes.list[class].pods.len();
+        free.map_or(usize::MAX, |free| if is_untouched { free + 1 } else { 0 })
     }
 
-    /// Whether the wish of pods to be in no domain with another of them is given up early: a node is made for the first, which may
-    /// be anywhere, and Karpenter takes all domains for taken.
-    pub(super) fn is_shunned_early(&mut self, class: usize, term: &Term) -> bool {
+    /// In how many domains nodes that exist have room for pods that wish to be in no domain with another of them, if that wish is given
+    /// up early: a node is made for the first that has no room, which may be anywhere, and Karpenter takes all domains for taken.
+    pub(super) fn free_of_shunned(&mut self, class: usize, term: &Term) -> Option<usize> {
         let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
         if !self.gives_up_early || term.is_by_host() || !selectors.selects(term.selector, selected_by) {
-            return false;
+            return None;
         }
         let reach = self.reach_over(class, self.base.classes.node_wanted(class), &term.key);
-        reach.values().all(|charge| charge.free == 0)
+        Some(reach.values().filter(|charge| charge.free > 0).count())
+    }
+
+    /// Whether pods of a class give up the wish to be near to others early: none of these runs, and all of them come later in
+    /// Karpenter's order.
+    fn comes_before_company(&self, class: usize, rules: &Rules) -> bool {
+        let classes = &self.base.classes;
+        let comes_first = |other: usize| other == class || classes.list[other].requests > classes.list[class].requests;
+        let has_company = |term: &Term| {
+            let near = std::slice::from_ref(term);
+            self.runs(near) || (0..classes.list.len()).any(|other| self.is_company(other, near) && comes_first(other))
+        };
+        let hard = &self.neighbourhood(class).hard().near;
+        self.gives_up_early && rules.near.iter().any(|term| !hard.contains(term) && !has_company(term))
     }
 
     /// Gives domains to pods where those are that they must be near to, and has these go to further domains as long as pods are
@@ -278,14 +292,21 @@ impl<'b, 'a> Allotter<'b, 'a> {
         rules: &Rules,
         mut left: usize,
     ) -> (Result<Seek, TopologyObstacle>, usize) {
+        let mut company = Company::Standing;
         loop {
-            let seek = self.seek((class, level), rules, Company::Standing);
+            let seek = self.seek((class, level), rules, company);
             let Ok(found) = &seek else { return (seek, left) };
             let before = left;
             left = self.settle(&Step { class, level, rules, seek: found, below: None }, left);
-            if left == 0 || left == before || found.pins.is_empty() {
+            let may_go_further = !rules.near.is_empty() && found.is_spread();
+            if left == 0 || left < before && found.pins.is_empty() && !may_go_further {
                 return (seek, left);
             }
+            company = match company {
+                _ if left < before => Company::Standing,
+                Company::Standing if may_go_further => Company::Further,
+                _ => return (seek, left),
+            };
         }
     }
 

@@ -29,8 +29,8 @@ use crate::{
 /// How many pods of a spread run in each domain; a domain without any counts too.
 pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 
-/// The values of a label that a pool names.
-type Named = BTreeSet<Arc<str>>;
+/// Some values of a label.
+pub(in crate::schedule) type Named = BTreeSet<Arc<str>>;
 
 /// Answers about domains, each worked out once.
 pub(super) struct Domains<'b, 'a> {
@@ -272,6 +272,25 @@ impl<'b, 'a> Domains<'b, 'a> {
         self.counts.entry(question).or_insert(Rc::new(counts)).clone()
     }
 
+    /// The domains that a spread of a class counts although they have no node.
+    fn without_nodes(&mut self, class: usize, spread: &Spread) -> Named {
+        let classes = &self.base.classes;
+        let constraint = &classes.constraints[classes.list[class].constraint];
+        let keys = classes.neighbourhood(class).hard().spread_keys();
+        let there = running(self.base, constraint, spread, &keys);
+        let counts = self.counts(constraint, spread, &keys);
+        counts.keys().filter(|domain| !there.contains_key(*domain)).cloned().collect()
+    }
+
+    /// The domains of a label that pods of a class can reach.
+    fn reached_by(&mut self, class: usize, key: &Arc<str>) -> Rc<Reach> {
+        let classes = &self.base.classes;
+        let own = &classes.list[class];
+        let tolerations = classes.constraints[own.constraint].tolerations.clone();
+        let seeker = Constraint { wanted: classes.node_wanted(class), tolerations };
+        self.reach(&seeker, &own.requests, std::slice::from_ref(key))
+    }
+
     /// The same with all domains that pools name and that pods with this constraint may be in as far as the label itself goes, as
     /// Karpenter counts them: some may be out of reach for another reason, and stay empty.
     pub(super) fn with_all_named(&mut self, counts: &Counts, constraint: &Constraint, spread: &Spread) -> Counts {
@@ -321,6 +340,32 @@ impl<'b, 'a> Domains<'b, 'a> {
         };
         self.demands.entry(key.clone()).or_insert_with(find).clone()
     }
+}
+
+/// The domains, by label, that spreads of some classes count although they have no node and no pods that are spread over the label can
+/// be there: others may have nodes there.
+pub(in crate::schedule) fn out_of_reach(base: &Base<'_>, some: &BTreeSet<usize>) -> BTreeMap<Arc<str>, Named> {
+    let mut domains = Domains::new(base);
+    let spreads = |class: usize| {
+        let spreads = base.classes.neighbourhood(class).hard().spreads.iter();
+        spreads.filter(|spread| !spread.term.is_by_host())
+    };
+    let mut out: BTreeMap<Arc<str>, Named> = BTreeMap::new();
+    for &class in some {
+        for spread in spreads(class) {
+            out.entry(spread.term.key.clone()).or_default().extend(domains.without_nodes(class, spread));
+        }
+    }
+    for class in 0..base.classes.list.len() {
+        for key in spreads(class).map(|spread| &spread.term.key) {
+            if let Some(found) = out.get_mut(key).filter(|found| !found.is_empty()) {
+                let reach = domains.reached_by(class, key);
+                found.retain(|domain| reach.keys().all(|cell| cell[0] != *domain));
+            }
+        }
+    }
+    out.retain(|_, found| !found.is_empty());
+    out
 }
 
 /// How many pods that run count in each domain that exists.

@@ -22,6 +22,7 @@ mod whereabouts;
 mod wishes;
 
 pub(super) use allot::allot;
+pub(super) use domains::{Named, out_of_reach};
 pub(super) use neighbours::{Counted, Manners, Neighbours};
 pub(super) use portion::{Allotment, Domain, Latitude, Lessons, Member, Portion, Subject};
 use portion::{Blocked, PortionKey};

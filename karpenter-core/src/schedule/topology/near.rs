@@ -16,6 +16,8 @@ use crate::{Requirement, Requirements, reason::TopologyObstacle, schedule::class
 pub(super) enum Company {
     /// Those that run; those that are planned if none does.
     Standing,
+    /// Those, and some that are planned in one more domain.
+    Further,
     /// Those that are planned, though others run.
     Planned,
 }
@@ -44,7 +46,7 @@ impl Allotter<'_, '_> {
                 draft.choose_one(key);
                 draft.needs_one_domain = true;
             } else {
-                let domains = self.domains_to_join(who, near, key, (domains, runs), draft)?;
+                let domains = self.domains_to_join(who, near, key, (domains, runs, company), draft)?;
                 let names = domains.iter().map(ToString::to_string).collect();
                 draft.causes.push(TopologyObstacle::Affinity { key: key.to_string(), domains: names });
                 draft.extra.add(key, Requirement::one_of(domains));
@@ -59,13 +61,17 @@ impl Allotter<'_, '_> {
         (class, level): (usize, usize),
         near: &[Term],
         key: &Arc<str>,
-        (mut domains, runs): (BTreeSet<Arc<str>>, bool),
+        (mut domains, runs, company): (BTreeSet<Arc<str>>, bool, Company),
         draft: &mut Draft,
     ) -> Result<BTreeSet<Arc<str>>, TopologyObstacle> {
         // One that is found to be full leaves the choice of another.
         domains.retain(|domain| self.most(class, level, &pin(key, domain)) > 0);
         if domains.is_empty() && !runs {
             domains.insert(self.gather((class, level), near, key, &draft.extra)?);
+        } else if company == Company::Further {
+            let mut extra = draft.extra.clone();
+            extra.add(key, Requirement::none_of(domains.iter().cloned()));
+            domains.extend(self.gather((class, level), near, key, &extra).ok());
         } else if !self.reaches_some(class, key, &draft.extra, &domains) {
             // Pods to come are as near as those that run.
             domains.extend(self.gather((class, level), near, key, &draft.extra).ok());
@@ -92,7 +98,7 @@ impl Allotter<'_, '_> {
     }
 
     /// Whether some of the pods run that all terms select. On a node with none of the labels they are near to nobody.
-    fn runs(&self, near: &[Term]) -> bool {
+    pub(super) fn runs(&self, near: &[Term]) -> bool {
         let Classes { standing, selectors, .. } = &self.base.classes;
         let places = self.base.snapshot.places().iter().enumerate();
         let mut labelled = places.filter(|(_, place)| near.iter().any(|term| place.labels.contains_key(&*term.key)));

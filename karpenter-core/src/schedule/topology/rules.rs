@@ -1,6 +1,6 @@
 //! What pods say about their neighbours.
 
-use std::{cmp::Reverse, fmt, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc};
 
 use super::{
     selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
@@ -126,6 +126,14 @@ impl Neighbourhood {
     /// The rules that hold whatever is given up.
     pub(in crate::schedule) const fn hard(&self) -> &Rules {
         &self.hard
+    }
+}
+
+impl Rules {
+    /// The labels over which pods are to be spread, in order.
+    pub(super) fn spread_keys(&self) -> Vec<Arc<str>> {
+        let keys: BTreeSet<&Arc<str>> = self.spreads.iter().map(|spread| &spread.term.key).collect();
+        keys.into_iter().cloned().collect()
     }
 }
 

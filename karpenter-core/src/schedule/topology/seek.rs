@@ -197,7 +197,7 @@ impl Allotter<'_, '_> {
             }
             if selectors.selects(term.selector, selected_by) {
                 // Of a wish that is given up early only one pod is left, which may be anywhere.
-                if !is_hard && self.is_shunned_early(class, term) {
+                if !is_hard && self.free_of_shunned(class, term) == Some(0) {
                     continue;
                 }
                 draft.counted.push((term.clone(), CountedRule::Alone));
