@@ -133,12 +133,39 @@ fn what_binds_well_costs_no_more_than_the_tightest_plan_and_slack() {
         in_two_zones("large", 32, 0, 1.004, [0.415, 0.344]),
         in_two_zones("gpu", 96, 8, 8.8, [3.6, 3.6]),
     ];
+    assert_within_slack(&snapshot, types);
+}
+
+#[test]
+fn the_plain_order_costs_no_more_than_the_tightest_plan_and_slack_either() {
+    let mut apart = pods(Pod::named("apart").label("app", "apart").cpu("750m").replicas(3));
+    let term = json!({"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": "apart"}}});
+    for pod in &mut apart {
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        pod.spec.affinity = serde_json::from_value(json!({"podAntiAffinity": required})).expect("an affinity");
+    }
+    let others = [
+        Pod::named("big").cpu("6500m").replicas(4),
+        Pod::named("port").cpu("1").host_port(8080).replicas(6),
+        Pod::named("two").cpu("2"),
+        Pod::named("some").cpu("250m").replicas(3),
+    ];
+    let all: Vec<Pod> = others.into_iter().flat_map(pods).chain(apart).collect();
+    let snapshot = Snapshot::builder().pool(NodePool::named("general")).pods(all).build().expect("valid");
+    assert_within_slack(
+        &snapshot,
+        vec![machine("small", 4, 0.187), machine("middle", 8, 0.292), machine("large", 12, 0.452)],
+    );
+}
+
+/// That a plan costs no more than 6 % more with the slack of 6 % than without any.
+fn assert_within_slack(snapshot: &Snapshot, types: Vec<InstanceType>) {
     let catalogs = Catalogs::shared(types, snapshot.pools()).expect("valid");
     let cost = |slack| {
         let mut options = PlannerOptions::default();
         options.slack = slack;
-        let plan = Planner::new(options).plan(&snapshot, &catalogs);
-        assert_eq!(plan.claims().iter().map(|claim| claim.pods.len()).sum::<usize>(), 6);
+        let plan = Planner::new(options).plan(snapshot, &catalogs);
+        assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
         plan.hourly_cost().dollars_per_hour()
     };
     assert!(cost(0.06) <= cost(0.0) * 1.06, "{} for {}", cost(0.06), cost(0.0));

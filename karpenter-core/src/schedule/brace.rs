@@ -174,8 +174,12 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// What the planned nodes may cost at most, further ones included.
     pub(super) fn most_to_spend(&self) -> f64 {
-        let slack = amount(self.problem.base.options.slack);
-        self.bill() + slack * (self.bill() + self.bill_of_places())
+        self.with_slack(self.bill())
+    }
+
+    /// What nodes of so high a bill and those beyond them may cost, in dollars an hour.
+    pub(super) fn with_slack(&self, bill: f64) -> f64 {
+        bill + amount(self.problem.base.options.slack) * (bill + self.bill_of_places())
     }
 
     /// What the planned nodes cost, in dollars an hour.

@@ -86,6 +86,8 @@ impl Search<'_, '_> {
         let others: Vec<_> = others.chain(from_lightest).filter(is_fit).collect();
         let refined = problem.is_small().then(|| refined(&self, &others)).filter(is_fit);
         let others = distinct(others.into_iter().chain(refined), &self);
+        let tightest = others.iter().map(Self::bill).fold(self.bill(), f64::min);
+        let most = ceiling.map_or(f64::INFINITY, |_| self.with_slack(tightest));
         let brace = |other: &Self| other.clone().brace(ceiling);
         let (best, others) = parallel::both(|| self.brace(ceiling), || parallel::map(&others, brace));
         let best = others.into_iter().fold(best, Braced::better);
@@ -96,8 +98,8 @@ impl Search<'_, '_> {
         let plain = plain.filter(|plain| plain.bill() < best.bill && is_fit(plain)).map(|plain| plain.brace(ceiling));
         match plain {
             Some(plain) if ceiling.is_some() && plain.search.bill() < best.search.bill() => plain.search,
-            Some(plain) => best.better(plain).search,
-            None => best.search,
+            Some(plain) if plain.search.bill() <= most => best.better(plain).search,
+            _ => best.search,
         }
     }
 
