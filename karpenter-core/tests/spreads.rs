@@ -341,14 +341,16 @@ fn a_wish_costs_no_other_pod_its_place() {
     assert_eq!((plan.claims().len(), plan.unplaced().len()), (1, 0), "{:?}", plan.unplaced());
 }
 
-/// Five pods that are spread over zones a and b, and one that may also be on the tainted nodes of a pool of its own in zone c.
-fn beside_a_special_pool(wanted: Value) -> Plan {
+/// Five pods that are spread over zones a and b, and one that may also be on the tainted nodes of a pool of its own in zone c, which
+/// has this weight.
+fn beside_a_special_pool(weight: Option<u32>, wanted: Value) -> Plan {
     let in_zones = |zones: &[&str]| NodeSelectorRequirement::new(labels::ZONE, Operator::In, zones.iter().copied());
     let mut special_pool = NodePool::named("special").require(in_zones(&["c"]));
-    special_pool.spec.weight = Some(10);
+    special_pool.spec.weight = weight;
     special_pool.spec.template.spec.taints = vec![Taint::new("special", "", TaintEffect::NoSchedule)];
     let general = NodePool::named("general").require(in_zones(&["a", "b"]));
-    let mut tool = Workload::from(Pod::named("tool").label("app", "tool").cpu("100m")).into_pods().expect("valid");
+    // It takes a whole machine.
+    let mut tool = Workload::from(Pod::named("tool").label("app", "tool").cpu("2")).into_pods().expect("valid");
     tool[0].spec.tolerations = read(json!([{"operator": "Exists"}]));
     tool[0].spec.node_selector = read(wanted);
     let web = pods("web", 5, &json!({"spreads": [with_max_skew(1)]}));
@@ -357,14 +359,17 @@ fn beside_a_special_pool(wanted: Value) -> Plan {
 
 #[test]
 fn no_node_is_made_in_a_domain_that_would_only_keep_pods_out_of_others() {
-    let plan = beside_a_special_pool(json!({}));
+    let plan = beside_a_special_pool(None, json!({}));
     assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
     assert!(values_of(&plan, labels::ZONE, "").values().flatten().all(|zone| zone != "c"));
 }
 
 #[test]
-fn no_pod_waits_so_that_others_can_go_to_other_domains() {
-    let plan = beside_a_special_pool(json!({labels::ZONE: "c"}));
-    let left: Vec<_> = plan.unplaced().keys().map(ToString::to_string).collect();
-    assert_eq!(left, ["default/web-2", "default/web-3", "default/web-4"]);
+fn neither_does_a_pod_wait_nor_come_to_a_lighter_pool_so_that_others_can_go_to_other_domains() {
+    for (weight, wanted) in [(None, json!({labels::ZONE: "c"})), (Some(10), json!({}))] {
+        let plan = beside_a_special_pool(weight, wanted);
+        let left: Vec<_> = plan.unplaced().keys().map(ToString::to_string).collect();
+        assert_eq!(left, ["default/web-2", "default/web-3", "default/web-4"], "{weight:?}");
+        assert!(plan.claims().iter().any(|claim| claim.node_pool == "special"), "{weight:?}");
+    }
 }

@@ -255,7 +255,7 @@ async fn hold(
         let deadline = renewed.unwrap_or(asked) + options.renew_deadline;
         match tokio::time::timeout_at(deadline, looker.sight()).await.unwrap_or(Sight::Unclear) {
             // One that was asleep for too long is late, even if nobody has taken the lease.
-            Sight::Ours if asked < deadline => {
+            Sight::Ours if Instant::now() < deadline => {
                 renewed = Some(asked);
                 let until = Term::Until(asked + options.renew_deadline);
                 term.send_if_modified(|term| std::mem::replace(term, until) == Term::Never);

@@ -319,8 +319,10 @@ impl Engine {
                 self.disruption.is_stirred = true;
             } else {
                 self.disruption.stopped = 0;
-                for pool in active.pools() {
-                    self.disruption.rests.forget(pool);
+                // Where nothing had to come it is not known whether nodes become ready.
+                let pools = if active.replacements.is_empty() { BTreeSet::new() } else { active.pools() };
+                if pools.into_iter().filter(|pool| self.disruption.rests.forget(pool)).count() > 0 {
+                    (self.disruption.barren, self.disruption.standing) = (None, None);
                 }
                 self.disruption.turns += 1;
                 self.disruption.find_leaving();
@@ -369,6 +371,8 @@ impl Engine {
 
     /// Leaves the nodes of a command as they were. Replacements that no pod uses go again.
     fn roll_back(&mut self, active: &Active, why: &str, now: Timestamp) {
+        // What was found before may be for the same pools.
+        self.disruption.probation = None;
         let wait = backoff(self.options.disruption_period.unwrap_or_default());
         for pool in active.pools() {
             self.disruption.rests.begin(pool, now.since(active.since), wait, now);

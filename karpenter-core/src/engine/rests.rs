@@ -30,9 +30,9 @@ impl Rests {
         rest.until = Some(now + wait.after(rest.failures));
     }
 
-    /// A command for nodes of a pool was carried out.
-    pub(super) fn forget(&mut self, pool: &str) {
-        self.0.remove(pool);
+    /// A command for nodes of a pool was carried out. Says whether the pool was left alone until now.
+    pub(super) fn forget(&mut self, pool: &str) -> bool {
+        self.0.remove(pool).is_some_and(|rest| rest.until.is_some())
     }
 
     /// Says whether the time of a pool is over that was left alone until now.

@@ -51,7 +51,7 @@ impl Search<'_, '_> {
             let pods: usize = lot.classes.iter().map(|class| sure[class]).sum();
             let units = i64::try_from(pods / lot.unit_size).unwrap_or(i64::MAX);
             let planned = i64::try_from(lot.units()).unwrap_or(i64::MAX) - self.remaining(index);
-            let seated = planned + self.use_places_for(index, (units - planned).max(0));
+            let seated = planned + self.use_places_willingly_for(index, (units - planned).max(0));
             let mut left = number(seated) * lot.unit_size;
             for class in &lot.classes {
                 let sure = sure.get_mut(class).expect("only these are in the order");
@@ -96,6 +96,18 @@ impl Search<'_, '_> {
     /// have some then.
     pub(super) fn use_places_for(&mut self, lot: usize, most: i64) -> i64 {
         (0..self.problem.base.places.len()).fold(0, |count, place| count + self.use_place_for(place, lot, most - count))
+    }
+
+    /// The same, but where a taint asks them to keep away they get room last.
+    fn use_places_willingly_for(&mut self, lot: usize, most: i64) -> i64 {
+        let problem = self.problem;
+        let mut places: Vec<usize> = (0..problem.base.places.len()).collect();
+        if problem.base.has_taints_to_avoid() {
+            let constraint = problem.lot(lot).constraint;
+            let tolerance = |place: usize| problem.place_tolerance(constraint, problem.base.places[place].source);
+            places.sort_by_cached_key(|&place| tolerance(place) != Some(Tolerance::Full));
+        }
+        places.into_iter().fold(0, |count, place| count + self.use_place_for(place, lot, most - count))
     }
 
     /// Does so in one place, and says how many have room there.

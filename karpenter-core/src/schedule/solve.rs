@@ -314,7 +314,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The classes of which a plan leaves pods.
-    pub(super) fn left(&self, plan: &Plan) -> BTreeSet<usize> {
+    fn left(&self, plan: &Plan) -> BTreeSet<usize> {
         let left = self.left_by_class(plan);
         (0..left.len()).filter(|&class| left[class] > 0).collect()
     }

@@ -267,15 +267,17 @@ impl<'b, 'a> Allotter<'b, 'a> {
         if !self.gives_up_early || term.is_by_host() || !selectors.selects(term.selector, selected_by) {
             return None;
         }
+        let taken = self.domains_with(std::slice::from_ref(term), &term.key);
         let reach = self.reach_over(class, self.base.classes.node_wanted(class), &term.key);
-        Some(reach.values().filter(|charge| charge.free > 0).count())
+        Some(reach.iter().filter(|(cell, charge)| charge.free > 0 && !taken.contains(&cell[0])).count())
     }
 
     /// Whether pods of a class give up the wish to be near to others early: none of these runs, and all of them come later in
     /// Karpenter's order.
     fn comes_before_company(&self, class: usize, rules: &Rules) -> bool {
         let classes = &self.base.classes;
-        let comes_first = |other: usize| other == class || classes.list[other].requests > classes.list[class].requests;
+        // Of equals either may come first.
+        let comes_first = |other: usize| classes.list[other].requests >= classes.list[class].requests;
         let has_company = |term: &Term| {
             let near = std::slice::from_ref(term);
             self.runs(near) || (0..classes.list.len()).any(|other| self.is_company(other, near) && comes_first(other))
@@ -292,13 +294,15 @@ impl<'b, 'a> Allotter<'b, 'a> {
         rules: &Rules,
         mut left: usize,
     ) -> (Result<Seek, TopologyObstacle>, usize) {
+        // What is only wished for is no reason to send others anywhere.
+        let is_required = self.neighbourhood(class).hard().near == rules.near;
         let mut company = Company::Standing;
         loop {
             let seek = self.seek((class, level), rules, company);
             let Ok(found) = &seek else { return (seek, left) };
             let before = left;
             left = self.settle(&Step { class, level, rules, seek: found, below: None }, left);
-            let may_go_further = !rules.near.is_empty() && found.is_spread();
+            let may_go_further = is_required && !rules.near.is_empty() && found.is_spread();
             if left == 0 || left < before && found.pins.is_empty() && !may_go_further {
                 return (seek, left);
             }

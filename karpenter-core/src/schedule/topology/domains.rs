@@ -360,7 +360,7 @@ pub(in crate::schedule) fn out_of_reach(base: &Base<'_>, some: &BTreeSet<usize>)
         for key in spreads(class).map(|spread| &spread.term.key) {
             if let Some(found) = out.get_mut(key).filter(|found| !found.is_empty()) {
                 let reach = domains.reached_by(class, key);
-                found.retain(|domain| reach.keys().all(|cell| cell[0] != *domain));
+                found.retain(|domain| !reach.contains_key(std::slice::from_ref(domain)));
             }
         }
     }
