@@ -21,7 +21,7 @@ impl Problem<'_> {
             return None;
         }
         let fair = if self.is_small() {
-            self.with_sure_room(worse, found, by_size)
+            self.with_sure_room(&worse, found, by_size)
         } else {
             let fair = self.with(Course { first: worse, ..self.course.clone() });
             self.faring_worse(&fair.plan, &by_size.plan).is_empty().then_some(fair)
@@ -29,7 +29,7 @@ impl Problem<'_> {
         fair.filter(|fair| fair.heeds_priorities_as(found))
     }
 
-    fn with_sure_room(&self, first: BTreeSet<usize>, found: &Found, by_size: &Found) -> Option<Found> {
+    fn with_sure_room(&self, first: &BTreeSet<usize>, found: &Found, by_size: &Found) -> Option<Found> {
         let seated = self.seated_by_class(&by_size.plan);
         let (mut worse, mut sure) = (first.clone(), BTreeMap::new());
         for round in 0..MAX_ROUNDS {
@@ -42,7 +42,7 @@ impl Problem<'_> {
             worse = self.faring_worse(&fair.plan, &by_size.plan);
             if worse.is_empty() {
                 // What comes to the order of size step by step may leave nearly as many pods.
-                let is_worth_it = round == 0 || self.gives_as_much_as_it_takes(&fair, found, &first);
+                let is_worth_it = round == 0 || self.gives_as_much_as_it_takes(&fair, found, first);
                 return Some(fair).filter(|_| is_worth_it);
             }
         }
