@@ -15,7 +15,7 @@ use super::{
     Plan,
     amounts::{fits, take},
     pool::Pool,
-    problem::{Base, Problem, Trials},
+    problem::{Problem, Trials},
     solve::Found,
     topology::{Lessons, Named, out_of_reach},
 };
@@ -26,9 +26,15 @@ use crate::{
 };
 
 impl Problem<'_> {
+    /// The best plan, with or without nodes in domains that keep pods out of others.
+    pub(super) fn find_in_any_domains(&self) -> Found {
+        let found = self.find();
+        self.with_fewer_domains(&found).unwrap_or(found)
+    }
+
     /// A plan without nodes in domains that only keep pods of spreads out of others, if it leaves fewer pods, no class fares worse
     /// in it and it makes no node of a lighter pool in their stead.
-    pub(super) fn with_fewer_domains(&self, found: &Found) -> Option<Found> {
+    fn with_fewer_domains(&self, found: &Found) -> Option<Found> {
         if self.course.trials != Trials::All || found.left.is_empty() || self.is_stopped() {
             return None;
         }
@@ -99,8 +105,8 @@ impl Problem<'_> {
             let further = further.get(pool.name()).cloned().unwrap_or_default();
             pool.spec.template.spec.requirements.extend(further);
         });
-        let base = Base::new(base.options, &snapshot, base.catalogs, false, base.shelf.as_ref());
-        Problem::new(Arc::new(base), &Lessons::default(), self.course.clone()).find_by_policy()
+        let base = base.of_other_pools(&snapshot);
+        Problem::new(Arc::new(base), &Lessons::default(), self.course.clone()).find()
     }
 }
 

@@ -296,6 +296,13 @@ impl<'a> Base<'a> {
         }
     }
 
+    /// The same for a cluster that differs in its pools alone.
+    pub(super) fn of_other_pools<'s>(&'s self, snapshot: &'s Snapshot) -> Base<'s> {
+        let of = (snapshot, self.catalogs);
+        let base = Base::of_policy(self.options, self.preferences, of, false, self.shelf.as_ref());
+        Base { tariff: self.tariff.clone(), ..base }
+    }
+
     /// Whether some pool asks for distinct values of a label.
     pub(super) fn has_min_values(&self) -> bool {
         self.pools.iter().any(Pool::has_min_values)

@@ -107,17 +107,11 @@ impl<'a> Problem<'a> {
     /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
     /// fewest, in which no class of pods fares worse than in the plain order of size.
     pub fn solve(&self) -> Plan {
-        let found = self.find_by_policy();
-        let found = self.with_fewer_domains(&found).unwrap_or(found);
-        Plan { is_complete: !self.is_stopped(), ..found.plan }
-    }
-
-    /// Does so as the policy for preferences has it.
-    pub(super) fn find_by_policy(&self) -> Found {
-        match &self.base.weighing {
-            Some(weighing) => self.weigh(weighing),
-            None => self.find(),
-        }
+        let plan = match &self.base.weighing {
+            Some(weighing) => self.weigh(weighing).plan,
+            None => self.find_in_any_domains().plan,
+        };
+        Plan { is_complete: !self.is_stopped(), ..plan }
     }
 
     /// Does so with the wishes that the pods are to have.

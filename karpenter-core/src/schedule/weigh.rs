@@ -33,6 +33,7 @@ pub(super) struct Weighing<'a> {
 }
 
 /// What wishes cost that are not met.
+#[derive(Clone)]
 pub(super) struct Tariff {
     /// In dollars an hour, for a weight of 1.
     price: f64,
@@ -61,7 +62,10 @@ impl Problem<'_> {
         }
         while climb.go_on(&judged, &starts) {}
         let course = || Course { stop: self.course.stop.clone(), ..Course::default() };
-        let of_policy = |base: &Arc<_>| Problem::new(Arc::clone(base), &Lessons::default(), course()).find();
+        let of_policy = |base: &Arc<_>| {
+            let problem = Problem::new(Arc::clone(base), &Lessons::default(), course());
+            problem.find_in_any_domains()
+        };
         let others = [of_policy(&weighing.respecting), of_policy(&weighing.ignoring)];
         let best = climb.best.map(|(found, _)| found);
         let all = best.into_iter().chain(others);
@@ -219,7 +223,8 @@ mod tests {
             prop_assert!(found.plan.unplaced.len() <= ignored.unplaced.len());
             prop_assert!(found.plan.unplaced.len() < ignored.unplaced.len() || found.total().0 <= by_ignoring + 1e-9);
             let respected = Planner::new(options(PreferencePolicy::Respect, 0.0)).plan(&snapshot, &catalogs);
-            let same = Problem::new(weighing.respecting.clone(), &Lessons::default(), Course::default()).find();
+            let same = Problem::new(weighing.respecting.clone(), &Lessons::default(), Course::default());
+            let same = same.find_in_any_domains();
             prop_assert!(found.plan.unplaced.len() <= respected.unplaced.len());
             prop_assert_eq!(same.plan.unplaced.len(), respected.unplaced.len());
             prop_assert!(found.plan.unplaced.len() < respected.unplaced.len() || found.total() <= same.total());
