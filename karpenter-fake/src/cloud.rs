@@ -31,8 +31,8 @@ const NAME: &str = "fake";
 
 /// A [`CloudProvider`] that sells the machines of a catalog, in memory and at the time that the caller says it is.
 ///
-/// It buys the cheapest offering that a claim allows, of a type with room for its requests, and that is not sold out. As in a real cloud the catalog does not
-/// tell what is sold out: if all that a claim allows is, [`CreateError::InsufficientCapacity`] names it.
+/// It buys the cheapest offering that a claim allows, of a type with room for its requests, and that is not sold out. As in a real
+/// cloud the catalog does not tell what is sold out: if all that a claim allows is, [`CreateError::InsufficientCapacity`] names it.
 ///
 /// ```
 /// use std::time::Duration;

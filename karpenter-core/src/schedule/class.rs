@@ -273,6 +273,12 @@ impl<'s> Classes<'s> {
         pods
     }
 
+    /// On which nodes pods of a class and their volumes may be, wishes apart.
+    pub(super) fn node_constraint(&self, class: usize) -> Constraint {
+        let tolerations = self.constraints[self.list[class].constraint].tolerations.clone();
+        Constraint { wanted: self.node_wanted(class), tolerations }
+    }
+
     /// What the nodes of a class must be like for its pods and their volumes, wishes apart.
     pub(super) fn node_wanted(&self, class: usize) -> NodeAlternatives {
         let own = self.own_wanted(class);

@@ -39,8 +39,11 @@ impl Problem<'_> {
             return None;
         }
         let kept_out = self.kept_out_by_spreads(&found.plan);
+        if kept_out.is_empty() {
+            return None;
+        }
         let closed = out_of_reach(&self.base, &kept_out);
-        if kept_out.is_empty() || closed.is_empty() {
+        if closed.is_empty() {
             return None;
         }
         let fewer = self.find_outside(&closed);
@@ -53,10 +56,8 @@ impl Problem<'_> {
     /// The classes of which a plan leaves pods because of a spread.
     fn kept_out_by_spreads(&self, plan: &Plan) -> BTreeSet<usize> {
         let is_kept_out = |reason: &Reason| matches!(reason, Reason::Topology(TopologyObstacle::Spread { .. }));
-        let pods = self.base.snapshot.pods();
-        let is_left = |pod: &usize| plan.unplaced.get(&pods[*pod].key()).is_some_and(is_kept_out);
-        let classes = self.base.classes.list.iter().enumerate();
-        classes.filter(|(_, class)| class.pods.iter().any(is_left)).map(|(index, _)| index).collect()
+        let kept_out = self.count_by_class(|pod| plan.unplaced.get(pod).is_some_and(is_kept_out));
+        (0..kept_out.len()).filter(|&class| kept_out[class] > 0).collect()
     }
 
     /// Whether a plan makes a node of a pool though a heavier one could make one in these domains that takes all its pods.

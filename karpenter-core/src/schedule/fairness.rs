@@ -61,9 +61,7 @@ impl Problem<'_> {
     /// How many pods of each class get some of the room that there is.
     fn seated_by_class(&self, plan: &Plan) -> Vec<usize> {
         let seated: BTreeSet<&ObjectKey> = plan.existing.values().flatten().collect();
-        let pods = self.base.snapshot.pods();
-        let is_seated = |pod: &&usize| seated.contains(&pods[**pod].key());
-        self.base.classes.list.iter().map(|class| class.pods.iter().filter(is_seated).count()).collect()
+        self.count_by_class(|pod| seated.contains(pod))
     }
 
     /// The classes of which a plan leaves more pods than another.

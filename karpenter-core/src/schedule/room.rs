@@ -92,13 +92,14 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, as far as there is any, and says how many
-    /// have some then.
-    pub(super) fn use_places_for(&mut self, lot: usize, most: i64) -> i64 {
-        (0..self.problem.base.places.len()).fold(0, |count, place| count + self.use_place_for(place, lot, most - count))
+    /// Gives up to so many units of a lot room, even where a taint asks them to keep away, as far as there is any.
+    pub(super) fn use_places_for(&mut self, lot: usize, mut left: i64) {
+        for place in 0..self.problem.base.places.len() {
+            left -= self.use_place_for(place, lot, left);
+        }
     }
 
-    /// The same, but where a taint asks them to keep away they get room last.
+    /// The same, but where a taint asks them to keep away they get room last. Says how many have some then.
     fn use_places_willingly_for(&mut self, lot: usize, most: i64) -> i64 {
         let problem = self.problem;
         let mut places: Vec<usize> = (0..problem.base.places.len()).collect();

@@ -315,9 +315,14 @@ impl<'a> Problem<'a> {
 
     /// How many pods of each class a plan leaves.
     pub(super) fn left_by_class(&self, plan: &Plan) -> Vec<usize> {
+        self.count_by_class(|pod| plan.unplaced.contains_key(pod))
+    }
+
+    /// How many pods of each class are so.
+    pub(super) fn count_by_class(&self, is_so: impl Fn(&ObjectKey) -> bool) -> Vec<usize> {
         let pods = self.base.snapshot.pods();
-        let is_left = |pod: &&usize| plan.unplaced.contains_key(&pods[**pod].key());
-        self.base.classes.list.iter().map(|class| class.pods.iter().filter(is_left).count()).collect()
+        let is_one = |pod: &&usize| is_so(&pods[**pod].key());
+        self.base.classes.list.iter().map(|class| class.pods.iter().filter(is_one).count()).collect()
     }
 
     /// The better of a plan and, where limits send pods to what a taint asks them to avoid, of one in which no more of them go

@@ -285,10 +285,7 @@ impl<'b, 'a> Domains<'b, 'a> {
     /// The domains of a label that pods of a class can reach.
     fn reached_by(&mut self, class: usize, key: &Arc<str>) -> Rc<Reach> {
         let classes = &self.base.classes;
-        let own = &classes.list[class];
-        let tolerations = classes.constraints[own.constraint].tolerations.clone();
-        let seeker = Constraint { wanted: classes.node_wanted(class), tolerations };
-        self.reach(&seeker, &own.requests, std::slice::from_ref(key))
+        self.reach(&classes.node_constraint(class), &classes.list[class].requests, std::slice::from_ref(key))
     }
 
     /// The same with all domains that pools name and that pods with this constraint may be in as far as the label itself goes, as
@@ -330,9 +327,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         let find = || {
             let mut least: IndexMap<Constraint, Amounts, FxBuild> = IndexMap::default();
             for (index, class) in base.classes.list.iter().enumerate() {
-                let tolerations = base.classes.constraints[class.constraint].tolerations.clone();
-                let constraint = Constraint { wanted: base.classes.node_wanted(index), tolerations };
-                let known = least.entry(constraint).or_insert_with(|| class.requests.clone());
+                let known = least.entry(base.classes.node_constraint(index)).or_insert_with(|| class.requests.clone());
                 known.iter_mut().zip(&class.requests).for_each(|(known, own)| *known = (*known).min(*own));
             }
             let pools = base.pools.iter().enumerate();
