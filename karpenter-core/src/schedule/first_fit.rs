@@ -21,6 +21,8 @@ use crate::Requirements;
 
 /// The most pairs of units and candidates for which this plan is made: some hundredths of a second.
 const MAX_PAIRS: usize = 200_000;
+/// The most pairs of units and places: lots fill a place at once.
+const MAX_PAIRS_OF_PLACES: usize = 1_000_000;
 
 /// What a node in the making takes of the limits of its pool until it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +76,10 @@ struct Draft<'p, 'a> {
 }
 
 impl Problem<'_> {
-    /// Whether there is time to look at each pair of units and candidates.
+    /// Whether there is time to look, many times, at each pair of units and candidates and at each of units and places.
     pub(super) fn is_small(&self) -> bool {
-        self.lots.units().saturating_mul(self.candidates.len()) <= MAX_PAIRS
+        let pairs = |with: usize| self.lots.units().saturating_mul(with);
+        pairs(self.candidates.len()) <= MAX_PAIRS && pairs(self.base.places.len()) <= MAX_PAIRS_OF_PLACES
     }
 }
 

@@ -191,6 +191,11 @@ impl Lots {
         lot.origins.iter().flat_map(|&(index, units)| std::iter::repeat_n(&self.portions[index], units))
     }
 
+    /// The lot that has a portion.
+    pub(super) fn of_portion(&self, portion: usize) -> Option<usize> {
+        self.list.iter().position(|lot| lot.origins.iter().any(|&(index, _)| index == portion))
+    }
+
     /// How many pods are in the units that a search planned.
     pub(super) fn pod_count(&self, planned: &[usize]) -> usize {
         self.list.iter().zip(planned).map(|(lot, units)| lot.unit_size * units).sum()

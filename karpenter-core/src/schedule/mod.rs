@@ -32,6 +32,7 @@ mod plan;
 mod pool;
 mod pool_types;
 mod problem;
+mod queue;
 mod rearrange;
 mod reconsider;
 mod refine;

@@ -210,6 +210,8 @@ pub(super) type Meeting = (Tolerance, Arc<[AlternativeRows]>);
 /// An existing place that may take pods.
 pub(super) struct OpenPlace<'a> {
     pub(super) source: &'a Place,
+    /// Its index among the places of the snapshot.
+    pub(super) index: usize,
     pub(super) room: Amounts,
     pub(super) occupancy: Occupancy,
 }
@@ -266,7 +268,12 @@ impl<'a> Base<'a> {
         let place = |(index, source): (usize, &'a Arc<Place>)| {
             let room = classes.axes.room_of(source);
             let is_of_use = !is_sketch || fits(&least, &room);
-            is_of_use.then(|| OpenPlace { source, room, occupancy: Occupancy::of_place(snapshot, index, &classes) })
+            is_of_use.then(|| OpenPlace {
+                source,
+                index,
+                room,
+                occupancy: Occupancy::of_place(snapshot, index, &classes),
+            })
         };
         let mut places: Vec<_> = open.filter_map(place).collect();
         places.sort_by_key(|p| !p.source.is_initialized);
@@ -317,6 +324,11 @@ impl<'a> Base<'a> {
 impl<'a> Problem<'a> {
     pub(super) fn new(base: Arc<Base<'a>>, lessons: &Lessons, course: Course) -> Self {
         let lots = Lots::new(&base, allot(&base, lessons, &course));
+        Self::of_lots(base, lots, course)
+    }
+
+    /// The problem of pods that are divided already.
+    pub(super) fn of_lots(base: Arc<Base<'a>>, lots: Lots, course: Course) -> Self {
         let meets = base.pools.iter().map(|p| lots.constraints.iter().map(|c| meet(p, c)).collect()).collect();
         let spot_rows = flexibility::spot_rows(&base, &course);
         let mut problem = Self {

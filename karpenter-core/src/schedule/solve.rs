@@ -2,13 +2,15 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
+use ordered_float::OrderedFloat;
+
 use super::{
     Plan, PreferencePolicy, StopFlag,
     candidate::Candidate,
     first_fit::LimitUse,
     lot::Lot,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
-    search::{Search, Stranding},
+    search::{Batch, Search, Stranding},
     topology::Lessons,
     weigh::Unmet,
 };
@@ -43,6 +45,8 @@ pub(super) struct Found {
     reluctant: i64,
     /// What it costs that wishes of these pods are not met.
     pub(super) unmet: Unmet,
+    /// What its nodes cost with what interruptions are likely to cost, in dollars an hour.
+    expected_cost: f64,
 }
 
 impl Found {
@@ -51,15 +55,17 @@ impl Found {
         (&self.left, self.given_up, self.total(), self.plan.claims.len())
     }
 
-    fn of(search: Search<'_, '_>) -> Self {
+    pub(super) fn of(search: Search<'_, '_>) -> Self {
         let (problem, planned) = (search.problem, search.planned());
         let (given_up, unmet) = (problem.given_up(&planned), problem.unmet(&planned));
         let reluctant = search.reluctant_units();
+        let price = |batch: &Batch<'_>| problem.base.expected_price(batch.candidate.pool, batch.candidate.row);
+        let expected_cost = search.batches.iter().map(|batch| price(batch) * batch.count as f64).sum();
         let plan = search.into_plan();
         let priority = |pod: &ObjectKey| problem.base.snapshot.pod(pod)?.spec.priority;
         let mut left: Vec<i32> = plan.unplaced.keys().map(|pod| priority(pod).unwrap_or_default()).collect();
         left.sort_unstable_by_key(|&priority| Reverse(priority));
-        Self { plan, left, given_up, reluctant, unmet }
+        Self { plan, left, given_up, reluctant, unmet, expected_cost }
     }
 
     /// The same, which says of pools, and of pods without a place, what another plan says where that leaves them too.
@@ -116,6 +122,23 @@ impl<'a> Problem<'a> {
 
     /// Does so with the wishes that the pods are to have.
     pub(super) fn find(&self) -> Found {
+        let found = self.find_dividing();
+        match self.queued(&found) {
+            Some(queued) => queued.told_as(&found.plan),
+            None => found,
+        }
+    }
+
+    /// Whether a plan of the queue leaves fewer pods than another or costs less. Whoever has no place in it has none in Karpenter's plan either.
+    /// Pods that were left by an earlier plan are not to wait once more, whatever it costs.
+    pub(super) fn prefers_queued(&self, queued: &Found, found: &Found) -> bool {
+        let cost = |found: &Found| OrderedFloat(found.expected_cost + found.unmet.price);
+        let is_cheaper = || queued.left == found.left && cost(queued) < cost(found);
+        queued.left < found.left || !self.base.has_leftovers && is_cheaper()
+    }
+
+    /// Searches for nodes of pods that are divided among domains before.
+    fn find_dividing(&self) -> Found {
         let found = self.find_keeping_choice();
         if self.course.trials == Trials::First || self.is_stopped() || self.base.options.min_spot_types.is_some() {
             return found;

@@ -48,7 +48,7 @@ pub(super) struct Tariff {
 pub(super) struct Unmet {
     weight: u64,
     /// In dollars an hour.
-    price: f64,
+    pub(super) price: f64,
 }
 
 impl Problem<'_> {

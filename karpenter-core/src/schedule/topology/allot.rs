@@ -7,10 +7,11 @@ use std::{
 
 use super::{
     Allotment, Blocked, Ladders, Lessons, Neighbourhood, Portion, PortionKey, Rules, Subject, Term,
-    domains::{Counts, Domains},
+    domains::Domains,
     near::Company,
     seek::Seek,
     settle::{Step, pins},
+    spreading::Spreading,
     whereabouts::{Relations, Whereabouts},
 };
 use crate::{
@@ -47,9 +48,6 @@ pub(in crate::schedule) fn allot(base: &Base<'_>, lessons: &Lessons, course: &Co
     allotter.out
 }
 
-/// On which nodes pods may be: the index of their [`Constraint`], and the labels over which they must be spread, in order.
-pub(super) type NodesOf = (usize, Vec<Arc<str>>);
-
 pub(super) struct Allotter<'b, 'a> {
     pub(super) base: &'b Base<'a>,
     pub(super) lessons: &'b Lessons,
@@ -61,8 +59,8 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) out: Allotment,
     /// Which pods are known to be where, and whom they keep away.
     pub(super) whereabouts: Whereabouts,
-    /// How many pods with a spread over a label are allotted to its domains, by the nodes on which they may be.
-    pub(super) planned: BTreeMap<Term, BTreeMap<NodesOf, Counts>>,
+    /// The pods with a spread that are allotted to domains.
+    pub(super) spreading: Spreading,
     pub(super) relations: Relations,
     /// How many pods of each class have no domain yet.
     pub(super) left: Vec<usize>,
@@ -81,7 +79,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             domains: Domains::new(base),
             out: Allotment::default(),
             whereabouts: Whereabouts::new(base),
-            planned: BTreeMap::new(),
+            spreading: Spreading::default(),
             relations: Relations::new(&base.classes),
             left: base.classes.list.iter().map(|class| class.pods.len()).collect(),
             by_key: BTreeMap::new(),

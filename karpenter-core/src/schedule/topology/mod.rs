@@ -8,6 +8,7 @@
 mod allot;
 mod bundle;
 mod domains;
+mod grants;
 mod near;
 mod neighbours;
 mod offers;
@@ -17,15 +18,17 @@ mod rules;
 mod seek;
 mod selectors;
 mod settle;
+mod spreading;
 mod standing;
 mod whereabouts;
 mod wishes;
 
 pub(super) use allot::allot;
 pub(super) use domains::{Named, out_of_reach};
+pub(super) use grants::{Grants, Ledger, Nodes, has_endless_domains, labels_of_rules};
 pub(super) use neighbours::{Counted, Manners, Neighbours};
-pub(super) use portion::{Allotment, Domain, Latitude, Lessons, Member, Portion, Subject};
-use portion::{Blocked, PortionKey};
+use portion::PortionKey;
+pub(super) use portion::{Allotment, Blocked, Domain, Latitude, Lessons, Member, Portion, Subject};
 pub(super) use rules::{Neighbourhood, Rules, Spread, Term};
 pub(super) use selectors::{SelectorId, Selectors};
 pub(super) use standing::Standing;

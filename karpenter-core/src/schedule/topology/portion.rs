@@ -136,7 +136,12 @@ impl Member {
 
 impl Portion {
     /// Single pods.
-    pub(super) fn of_pods(key: PortionKey, units: usize, wanted: NodeAlternatives, is_tentative: bool) -> Self {
+    pub(in crate::schedule) fn of_pods(
+        key: PortionKey,
+        units: usize,
+        wanted: NodeAlternatives,
+        is_tentative: bool,
+    ) -> Self {
         let members = vec![Member { class: key.0, level: key.1, count: 1 }];
         Self { key, members, units, wanted, is_tentative, followers: 0, is_awaited: false, latitude: None }
     }

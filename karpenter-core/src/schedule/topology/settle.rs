@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use super::{
-    Latitude, Portion, Rules, Spread, Term,
+    Latitude, Portion, Rules, Term,
     allot::Allotter,
     domains::Counts,
     offers::{Cell, Charge, Cost, Reach},
@@ -222,7 +222,8 @@ impl Allotter<'_, '_> {
                     if self.gives_up_early && !self.base.classes.neighbourhood(class).hard().spreads.contains(spread) {
                         running = Rc::new(self.domains.with_all_named(&running, constraint, spread));
                     }
-                    (running, self.planned_for(class, spread, spread_keys))
+                    let own = (self.base.classes.list[class].constraint, spread);
+                    (running, self.spreading.counted_by(&mut self.domains, own, spread_keys))
                 }
                 CountedRule::Alone => {
                     let taken = self.domains_with(std::slice::from_ref(term), &term.key);
@@ -252,22 +253,6 @@ impl Allotter<'_, '_> {
         }))
     }
 
-    /// How many pods a spread of a class will count in each domain for sure, and how many it may or may not count: pods may
-    /// come to nodes on which it does not count, or that lack some of the labels that its nodes must have.
-    fn planned_for(&mut self, class: usize, spread: &Spread, spread_keys: &[Arc<str>]) -> [Counts; 2] {
-        let own = self.base.classes.list[class].constraint;
-        let (planned, domains) = (&self.planned, &mut self.domains);
-        let mut out = [Counts::new(), Counts::new()];
-        for ((other, other_keys), counts) in planned.get(&spread.term).into_iter().flatten() {
-            let has_labels = spread_keys.iter().all(|key| other_keys.contains(key) || domains.is_everywhere(key));
-            for (domain, count) in counts {
-                let is_sure = has_labels && domains.is_counted_at(*other, domain, own, spread);
-                *out[usize::from(!is_sure)].entry(domain.clone()).or_default() += count;
-            }
-        }
-        out
-    }
-
     /// Takes down what is known of pods that are pinned: which domains they are in, and whom they keep out of them.
     pub(super) fn note(&mut self, class: usize, pins: &Requirements, count: usize, rules: &Rules) {
         let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
@@ -282,17 +267,7 @@ impl Allotter<'_, '_> {
                 self.whereabouts.bar(term, domain);
             }
         }
-        // Two constraints may count the same pods over the same label.
-        let spread_terms: BTreeSet<&Term> = rules.spreads.iter().map(|spread| &spread.term).collect();
-        let nodes = (self.base.classes.list[class].constraint, self.spread_keys(class));
-        for term in spread_terms {
-            let is_own = selectors.selects(term.selector, selected_by);
-            if let Some(domain) = domain_of(&term.key).filter(|_| is_own) {
-                let of_term = self.planned.entry(term.clone()).or_default();
-                let counts = of_term.entry(nodes.clone()).or_default();
-                *counts.entry(domain).or_default() += i64::try_from(count).unwrap_or(i64::MAX);
-            }
-        }
+        self.spreading.add(&self.base.classes, class, (rules, count), domain_of);
     }
 
     /// The label of a rule that no node has of those that pods of a class could have without it.
