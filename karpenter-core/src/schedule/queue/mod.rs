@@ -27,7 +27,7 @@ use super::{
     occupancy::Occupancy,
     problem::{Base, Problem, Tolerance, Trials},
     solve::Found,
-    topology::{self, Grants, Ledger, Manners, Member, Named, Nodes, Rules},
+    topology::{self, Grants, Ledger, Manners, Member, Named, Nodes, Rules, Spreads},
 };
 use crate::{NodeAlternatives, Requirements, cluster::Place};
 
@@ -49,11 +49,18 @@ struct Queue<'q, 'a> {
 /// What a pod asks for at one step.
 struct Step {
     level: usize,
-    /// What its node must be like, by one alternative each.
-    alternatives: Vec<Constraint>,
+    alternatives: Vec<Alternative>,
     rules: Rules,
     manners: Manners,
     tolerance: Tolerance,
+}
+
+/// What the node of a pod may be like.
+struct Alternative {
+    /// What it must be like.
+    required: Requirements,
+    /// The same with what it should be like, as long as that is not given up.
+    constraint: Constraint,
 }
 
 /// All nodes: the places, in their order, and the drafts.
@@ -117,7 +124,8 @@ impl<'q, 'a> Queue<'q, 'a> {
         }
     }
 
-    /// Has all pods come, and those that found no place once more for as long as some find one. `None` if it is stopped.
+    /// Has all pods come, and those that found no place once more for as long as some find one. `None` if it is stopped, or if a rule
+    /// does not hold in the end.
     fn run(mut self, stop: Option<&StopFlag>) -> Option<Self> {
         let mut waiting = self.in_order();
         loop {
@@ -134,7 +142,7 @@ impl<'q, 'a> Queue<'q, 'a> {
                 }
             }
             if left.is_empty() || left.len() == before {
-                return Some(self);
+                return self.ledger.holds(&self.fleet).then_some(self);
             }
             waiting = left;
         }
@@ -164,21 +172,24 @@ impl<'q, 'a> Queue<'q, 'a> {
 
     fn seat_by(&mut self, class: usize, step: &Step) -> bool {
         let Some(grants) = self.ledger.grants(class, &step.rules, &self.fleet) else { return false };
+        let spreads =
+            |alternative: &Alternative| self.ledger.spreads(class, (&step.rules, &alternative.required), &self.fleet);
+        let spreads: Vec<Spreads> = step.alternatives.iter().map(spreads).collect();
         let nodes = &self.fleet.nodes;
         self.order.sort_by_key(|&draft| nodes[draft].guests.len());
         let is_granted = |node: usize| grants.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
         let known = (0..self.base.places.len()).chain(self.order.iter().copied()).filter(|&node| is_granted(node));
         for index in known.collect::<Vec<_>>() {
-            if let Some(wanted) = self.fleet.take_by_any(index, (class, step), &grants) {
+            if let Some(wanted) = self.fleet.take_by_any(index, (class, step), (&grants, &spreads)) {
                 self.note(class, step, index, wanted);
                 return true;
             }
         }
-        grants.nodes.is_none() && self.start(class, step, &grants)
+        grants.nodes.is_none() && self.start(class, step, (&grants, &spreads))
     }
 
     /// Adds a pod to a new draft, in the heaviest pool that it can be in. Of pools of equal weight Karpenter asks the last by name first.
-    fn start(&mut self, class: usize, step: &Step, grants: &Grants) -> bool {
+    fn start(&mut self, class: usize, step: &Step, grants: (&Grants, &[Spreads])) -> bool {
         let base = self.base;
         let mut pools: Vec<usize> = (0..base.pools.len()).collect();
         pools.sort_by_key(|&pool| Reverse((base.pools[pool].source.weight(), base.pools[pool].source.name())));
@@ -220,7 +231,7 @@ impl Fleet<'_, '_> {
         &mut self,
         index: usize,
         (class, step): (usize, &Step),
-        grants: &Grants,
+        (grants, spreads): (&Grants, &[Spreads]),
     ) -> Option<NodeAlternatives> {
         let base = self.base;
         let of_class = &base.classes.list[class];
@@ -228,14 +239,17 @@ impl Fleet<'_, '_> {
         if node.occupancy.most_of(&of_class.host_ports, &step.manners, base.classes.volumes(class)) == 0 {
             return None;
         }
-        step.alternatives.iter().find_map(|constraint| self.take(index, (class, constraint, step.tolerance), grants))
+        let mut alternatives = step.alternatives.iter().zip(spreads);
+        alternatives.find_map(|(Alternative { constraint, .. }, spreads)| {
+            self.take(index, (class, constraint, step.tolerance), (grants, spreads))
+        })
     }
 
     fn take(
         &mut self,
         index: usize,
         (class, constraint, most): (usize, &Constraint, Tolerance),
-        grants: &Grants,
+        (grants, spreads): (&Grants, &Spreads),
     ) -> Option<NodeAlternatives> {
         let (base, of_class) = (self.base, &self.base.classes.list[class]);
         let pinned = |pins| Constraint { wanted: constraint.wanted.narrowed(&pins), ..constraint.clone() };
@@ -246,13 +260,13 @@ impl Fleet<'_, '_> {
                 if !is_welcome || !fits(&of_class.requests, room) {
                     return None;
                 }
-                let pinned = pinned(grants.pins(|key| domain_of(source, key).into_iter().collect())?);
+                let pinned = pinned(grants.pins(spreads, |key| domain_of(source, key).into_iter().collect())?);
                 take(room, &of_class.requests, 1);
                 Some(pinned.wanted)
             }
             Kind::Draft(draft) => {
                 let admitting = draft.admitting(base, constraint, most)?;
-                let pinned = pinned(grants.pins(|key| admitting.domains(base, key))?);
+                let pinned = pinned(grants.pins(spreads, |key| admitting.domains(base, key))?);
                 *draft = admitting.admitting(base, &pinned, most)?.holding(base, of_class)?;
                 Some(pinned.wanted)
             }
@@ -293,12 +307,14 @@ fn steps(base: &Base<'_>, class: usize) -> Vec<Step> {
     let levels = (0..=last).map(|level| (level, Tolerance::Full)).chain(reluctant);
     let step = |(level, tolerance)| {
         let rules = neighbourhood.rules_at(level);
-        let wanted = rules.node.as_ref().map_or_else(|| own.wanted.clone(), |node| own.wanted.narrowed(node));
-        let constraint = |alternative: &Requirements| Constraint {
-            wanted: NodeAlternatives::any().narrowed(alternative),
-            tolerations: own.tolerations.clone(),
+        let alternative = |required: &Requirements| {
+            let wanted = NodeAlternatives::any().narrowed(required);
+            let wanted = rules.node.as_ref().map_or_else(|| wanted.clone(), |node| wanted.narrowed(node));
+            let constraint = Constraint { wanted, tolerations: own.tolerations.clone() };
+            let is_open = !constraint.wanted.is_unmeetable();
+            is_open.then(|| Alternative { required: required.clone(), constraint })
         };
-        let alternatives = wanted.alternatives().iter().map(constraint).collect();
+        let alternatives = own.wanted.alternatives().iter().filter_map(alternative).collect();
         let manners = Manners::of(classes, &[Member { class, level, count: 1 }]);
         Step { level, alternatives, rules, manners, tolerance }
     };
