@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use ordered_float::OrderedFloat;
 
 use super::{
-    Plan, PreferencePolicy, StopFlag,
+    Plan, StopFlag,
     candidate::Candidate,
     first_fit::LimitUse,
     lot::Lot,
@@ -83,11 +83,6 @@ impl Found {
     fn cut_short(mut search: Search<'_, '_>) -> Self {
         search.drop_tentative();
         Self::of(search)
-    }
-
-    /// Whether it places as many pods for less, whatever becomes of wishes.
-    fn is_cheaper_than(&self, other: &Self) -> bool {
-        (&self.left, self.total()) < (&other.left, other.total())
     }
 
     /// The better of two; the first of equals.
@@ -194,29 +189,10 @@ impl<'a> Problem<'a> {
             others.push(self.with(Course { spreads_evenly: true, ..self.course.clone() }));
         }
         let best = others.into_iter().fold(best, Found::better);
-        let best = match self.without_spoilers(&best.plan) {
+        match self.without_spoilers(&best.plan) {
             Some(without) => best.better(without.find_keeping_choice()),
             None => best,
-        };
-        self.with_wishes_in_order(&best).unwrap_or(best)
-    }
-
-    /// A plan in which pods give up their wishes as they come in Karpenter's order, if what this order leads to costs less: what is
-    /// kept beyond that is worth no money.
-    fn with_wishes_in_order(&self, best: &Found) -> Option<Found> {
-        let is_open = self.course.trials == Trials::All && !self.course.order.is_karpenters() && self.is_small();
-        let has_wishes = self.base.preferences == PreferencePolicy::Respect && self.base.classes.have_wishes();
-        if !is_open || !has_wishes {
-            return None;
         }
-        let first_trial = |limit_use| {
-            let course = Course { order: Order::Plain(limit_use), trials: Trials::First, ..self.course.clone() };
-            (self.with(course), limit_use)
-        };
-        let cheaper = self.limit_uses().map(first_trial).filter(|(found, _)| found.is_cheaper_than(best));
-        let (cheapest, limit_use) = cheaper.reduce(|a, b| if b.0.is_cheaper_than(&a.0) { b } else { a })?;
-        let improved = self.in_order(Order::Plain(limit_use));
-        Some(if improved.is_cheaper_than(&cheapest) { improved } else { cheapest })
     }
 
     /// Whether some spread lets domains differ by more than one pod, so that pods may be spread more evenly, and little is planned.

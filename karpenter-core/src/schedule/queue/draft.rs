@@ -1,13 +1,11 @@
 //! Nodes in the making.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use ordered_float::OrderedFloat;
 
+use super::stock::{Share, Stock};
 use crate::{
     Requirements,
     cluster::HostPort,
@@ -29,28 +27,19 @@ pub(super) struct Draft {
     roomy: FixedBitSet,
     /// What its pods take of it.
     used: Amounts,
-    /// The reservations that it may draw on, each of which has one machine less for others.
-    reserved: BTreeSet<usize>,
+    /// What it takes of limits and reservations.
+    share: Share,
     /// What its labels must be like, if some of its pods ask for labels that no offering settles.
     settled: Option<Requirements>,
 }
 
 impl Draft {
-    /// A node of a pool of whose limits so much is left, and of all reservations, if there is any.
-    pub(super) fn new(base: &Base<'_>, pool: usize, limits_left: &[i64], reservations_left: &[i64]) -> Option<Self> {
-        let mut open = base.pools[pool].open_rows.clone();
-        let is_left = |row| reservation(base, pool, row).is_none_or(|reservation| reservations_left[reservation] > 0);
-        let is_within = |row: usize| capacity(base, pool, row).zip(limits_left).all(|(most, left)| most <= *left);
-        keep(&mut open, |row| is_within(row) && is_left(row));
+    /// A node of a pool, if limits and reservations leave any.
+    pub(super) fn new(base: &Base<'_>, pool: usize, stock: &Stock) -> Option<Self> {
+        let (mut open, share) = (base.pools[pool].open_rows.clone(), Share::default());
+        keep(&mut open, |row| stock.has(base, (pool, row), &share));
         let (admitted, used) = (open.clone(), base.classes.axes.zero());
-        (!open.is_clear()).then_some(Self {
-            pool,
-            admitted,
-            roomy: open,
-            used,
-            reserved: BTreeSet::new(),
-            settled: None,
-        })
+        (!open.is_clear()).then_some(Self { pool, admitted, roomy: open, used, share, settled: None })
     }
 
     /// The same where pods with a constraint admit it so willingly, if they do.
@@ -73,43 +62,30 @@ impl Draft {
     }
 
     /// The same with a pod of a class more, if there are machines with room for it.
-    pub(super) fn holding(mut self, base: &Base<'_>, of_class: &Class) -> Option<Self> {
+    pub(super) fn holding(mut self, base: &Base<'_>, of_class: &Class, stock: &Stock) -> Option<Self> {
         let pool = &base.pools[self.pool];
         take(&mut self.used, &of_class.requests, -1);
         keep(&mut self.roomy, |row| {
             let variant = pool.variant(row);
-            fits(&self.used, &variant.room) && !HostPort::any_clash(&of_class.host_ports, &variant.host_ports)
+            fits(&self.used, &variant.room)
+                && !HostPort::any_clash(&of_class.host_ports, &variant.host_ports)
+                && stock.has(base, (self.pool, row), &self.share)
         });
         let has_enough = || {
             let is_left = |of_type: usize| self.roomy.ones().any(|row| pool.variant(row).type_index == of_type);
             base.options.min_values != MinValuesPolicy::Strict || pool.lack(is_left).is_none()
         };
         // Karpenter lets no pod join that would take from a node all reservations that it may use.
-        if !self.reserved.is_empty() && self.reservations(base).next().is_none() {
+        if self.share.loses_reservations(base, self.pool, self.roomy.ones()) {
             return None;
         }
         (!self.roomy.is_clear() && (!pool.has_min_values() || has_enough())).then_some(self)
     }
 
-    /// The reservations of the machines that it may become; one may come more than once.
-    fn reservations(&self, base: &Base<'_>) -> impl Iterator<Item = usize> {
-        self.roomy.ones().filter_map(|row| reservation(base, self.pool, row))
-    }
-
-    /// Keeps a machine of each reservation that it may draw on, and gives back the others.
-    pub(super) fn reserve(&mut self, base: &Base<'_>, reservations_left: &mut [i64]) {
-        let now: BTreeSet<usize> = self.reservations(base).collect();
-        self.reserved.iter().for_each(|&before| reservations_left[before] += 1);
-        now.iter().for_each(|&kept| reservations_left[kept] -= 1);
-        self.reserved = now;
-    }
-
-    /// Takes from limits what the largest machine has that it may become: that is how Karpenter counts.
-    pub(super) fn use_up(&self, base: &Base<'_>, limits_left: &mut [i64]) {
-        for (limit, left) in limits_left.iter_mut().enumerate() {
-            let sizes = self.roomy.ones().filter_map(|row| capacity(base, self.pool, row).nth(limit));
-            *left -= sizes.max().unwrap_or(0);
-        }
+    /// Takes of limits and reservations what it may need.
+    pub(super) fn draw(&mut self, base: &Base<'_>, stock: &mut Stock) {
+        let rows: Vec<usize> = self.roomy.ones().collect();
+        stock.draw(base, (self.pool, &rows), &mut self.share);
     }
 
     /// The domains of a label in which it may be, that of the cheapest machine first.
@@ -135,18 +111,9 @@ impl Draft {
     }
 }
 
-/// What a machine of an offering has of each limited resource.
-fn capacity<'b>(base: &'b Base<'_>, pool: usize, row: usize) -> impl Iterator<Item = i64> + use<'b> {
-    let pool = &base.pools[pool];
-    let of_type = pool.table().rows()[row].type_index;
-    pool.limits.iter().map(move |limit| limit.capacity_by_type[of_type])
-}
-
-fn reservation(base: &Base<'_>, pool: usize, row: usize) -> Option<usize> {
-    base.reservations.of(base.pools[pool].catalog, row)
-}
-
 fn keep(rows: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {
     let dropped: Vec<usize> = rows.ones().filter(|&row| !is_kept(row)).collect();
-    dropped.into_iter().for_each(|row| rows.set(row, false));
+    for row in dropped {
+        rows.set(row, false);
+    }
 }

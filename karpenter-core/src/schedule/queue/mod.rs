@@ -9,6 +9,7 @@
 
 mod draft;
 mod seating;
+mod stock;
 
 use std::{
     cmp::Reverse,
@@ -18,14 +19,15 @@ use std::{
 };
 
 use draft::Draft;
+use stock::Stock;
 
 use super::{
     PreferencePolicy, StopFlag,
     amounts::{Amounts, fits, take},
     class::Constraint,
-    limit::Limit,
+    first_fit::LimitUse,
     occupancy::Occupancy,
-    problem::{Base, Problem, Tolerance, Trials},
+    problem::{Base, OpenPlace, Problem, Tolerance, Trials},
     solve::Found,
     topology::{self, Grants, Ledger, Manners, Member, Named, Nodes, Rules, Spreads},
 };
@@ -40,10 +42,6 @@ struct Queue<'q, 'a> {
     steps: BTreeMap<usize, Rc<Vec<Step>>>,
     /// The drafts, by index among all nodes, in the order in which they are asked.
     order: Vec<usize>,
-    /// What the drafts leave of the limits of each pool, each as the largest machine that it may become.
-    limits_left: Vec<Vec<i64>>,
-    /// What they leave of each reservation that they may draw on.
-    reservations_left: Vec<i64>,
 }
 
 /// What a pod asks for at one step.
@@ -67,6 +65,7 @@ struct Alternative {
 struct Fleet<'q, 'a> {
     base: &'q Base<'a>,
     nodes: Vec<Node>,
+    stock: Stock,
 }
 
 struct Node {
@@ -91,7 +90,7 @@ struct Guest {
     wanted: NodeAlternatives,
 }
 
-impl<'a> Problem<'a> {
+impl Problem<'_> {
     /// The plan of the queue, or a better one in which its pods are in the same domains, where little is planned and the plan leaves
     /// fewer pods than another or costs less.
     pub(super) fn queued(&self, other: &Found) -> Option<Found> {
@@ -101,14 +100,18 @@ impl<'a> Problem<'a> {
             && (base.preferences != PreferencePolicy::Weigh || !base.classes.have_wishes())
             && base.options.min_spot_types.is_none()
             && !topology::has_endless_domains(base);
-        let queue = is_open.then(|| Queue::new(base).run(self.course.stop.as_ref())).flatten()?;
-        self.seated(&queue, other)
+        let queue = |limit_use| Queue::new(base, limit_use).run(self.course.stop.as_ref());
+        let queues = self.limit_uses().filter(|_| is_open).filter_map(queue);
+        queues.fold(None, |best, queue| {
+            let better = self.seated(&queue, best.as_ref().unwrap_or(other));
+            better.or(best)
+        })
     }
 }
 
 impl<'q, 'a> Queue<'q, 'a> {
-    fn new(base: &'q Base<'a>) -> Self {
-        let node = |(index, place): (usize, &super::problem::OpenPlace<'_>)| Node {
+    fn new(base: &'q Base<'a>, limit_use: LimitUse) -> Self {
+        let node = |(index, place): (usize, &OpenPlace<'_>)| Node {
             kind: Kind::Place(index, place.room.clone()),
             occupancy: place.occupancy.clone(),
             guests: Vec::new(),
@@ -116,11 +119,13 @@ impl<'q, 'a> Queue<'q, 'a> {
         Self {
             base,
             ledger: Ledger::new(base),
-            fleet: Fleet { base, nodes: base.places.iter().enumerate().map(node).collect() },
+            fleet: Fleet {
+                base,
+                nodes: base.places.iter().enumerate().map(node).collect(),
+                stock: Stock::new(base, limit_use),
+            },
             steps: BTreeMap::new(),
             order: Vec::new(),
-            limits_left: base.pools.iter().map(|pool| pool.limits.iter().map(Limit::left).collect()).collect(),
-            reservations_left: base.reservations.left.values().copied().collect(),
         }
     }
 
@@ -194,16 +199,11 @@ impl<'q, 'a> Queue<'q, 'a> {
         let mut pools: Vec<usize> = (0..base.pools.len()).collect();
         pools.sort_by_key(|&pool| Reverse((base.pools[pool].source.weight(), base.pools[pool].source.name())));
         for pool in pools {
-            let Some(draft) = Draft::new(base, pool, &self.limits_left[pool], &self.reservations_left) else {
-                continue;
-            };
+            let Some(draft) = Draft::new(base, pool, &self.fleet.stock) else { continue };
             let node = Node { kind: Kind::Draft(draft), occupancy: Occupancy::default(), guests: Vec::new() };
             let index = self.fleet.nodes.len();
             self.fleet.nodes.push(node);
             if let Some(wanted) = self.fleet.take_by_any(index, (class, step), grants) {
-                if let Kind::Draft(draft) = &self.fleet.nodes[index].kind {
-                    draft.use_up(base, &mut self.limits_left[pool]);
-                }
                 self.order.push(index);
                 self.note(class, step, index, wanted);
                 return true;
@@ -218,7 +218,7 @@ impl<'q, 'a> Queue<'q, 'a> {
         let occupancy = &mut self.fleet.nodes[node].occupancy;
         occupancy.add_one(&of_class.host_ports, &step.manners, self.base.classes.volumes(class));
         if let Kind::Draft(draft) = &mut self.fleet.nodes[node].kind {
-            draft.reserve(self.base, &mut self.reservations_left);
+            draft.draw(self.base, &mut self.fleet.stock);
         }
         self.fleet.nodes[node].guests.push(Guest { class, level: step.level, wanted });
         self.ledger.add((class, node), &step.rules, &self.fleet);
@@ -267,7 +267,7 @@ impl Fleet<'_, '_> {
             Kind::Draft(draft) => {
                 let admitting = draft.admitting(base, constraint, most)?;
                 let pinned = pinned(grants.pins(spreads, |key| admitting.domains(base, key))?);
-                *draft = admitting.admitting(base, &pinned, most)?.holding(base, of_class)?;
+                *draft = admitting.admitting(base, &pinned, most)?.holding(base, of_class, &self.stock)?;
                 Some(pinned.wanted)
             }
         }

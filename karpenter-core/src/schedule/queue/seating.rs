@@ -65,7 +65,7 @@ impl Queue<'_, '_> {
     }
 }
 
-impl<'p> Search<'p, '_> {
+impl Search<'_, '_> {
     /// Makes the cheapest node that a draft may become.
     fn buy_draft(&mut self, draft: &Draft, units: &[(usize, i64)]) -> Option<()> {
         let problem = self.problem;

@@ -53,8 +53,6 @@ pub(super) struct Allotter<'b, 'a> {
     pub(super) lessons: &'b Lessons,
     ladders: &'b Ladders,
     pub(super) spreads_evenly: bool,
-    /// Whether wishes are given up as early as Karpenter gives them up.
-    pub(super) gives_up_early: bool,
     pub(super) domains: Domains<'b, 'a>,
     pub(super) out: Allotment,
     /// Which pods are known to be where, and whom they keep away.
@@ -75,7 +73,6 @@ impl<'b, 'a> Allotter<'b, 'a> {
             lessons,
             ladders: &course.ladders,
             spreads_evenly: course.spreads_as_evenly_as_can_be(),
-            gives_up_early: course.order.is_karpenters(),
             domains: Domains::new(base),
             out: Allotment::default(),
             whereabouts: Whereabouts::new(base),
@@ -220,12 +217,8 @@ impl<'b, 'a> Allotter<'b, 'a> {
         let (mut obstacle, is_partial) = (None, most < usize::MAX);
         for level in self.ladders.of(class, self.neighbourhood(class).levels()) {
             let rules = self.neighbourhood(class).rules_at(level);
-            if self.comes_before_company(class, &rules) {
-                continue;
-            }
             let most = if rules.wishes_for_nodes { most.min(self.base.sure_nodes) } else { most };
-            let most_by_shunning = self.most_by_shunning(class, &rules);
-            let count = self.left[class].min(most).min(most_by_shunning);
+            let count = self.left[class].min(most);
             let (seek, mut left) = self.settle_near((class, level), &rules, count);
             if left > 0 && self.may_share_nodes_to_come(&rules) {
                 let beside = self.seek((class, level), &rules, Company::Planned);
@@ -248,40 +241,6 @@ impl<'b, 'a> Allotter<'b, 'a> {
             }
         }
         obstacle
-    }
-
-    /// How many pods of a class keep the wish to be in no domain with another, if it is given up early: one in each domain with room on
-    /// nodes that exist, and one on a new node.
-    fn most_by_shunning(&mut self, class: usize, rules: &Rules) -> usize {
-        let free = rules.shuns.iter().filter_map(|term| self.free_of_shunned(class, term)).min();
-        let is_untouched = self.left[class] == self.base.classes.list[class].pods.len();
-        free.map_or(usize::MAX, |free| if is_untouched { free + 1 } else { 0 })
-    }
-
-    /// In how many domains nodes that exist have room for pods that wish to be in no domain with another of them, if that wish is given
-    /// up early: a node is made for the first that has no room, which may be anywhere, and Karpenter takes all domains for taken.
-    pub(super) fn free_of_shunned(&mut self, class: usize, term: &Term) -> Option<usize> {
-        let (selectors, selected_by) = (&self.base.classes.selectors, self.neighbourhood(class).selected_by);
-        if !self.gives_up_early || term.is_by_host() || !selectors.selects(term.selector, selected_by) {
-            return None;
-        }
-        let taken = self.domains_with(std::slice::from_ref(term), &term.key);
-        let reach = self.reach_over(class, self.base.classes.node_wanted(class), &term.key);
-        Some(reach.iter().filter(|(cell, charge)| charge.free > 0 && !taken.contains(&cell[0])).count())
-    }
-
-    /// Whether pods of a class give up the wish to be near to others early: none of these runs, and all of them come later in
-    /// Karpenter's order.
-    fn comes_before_company(&self, class: usize, rules: &Rules) -> bool {
-        let classes = &self.base.classes;
-        // Of equals either may come first.
-        let comes_first = |other: usize| classes.list[other].requests >= classes.list[class].requests;
-        let has_company = |term: &Term| {
-            let near = std::slice::from_ref(term);
-            self.runs(near) || (0..classes.list.len()).any(|other| self.is_company(other, near) && comes_first(other))
-        };
-        let hard = &self.neighbourhood(class).hard().near;
-        self.gives_up_early && rules.near.iter().any(|term| !hard.contains(term) && !has_company(term))
     }
 
     /// Gives domains to pods where those are that they must be near to, and has these go to further domains as long as pods are

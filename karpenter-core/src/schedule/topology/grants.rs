@@ -142,8 +142,9 @@ impl<'b, 'a> Ledger<'b, 'a> {
             out.entry(term.key.clone()).or_default().extend(domains);
         };
         for term in rules.away.iter().chain(&rules.shuns).filter(|term| !term.is_by_host()) {
-            let company = self.company(std::slice::from_ref(term), nodes);
-            company.iter().for_each(|resident| bar(term, resident));
+            for resident in self.company(std::slice::from_ref(term), nodes) {
+                bar(term, &resident);
+            }
         }
         let repels =
             |term: &&Term, set: SelectedBy| !term.is_by_host() && classes.selectors.selects(term.selector, set);

@@ -196,10 +196,6 @@ impl Allotter<'_, '_> {
                 draft.causes.push(TopologyObstacle::AntiAffinity { key: term.key.to_string(), domains });
             }
             if selectors.selects(term.selector, selected_by) {
-                // Of a wish that is given up early only one pod is left, which may be anywhere.
-                if !is_hard && self.free_of_shunned(class, term) == Some(0) {
-                    continue;
-                }
                 draft.counted.push((term.clone(), CountedRule::Alone));
                 draft.apart.insert(term.key.clone());
             } else if is_hard && self.is_selected_elsewhere(class, term) {

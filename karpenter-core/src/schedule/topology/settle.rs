@@ -218,10 +218,7 @@ impl Allotter<'_, '_> {
         let rules = seek.counted.iter().map(|(term, rule)| {
             let (running, planned) = match rule {
                 CountedRule::Spread(spread) => {
-                    let mut running = self.domains.counts(constraint, spread, spread_keys);
-                    if self.gives_up_early && !self.base.classes.neighbourhood(class).hard().spreads.contains(spread) {
-                        running = Rc::new(self.domains.with_all_named(&running, constraint, spread));
-                    }
+                    let running = self.domains.counts(constraint, spread, spread_keys);
                     let own = (self.base.classes.list[class].constraint, spread);
                     (running, self.spreading.counted_by(&mut self.domains, own, spread_keys))
                 }
