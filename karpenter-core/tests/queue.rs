@@ -1,8 +1,9 @@
 //! Plans that pods lead to which come one by one, where these cost less or leave fewer pods.
 
 use karpenter_core::{
-    Catalogs, InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Snapshot, SnapshotBuilder,
+    Catalogs, InstanceType, Offering, Plan, Planner, Price, Quantity, Reason, Requirement, Snapshot, SnapshotBuilder,
     api::{Node, NodePool, Pod},
+    reason::TopologyObstacle,
 };
 use serde_json::{Value, json};
 
@@ -117,6 +118,9 @@ fn few_pods_that_keep_away_from_many_wait() {
     pods.push(pod("alone-0", ("250m", "1Gi"), &keeps_away));
     let plan = plan(vec![machine("m", 4, 16, &[("a", 0.4)])], vec![NodePool::named("general")], Vec::new(), pods);
     assert_eq!(left(&plan), ["alone-0", "lonely-0"]);
+    for reason in plan.unplaced().values() {
+        assert!(matches!(reason, Reason::Topology(TopologyObstacle::AntiAffinity { .. })), "{reason}");
+    }
 }
 
 #[test]
@@ -132,4 +136,26 @@ fn what_is_reserved_is_not_given_up_for_a_pod_that_could_join() {
     let types = vec![reserved, machine("large", 13, 64, &[("a", 0.8)])];
     let plan = plan(types, vec![NodePool::named("general")], Vec::new(), pods);
     assert_eq!((plan.claims().len(), left(&plan)), (2, Vec::new()));
+}
+
+#[test]
+fn a_pod_that_keeps_away_by_a_label_is_not_moved_to_a_node_that_has_it() {
+    let rack = "example.com/rack";
+    let keeps_away = json!({"affinity": {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term("web", rack)]}}});
+    let wish = json!([{"weight": 100, "podAffinityTerm": term("near", HOST)}]);
+    let wishes = json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}});
+    let node = read(json!({"metadata": {"name": "n", "labels": {ZONE: "a", rack: "r1"}},
+                           "status": {"allocatable": {"cpu": "4", "memory": "64Gi", "pods": "110"}}}));
+    let pods = vec![
+        pod("web-0", ("2", "1Gi"), &json!({"nodeSelector": {rack: "r1"}})),
+        pod("lonely-0", ("2", "1Gi"), &keeps_away),
+        pod("plain-0", ("1900m", "7Gi"), &json!({})),
+        pod("plain-1", ("1900m", "7Gi"), &json!({})),
+        pod("near-0", ("1", "4Gi"), &json!({})),
+        pod("near-1", ("1", "4Gi"), &wishes),
+    ];
+    let plan = plan(vec![machine("m", 7, 12, &[("a", 0.5)])], vec![NodePool::named("general")], vec![node], pods);
+    assert_eq!(left(&plan), Vec::<&str>::new());
+    assert!(plan.existing()["n"].iter().all(|pod| pod.name != "lonely-0"), "{:?}", plan.existing());
 }

@@ -19,9 +19,10 @@ use super::{
 };
 use crate::Requirements;
 
-/// The most pairs of units and candidates for which this plan is made: some hundredths of a second.
+/// The most pairs of units and candidates for which this plan is made, and all else that is tried where little is planned: mostly
+/// some hundredths of a second each.
 const MAX_PAIRS: usize = 200_000;
-/// The most pairs of units and places: lots fill a place at once.
+/// The same of units and places: lots fill a place at once.
 const MAX_PAIRS_OF_PLACES: usize = 1_000_000;
 
 /// What a node in the making takes of the limits of its pool until it is made.

@@ -2,8 +2,6 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use ordered_float::OrderedFloat;
-
 use super::{
     Plan, StopFlag,
     candidate::Candidate,
@@ -29,6 +27,9 @@ const SMALL: usize = 100_000;
 /// Nodes for pods that may not share one with their like come first in a search if there are no more than so many units
 /// for each of them.
 const UNITS_FOR_EACH_LONER: usize = 8;
+
+/// Sums of the same prices in another order are no cheaper.
+const LESS: f64 = 1.0 - 1e-9;
 
 /// How often those come first that limits leave without a node.
 const MOST_TURNS: usize = 2;
@@ -124,11 +125,11 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Whether a plan of the queue leaves fewer pods than another or costs less. Whoever has no place in it has none in Karpenter's plan either.
-    /// Pods that were left by an earlier plan are not to wait once more, whatever it costs.
+    /// Whether a plan of the queue leaves fewer pods than another or costs less. Whoever has no place in it has none in Karpenter's plan
+    /// either. Pods that were left by an earlier plan are not to wait once more, whatever it costs.
     pub(super) fn prefers_queued(&self, queued: &Found, found: &Found) -> bool {
-        let cost = |found: &Found| OrderedFloat(found.expected_cost + found.unmet.price);
-        let is_cheaper = || queued.left == found.left && cost(queued) < cost(found);
+        let cost = |found: &Found| found.expected_cost + found.unmet.price;
+        let is_cheaper = || queued.left == found.left && cost(queued) < cost(found) * LESS;
         queued.left < found.left || !self.base.has_leftovers && is_cheaper()
     }
 

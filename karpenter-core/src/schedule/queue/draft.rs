@@ -61,6 +61,16 @@ impl Draft {
         (!out.roomy.is_clear()).then_some(out)
     }
 
+    /// Whether some machine that it may become has room for a pod of a class.
+    pub(super) fn has_room(&self, base: &Base<'_>, of_class: &Class) -> bool {
+        let pool = &base.pools[self.pool];
+        let has_room = |row: usize| {
+            let room = pool.variant(row).room.iter().zip(&self.used).map(|(room, used)| room - used);
+            of_class.requests.iter().zip(room).all(|(&request, room)| request <= 0 || request <= room)
+        };
+        self.roomy.ones().any(has_room)
+    }
+
     /// The same with a pod of a class more, if there are machines with room for it.
     pub(super) fn holding(mut self, base: &Base<'_>, of_class: &Class, stock: &Stock) -> Option<Self> {
         let pool = &base.pools[self.pool];

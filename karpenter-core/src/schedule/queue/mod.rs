@@ -29,9 +29,12 @@ use super::{
     occupancy::Occupancy,
     problem::{Base, OpenPlace, Problem, Tolerance, Trials},
     solve::Found,
-    topology::{self, Grants, Ledger, Manners, Member, Named, Nodes, Rules, Spreads},
+    topology::{self, Grants, Ledger, Manners, Member, Named, Nodes, Rules},
 };
-use crate::{NodeAlternatives, Requirements, cluster::Place};
+use crate::{NodeAlternatives, Requirements, cluster::Place, reason::TopologyObstacle};
+
+/// The most pairs of pods and nodes, if each pod had one of its own: some tenths of a second.
+const MAX_PAIRS: usize = 1_000_000;
 
 /// Pods that come one by one, and the nodes that they have.
 struct Queue<'q, 'a> {
@@ -42,23 +45,18 @@ struct Queue<'q, 'a> {
     steps: BTreeMap<usize, Rc<Vec<Step>>>,
     /// The drafts, by index among all nodes, in the order in which they are asked.
     order: Vec<usize>,
+    /// The rules that are in the way of pods without a place, by class.
+    obstacles: BTreeMap<usize, TopologyObstacle>,
 }
 
 /// What a pod asks for at one step.
 struct Step {
     level: usize,
-    alternatives: Vec<Alternative>,
+    /// What its node must be like, by one alternative each.
+    alternatives: Vec<Constraint>,
     rules: Rules,
     manners: Manners,
     tolerance: Tolerance,
-}
-
-/// What the node of a pod may be like.
-struct Alternative {
-    /// What it must be like.
-    required: Requirements,
-    /// The same with what it should be like, as long as that is not given up.
-    constraint: Constraint,
 }
 
 /// All nodes: the places, in their order, and the drafts.
@@ -92,20 +90,34 @@ struct Guest {
 
 impl Problem<'_> {
     /// The plan of the queue, or a better one in which its pods are in the same domains, where little is planned and the plan leaves
-    /// fewer pods than another or costs less.
+    /// fewer pods than another or costs less. Where it leaves more, those come alone that have a place in the other plan.
     pub(super) fn queued(&self, other: &Found) -> Option<Found> {
+        if !self.may_queue() {
+            return None;
+        }
+        let counts = self.left_by_class(&other.plan);
+        let (all, placed) = (vec![0; counts.len()], counts);
+        let has_left = placed.iter().any(|&left| left > 0);
+        let goes = std::iter::once(all).chain(has_left.then_some(placed));
+        goes.fold(None, |best, aside| {
+            let queue = |limit_use| Queue::new(&self.base, limit_use).run(&aside, self.course.stop.as_ref());
+            self.limit_uses().filter_map(queue).fold(best, |best, queue| {
+                let better = self.seated(&queue, best.as_ref().unwrap_or(other));
+                better.or(best)
+            })
+        })
+    }
+
+    /// Whether there is time for pods to come one by one, and it is known in which domains nodes may be.
+    fn may_queue(&self) -> bool {
         let base = &self.base;
-        let is_open = self.course.trials == Trials::All
+        let pods: usize = base.classes.list.iter().map(|class| class.pods.len()).sum();
+        self.course.trials == Trials::All
             && self.is_small()
+            && pods.saturating_mul(pods.saturating_add(base.places.len())) <= MAX_PAIRS
             && (base.preferences != PreferencePolicy::Weigh || !base.classes.have_wishes())
             && base.options.min_spot_types.is_none()
-            && !topology::has_endless_domains(base);
-        let queue = |limit_use| Queue::new(base, limit_use).run(self.course.stop.as_ref());
-        let queues = self.limit_uses().filter(|_| is_open).filter_map(queue);
-        queues.fold(None, |best, queue| {
-            let better = self.seated(&queue, best.as_ref().unwrap_or(other));
-            better.or(best)
-        })
+            && !topology::has_endless_domains(base)
     }
 }
 
@@ -126,13 +138,15 @@ impl<'q, 'a> Queue<'q, 'a> {
             },
             steps: BTreeMap::new(),
             order: Vec::new(),
+            obstacles: BTreeMap::new(),
         }
     }
 
-    /// Has all pods come, and those that found no place once more for as long as some find one. `None` if it is stopped, or if a rule
-    /// does not hold in the end.
-    fn run(mut self, stop: Option<&StopFlag>) -> Option<Self> {
-        let mut waiting = self.in_order();
+    /// Has all pods come, and those that found no place once more for as long as some find one. `None` if it is stopped.
+    ///
+    /// Of each class so many pods stay aside.
+    fn run(mut self, aside: &[usize], stop: Option<&StopFlag>) -> Option<Self> {
+        let mut waiting = self.in_order(aside);
         loop {
             let before = waiting.len();
             let mut in_vain = BTreeSet::new();
@@ -147,18 +161,25 @@ impl<'q, 'a> Queue<'q, 'a> {
                 }
             }
             if left.is_empty() || left.len() == before {
-                return self.ledger.holds(&self.fleet).then_some(self);
+                for class in in_vain {
+                    let obstacle = self.ledger.obstacle(class, &self.fleet);
+                    self.obstacles.extend(obstacle.map(|obstacle| (class, obstacle)));
+                }
+                return Some(self);
             }
             waiting = left;
         }
     }
 
     /// The class of each pod, in the order of the queue: the largest first, of equals the oldest.
-    fn in_order(&self) -> Vec<usize> {
+    fn in_order(&self, aside: &[usize]) -> Vec<usize> {
         let pods = self.base.snapshot.pods();
-        let classes = self.base.classes.list.iter().enumerate();
+        let classes = self.base.classes.list.iter().zip(aside).enumerate();
         let mut order: Vec<_> = classes
-            .flat_map(|(class, of_class)| of_class.pods.iter().map(move |&pod| (class, &of_class.requests, &pods[pod])))
+            .flat_map(|(class, (of_class, aside))| {
+                let coming = of_class.pods.iter().take(of_class.pods.len() - aside);
+                coming.map(move |&pod| (class, &of_class.requests, &pods[pod]))
+            })
             .map(|(class, requests, pod)| {
                 let metadata = &pod.metadata;
                 ((Reverse(requests), metadata.creation_timestamp, &metadata.uid, pod.key()), class)
@@ -177,24 +198,22 @@ impl<'q, 'a> Queue<'q, 'a> {
 
     fn seat_by(&mut self, class: usize, step: &Step) -> bool {
         let Some(grants) = self.ledger.grants(class, &step.rules, &self.fleet) else { return false };
-        let spreads =
-            |alternative: &Alternative| self.ledger.spreads(class, (&step.rules, &alternative.required), &self.fleet);
-        let spreads: Vec<Spreads> = step.alternatives.iter().map(spreads).collect();
         let nodes = &self.fleet.nodes;
         self.order.sort_by_key(|&draft| nodes[draft].guests.len());
         let is_granted = |node: usize| grants.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node));
         let known = (0..self.base.places.len()).chain(self.order.iter().copied()).filter(|&node| is_granted(node));
         for index in known.collect::<Vec<_>>() {
-            if let Some(wanted) = self.fleet.take_by_any(index, (class, step), (&grants, &spreads)) {
+            if let Some(wanted) = self.fleet.take_by_any(index, (class, step), &grants) {
                 self.note(class, step, index, wanted);
                 return true;
             }
         }
-        grants.nodes.is_none() && self.start(class, step, (&grants, &spreads))
+        grants.nodes.is_none() && self.start(class, step, &grants)
     }
 
-    /// Adds a pod to a new draft, in the heaviest pool that it can be in. Of pools of equal weight Karpenter asks the last by name first.
-    fn start(&mut self, class: usize, step: &Step, grants: (&Grants, &[Spreads])) -> bool {
+    /// Adds a pod to a new draft, in the heaviest pool that it can be in. Of pools of equal weight Karpenter asks the last by name
+    /// first.
+    fn start(&mut self, class: usize, step: &Step, grants: &Grants) -> bool {
         let base = self.base;
         let mut pools: Vec<usize> = (0..base.pools.len()).collect();
         pools.sort_by_key(|&pool| Reverse((base.pools[pool].source.weight(), base.pools[pool].source.name())));
@@ -231,7 +250,7 @@ impl Fleet<'_, '_> {
         &mut self,
         index: usize,
         (class, step): (usize, &Step),
-        (grants, spreads): (&Grants, &[Spreads]),
+        grants: &Grants,
     ) -> Option<NodeAlternatives> {
         let base = self.base;
         let of_class = &base.classes.list[class];
@@ -239,17 +258,14 @@ impl Fleet<'_, '_> {
         if node.occupancy.most_of(&of_class.host_ports, &step.manners, base.classes.volumes(class)) == 0 {
             return None;
         }
-        let mut alternatives = step.alternatives.iter().zip(spreads);
-        alternatives.find_map(|(Alternative { constraint, .. }, spreads)| {
-            self.take(index, (class, constraint, step.tolerance), (grants, spreads))
-        })
+        step.alternatives.iter().find_map(|constraint| self.take(index, (class, constraint, step.tolerance), grants))
     }
 
     fn take(
         &mut self,
         index: usize,
         (class, constraint, most): (usize, &Constraint, Tolerance),
-        (grants, spreads): (&Grants, &Spreads),
+        grants: &Grants,
     ) -> Option<NodeAlternatives> {
         let (base, of_class) = (self.base, &self.base.classes.list[class]);
         let pinned = |pins| Constraint { wanted: constraint.wanted.narrowed(&pins), ..constraint.clone() };
@@ -260,13 +276,16 @@ impl Fleet<'_, '_> {
                 if !is_welcome || !fits(&of_class.requests, room) {
                     return None;
                 }
-                let pinned = pinned(grants.pins(spreads, |key| domain_of(source, key).into_iter().collect())?);
+                let pinned = pinned(grants.pins(|key| domain_of(source, key).into_iter().collect())?);
                 take(room, &of_class.requests, 1);
                 Some(pinned.wanted)
             }
             Kind::Draft(draft) => {
+                if !draft.has_room(base, of_class) {
+                    return None;
+                }
                 let admitting = draft.admitting(base, constraint, most)?;
-                let pinned = pinned(grants.pins(spreads, |key| admitting.domains(base, key))?);
+                let pinned = pinned(grants.pins(|key| admitting.domains(base, key))?);
                 *draft = admitting.admitting(base, &pinned, most)?.holding(base, of_class, &self.stock)?;
                 Some(pinned.wanted)
             }
@@ -307,14 +326,12 @@ fn steps(base: &Base<'_>, class: usize) -> Vec<Step> {
     let levels = (0..=last).map(|level| (level, Tolerance::Full)).chain(reluctant);
     let step = |(level, tolerance)| {
         let rules = neighbourhood.rules_at(level);
-        let alternative = |required: &Requirements| {
-            let wanted = NodeAlternatives::any().narrowed(required);
-            let wanted = rules.node.as_ref().map_or_else(|| wanted.clone(), |node| wanted.narrowed(node));
-            let constraint = Constraint { wanted, tolerations: own.tolerations.clone() };
-            let is_open = !constraint.wanted.is_unmeetable();
-            is_open.then(|| Alternative { required: required.clone(), constraint })
+        let wanted = rules.node.as_ref().map_or_else(|| own.wanted.clone(), |node| own.wanted.narrowed(node));
+        let constraint = |alternative: &Requirements| Constraint {
+            wanted: NodeAlternatives::any().narrowed(alternative),
+            tolerations: own.tolerations.clone(),
         };
-        let alternatives = own.wanted.alternatives().iter().filter_map(alternative).collect();
+        let alternatives = wanted.alternatives().iter().map(constraint).collect();
         let manners = Manners::of(classes, &[Member { class, level, count: 1 }]);
         Step { level, alternatives, rules, manners, tolerance }
     };

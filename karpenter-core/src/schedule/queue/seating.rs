@@ -1,5 +1,7 @@
 //! From the nodes of a queue to a plan.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use indexmap::IndexMap;
 
 use super::{Draft, Guest, Kind, Queue};
@@ -28,7 +30,7 @@ impl<'a> Problem<'a> {
         let search = problem.search_of(queue, nodes)?;
         let planned = search.planned();
         let found = Some(Found::of(search)).filter(|found| self.prefers_queued(found, other))?;
-        if queue.has_company_on_hosts() || self.is_stopped() {
+        if queue.has_company_on_hosts() || queue.is_open_ended() || self.is_stopped() {
             return Some(found);
         }
         let repacked = Some(problem.first_search()).filter(|search| search.planned() == planned);
@@ -55,6 +57,22 @@ impl<'a> Problem<'a> {
 }
 
 impl Queue<'_, '_> {
+    /// Whether pods that rules keep near to others or away from them are on nodes without the label of a rule: they might come to
+    /// others that have it.
+    fn is_open_ended(&self) -> bool {
+        let keys = self.labels_of_rules();
+        let mut nodes = self.fleet.nodes.iter().enumerate();
+        nodes.any(|(index, node)| {
+            let mut keys = node.guests.iter().flat_map(|guest| &keys[guest.class]);
+            keys.any(|key| self.fleet.domains(index, key).is_empty())
+        })
+    }
+
+    /// The labels by which rules keep pods of each class near to others or away from them.
+    fn labels_of_rules(&self) -> Vec<BTreeSet<Arc<str>>> {
+        (0..self.base.classes.list.len()).map(|class| labels_of_rules(self.base, class)).collect()
+    }
+
     /// Whether pods are where others are on whose node they must be.
     fn has_company_on_hosts(&self) -> bool {
         let is_so = |guest: &Guest| {
@@ -81,11 +99,11 @@ impl Search<'_, '_> {
     }
 }
 
-/// The pods of all nodes as portions, and those of each node; all others have no place. Pods that rules keep near to others or away from
-/// them ask for the domains in which they are.
+/// The pods of all nodes as portions, and those of each node; all others have no place. Pods that rules keep near to others or away
+/// from them ask for the domains in which they are.
 fn allotted(queue: &Queue<'_, '_>) -> (Allotment, Vec<Seated>) {
     let (base, fleet) = (queue.base, &queue.fleet);
-    let keys: Vec<_> = (0..base.classes.list.len()).map(|class| labels_of_rules(base, class)).collect();
+    let keys = queue.labels_of_rules();
     let mut left: Vec<usize> = base.classes.list.iter().map(|class| class.pods.len()).collect();
     let mut portions: IndexMap<Guest, usize, FxBuild> = IndexMap::default();
     let mut nodes = Vec::with_capacity(fleet.nodes.len());
@@ -109,6 +127,8 @@ fn allotted(queue: &Queue<'_, '_>) -> (Allotment, Vec<Seated>) {
         Portion::of_pods((class, level, Requirements::new()), units, wanted, false)
     };
     let blocked = left.into_iter().enumerate().filter(|(_, count)| *count > 0);
-    let blocked = blocked.map(|(class, count)| Blocked { class, count, obstacle: None }).collect();
+    let blocked = blocked
+        .map(|(class, count)| Blocked { class, count, obstacle: queue.obstacles.get(&class).cloned() })
+        .collect();
     (Allotment { portions: portions.into_iter().map(portion).collect(), blocked }, nodes)
 }

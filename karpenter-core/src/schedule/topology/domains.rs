@@ -283,7 +283,7 @@ impl<'b, 'a> Domains<'b, 'a> {
     }
 
     /// The domains of a label that pods of a class can reach.
-    fn reached_by(&mut self, class: usize, key: &Arc<str>) -> Rc<Reach> {
+    pub(super) fn reached_by(&mut self, class: usize, key: &Arc<str>) -> Rc<Reach> {
         let classes = &self.base.classes;
         self.reach(&classes.node_constraint(class), &classes.list[class].requests, std::slice::from_ref(key))
     }

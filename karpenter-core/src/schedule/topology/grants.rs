@@ -14,7 +14,7 @@ use super::{
     selectors::SelectedBy,
     spreading::Spreading,
 };
-use crate::{Requirement, Requirements, cluster::Place, labels, schedule::problem::Base};
+use crate::{Requirement, Requirements, labels, reason::TopologyObstacle, schedule::problem::Base};
 
 /// Pods that came one by one, and what is known of domains.
 pub(in crate::schedule) struct Ledger<'b, 'a> {
@@ -23,13 +23,13 @@ pub(in crate::schedule) struct Ledger<'b, 'a> {
     spreading: Spreading,
     /// The classes that have pods on a node, and its index.
     residents: BTreeSet<(usize, usize)>,
-    /// Domains of labels that did not count for a spread, not only a wish, because no node was in them.
-    unseen: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
 /// What the rules of a pod say of a node, as things stand.
 #[derive(Default)]
 pub(in crate::schedule) struct Grants {
+    /// The domains of labels that may have another pod of a spread, with the pods that each has.
+    spreads: Vec<(Arc<str>, Counts)>,
     /// The domains of labels in which others are near.
     near: Vec<(Arc<str>, Named)>,
     /// Labels of which the node needs a value, whichever it is, so that others know where the pod is.
@@ -39,9 +39,6 @@ pub(in crate::schedule) struct Grants {
     /// The nodes, by index, on which others are near that must be on the same; `None` if any node will do.
     pub(in crate::schedule) nodes: Option<BTreeSet<usize>>,
 }
-
-/// The domains of labels that may have another pod of a spread, with the pods that each has.
-pub(in crate::schedule) type Spreads = Vec<(Arc<str>, Counts)>;
 
 /// The nodes of a ledger.
 pub(in crate::schedule) trait Nodes {
@@ -56,18 +53,7 @@ pub(in crate::schedule) trait Nodes {
 
 impl<'b, 'a> Ledger<'b, 'a> {
     pub(in crate::schedule) fn new(base: &'b Base<'a>) -> Self {
-        Self {
-            base,
-            domains: Domains::new(base),
-            spreading: Spreading::default(),
-            residents: BTreeSet::new(),
-            unseen: BTreeSet::new(),
-        }
-    }
-
-    /// Whether no node may be in a domain that did not count because there was none: pods may come once all nodes are there.
-    pub(in crate::schedule) fn holds(&self, nodes: &impl Nodes) -> bool {
-        !self.unseen.iter().any(|(key, domain)| self.has_node_in(key, domain, nodes))
+        Self { base, domains: Domains::new(base), spreading: Spreading::default(), residents: BTreeSet::new() }
     }
 
     /// Takes down that a pod of a class came to a node, by these rules and into these domains.
@@ -77,8 +63,12 @@ impl<'b, 'a> Ledger<'b, 'a> {
     }
 
     /// What the rules of a pod grant, or `None` if no node will do.
-    pub(in crate::schedule) fn grants(&self, class: usize, rules: &Rules, nodes: &impl Nodes) -> Option<Grants> {
+    pub(in crate::schedule) fn grants(&mut self, class: usize, rules: &Rules, nodes: &impl Nodes) -> Option<Grants> {
         let mut out = Grants { barred: self.barred(class, rules, nodes), ..Grants::default() };
+        let keys = self.base.classes.neighbourhood(class).hard().spread_keys();
+        for spread in rules.spreads.iter().filter(|spread| !spread.term.is_by_host()) {
+            out.spreads.push((spread.term.key.clone(), self.open(class, spread, &keys)));
+        }
         let hard = &self.base.classes.neighbourhood(class).hard().near;
         let (required, wished): (Vec<&Term>, Vec<&Term>) = rules.near.iter().partition(|term| hard.contains(term));
         let required: Vec<Term> = required.into_iter().cloned().collect();
@@ -87,6 +77,31 @@ impl<'b, 'a> Ledger<'b, 'a> {
             self.stay_near(class, terms, nodes, &mut out)?;
         }
         Some(out)
+    }
+
+    /// The rule that leaves pods of a class nobody to be near to, or no domain that they can reach, if one does.
+    pub(in crate::schedule) fn obstacle(&mut self, class: usize, nodes: &impl Nodes) -> Option<TopologyObstacle> {
+        let hard = self.base.classes.neighbourhood(class).hard();
+        if self.grants(class, hard, nodes).is_none() {
+            let key = hard.near.first()?.key.to_string();
+            return Some(TopologyObstacle::Affinity { key, domains: Vec::new() });
+        }
+        let by_others = self.barred(class, &Rules::default(), nodes);
+        for (key, barred) in self.barred(class, hard, nodes) {
+            let reach = self.domains.reached_by(class, &key);
+            let closes_all = |domains: &Named| reach.keys().all(|cell| domains.contains(&cell[0]));
+            if !reach.is_empty() && closes_all(&barred) {
+                let domains = barred.iter().map(ToString::to_string).collect();
+                let is_by_others = by_others.get(&key).is_some_and(closes_all);
+                let key = key.to_string();
+                return Some(if is_by_others {
+                    TopologyObstacle::Repelled { key, domains }
+                } else {
+                    TopologyObstacle::AntiAffinity { key, domains }
+                });
+            }
+        }
+        None
     }
 
     /// Requires some others to be near: those that all terms select. Where there are none of them, a pod that is selected itself may
@@ -159,43 +174,12 @@ impl<'b, 'a> Ledger<'b, 'a> {
         out
     }
 
-    /// What the spreads of a pod allow on nodes that it wants to be like this, wishes apart.
-    ///
-    /// Domains in which such nodes cannot be count as soon as there is a node in them, as for the kube-scheduler.
-    pub(in crate::schedule) fn spreads(
-        &mut self,
-        class: usize,
-        (rules, wanted): (&Rules, &Requirements),
-        nodes: &impl Nodes,
-    ) -> Spreads {
-        let keys = self.base.classes.neighbourhood(class).hard().spread_keys();
-        let mut out = Spreads::new();
-        for spread in rules.spreads.iter().filter(|spread| !spread.term.is_by_host()) {
-            let own = wanted.get(&spread.term.key);
-            let is_wanted = |domain: &str| own.is_none_or(|own| own.admits(Some(domain)));
-            out.push((spread.term.key.clone(), self.open(class, spread, (&keys, nodes), is_wanted)));
-        }
-        out
-    }
-
-    fn open(
-        &mut self,
-        class: usize,
-        spread: &Spread,
-        (keys, nodes): (&[Arc<str>], &impl Nodes),
-        is_wanted: impl Fn(&str) -> bool,
-    ) -> Counts {
+    /// The domains that may have another pod of a spread, with the pods that each has.
+    fn open(&mut self, class: usize, spread: &Spread, keys: &[Arc<str>]) -> Counts {
         let classes = &self.base.classes;
         let own = classes.list[class].constraint;
         let running = self.domains.counts(&classes.constraints[own], spread, keys);
         let mut sure = self.domains.with_all_named(&running, &classes.constraints[own], spread);
-        let key = &spread.term.key;
-        let is_unseen = |domain: &Arc<str>| !is_wanted(domain) && !self.has_node_in(key, domain, nodes);
-        let unseen: Vec<_> = sure.keys().filter(|domain| is_unseen(domain)).cloned().collect();
-        sure.retain(|domain, _| !unseen.contains(domain));
-        if classes.neighbourhood(class).hard().spreads.contains(spread) {
-            self.unseen.extend(unseen.into_iter().map(|domain| (key.clone(), domain)));
-        }
         let [planned, unsure] = self.spreading.counted_by(&mut self.domains, (own, spread), keys);
         let has_enough = sure.len() >= spread.min_domains;
         for (domain, count) in planned {
@@ -208,12 +192,6 @@ impl<'b, 'a> Ledger<'b, 'a> {
             (domain, count + unsure)
         });
         all.filter(|(_, count)| count + one - floor <= spread.max_skew).collect()
-    }
-
-    fn has_node_in(&self, key: &str, domain: &Arc<str>, nodes: &impl Nodes) -> bool {
-        let is_there = |place: &Arc<Place>| place.labels.get(key).is_some_and(|own| own.as_str() == &**domain);
-        self.base.snapshot.places().iter().any(is_there)
-            || (0..nodes.count()).any(|node| nodes.domains(node, key).contains(domain))
     }
 }
 
@@ -253,11 +231,7 @@ fn single(domains: Named) -> Option<Arc<str>> {
 impl Grants {
     /// What a node must be like that may be in these domains of each label, or `None` if it will not do. Of domains that are as good,
     /// the first is chosen that is told.
-    pub(in crate::schedule) fn pins(
-        &self,
-        spreads: &Spreads,
-        domains: impl Fn(&str) -> Vec<Arc<str>>,
-    ) -> Option<Requirements> {
+    pub(in crate::schedule) fn pins(&self, domains: impl Fn(&str) -> Vec<Arc<str>>) -> Option<Requirements> {
         let mut out = Requirements::new();
         for (key, barred) in &self.barred {
             let own = domains(key);
@@ -279,7 +253,7 @@ impl Grants {
             let first = left(&out, key).into_iter().take(1).collect();
             add_some(&mut out, key, first)?;
         }
-        for (key, counts) in spreads {
+        for (key, counts) in &self.spreads {
             let open = left(&out, key).into_iter().filter(|domain| counts.contains_key(domain));
             let emptiest = open.min_by_key(|domain| counts[domain]);
             add_some(&mut out, key, emptiest.into_iter().collect())?;

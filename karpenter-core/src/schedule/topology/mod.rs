@@ -25,7 +25,7 @@ mod wishes;
 
 pub(super) use allot::allot;
 pub(super) use domains::{Named, out_of_reach};
-pub(super) use grants::{Grants, Ledger, Nodes, Spreads, has_endless_domains, labels_of_rules};
+pub(super) use grants::{Grants, Ledger, Nodes, has_endless_domains, labels_of_rules};
 pub(super) use neighbours::{Counted, Manners, Neighbours};
 use portion::PortionKey;
 pub(super) use portion::{Allotment, Blocked, Domain, Latitude, Lessons, Member, Portion, Subject};
