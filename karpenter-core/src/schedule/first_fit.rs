@@ -180,13 +180,17 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Makes the cheapest node on which all units of a draft fit.
     fn buy(&mut self, draft: &Draft<'p, 'a>) {
         let problem = self.problem;
-        let mut open: Vec<&Candidate> = draft.candidates.ones().map(|index| &problem.candidates[index]).collect();
-        open.retain(|candidate| self.is_to_be_had(candidate));
+        self.buy_one(draft.candidates.ones().map(|index| &problem.candidates[index]), &draft.units);
+    }
+
+    /// Makes one node with these units, the cheapest of candidates that have room for them, and says whether one can be had.
+    pub(super) fn buy_one(&mut self, roomy: impl Iterator<Item = &'p Candidate>, units: &[(usize, i64)]) -> bool {
+        let problem = self.problem;
+        let mut open: Vec<&Candidate> = roomy.filter(|candidate| self.is_to_be_had(candidate)).collect();
         open.sort_by(|a, b| a.price.total_cmp(&b.price));
-        let with_seats = |candidate| Some((candidate, seats_with_enough(problem, candidate, &draft.units)?));
-        if let Some((candidate, guests)) = open.into_iter().find_map(with_seats) {
-            self.make(candidate, &guests, 1);
-        }
+        let with_seats = |candidate| Some((candidate, seats_with_enough(problem, candidate, units)?));
+        let found = open.into_iter().find_map(with_seats);
+        found.is_some_and(|(candidate, guests)| self.make(candidate, &guests, 1) == 1)
     }
 }
 
@@ -295,10 +299,11 @@ fn seats_with_enough(problem: &Problem<'_>, candidate: &Candidate, units: &[(usi
     too_few_values(problem, candidate, &guests).is_none().then_some(guests)
 }
 
-fn keep(candidates: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {
-    let dropped: Vec<usize> = candidates.ones().filter(|&index| !is_kept(index)).collect();
+/// Drops what is not kept of a set.
+pub(super) fn keep(some: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {
+    let dropped: Vec<usize> = some.ones().filter(|&index| !is_kept(index)).collect();
     for index in dropped {
-        candidates.set(index, false);
+        some.set(index, false);
     }
 }
 

@@ -80,15 +80,11 @@ impl Occupancy {
 
     /// Adds units of a lot.
     pub(super) fn add(&mut self, lot: &Lot, count: i64) {
-        self.add_those(&lot.host_ports, &lot.manners, (&lot.volumes, count));
+        self.add_of(&lot.host_ports, &lot.manners, (&lot.volumes, count));
     }
 
-    /// Adds a unit that takes these ports and volumes and bears with others like this.
-    pub(super) fn add_one(&mut self, host_ports: &[HostPort], manners: &Manners, volumes: &Volumes) {
-        self.add_those(host_ports, manners, (volumes, 1));
-    }
-
-    fn add_those(&mut self, host_ports: &[HostPort], manners: &Manners, (volumes, count): (&Volumes, i64)) {
+    /// Adds units of which each takes these ports and volumes and bears with others like this.
+    pub(super) fn add_of(&mut self, host_ports: &[HostPort], manners: &Manners, (volumes, count): (&Volumes, i64)) {
         self.host_ports.extend_from_slice(host_ports);
         self.neighbours.add(manners, count);
         self.attached.add(volumes, count);

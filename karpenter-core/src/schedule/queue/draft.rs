@@ -13,6 +13,7 @@ use crate::{
         MinValuesPolicy,
         amounts::{Amounts, fits, take},
         class::{Class, Constraint},
+        first_fit::keep,
         problem::{Base, Tolerance, tolerance},
     },
 };
@@ -118,12 +119,5 @@ impl Draft {
     /// Whether it may become the machine of an offering.
     pub(super) fn may_be(&self, row: usize) -> bool {
         self.roomy.contains(row)
-    }
-}
-
-fn keep(rows: &mut FixedBitSet, is_kept: impl Fn(usize) -> bool) {
-    let dropped: Vec<usize> = rows.ones().filter(|&row| !is_kept(row)).collect();
-    for row in dropped {
-        rows.set(row, false);
     }
 }

@@ -235,7 +235,7 @@ impl<'q, 'a> Queue<'q, 'a> {
     fn note(&mut self, class: usize, step: &Step, node: usize, wanted: NodeAlternatives) {
         let of_class = &self.base.classes.list[class];
         let occupancy = &mut self.fleet.nodes[node].occupancy;
-        occupancy.add_one(&of_class.host_ports, &step.manners, self.base.classes.volumes(class));
+        occupancy.add_of(&of_class.host_ports, &step.manners, (self.base.classes.volumes(class), 1));
         if let Kind::Draft(draft) = &mut self.fleet.nodes[node].kind {
             draft.draw(self.base, &mut self.fleet.stock);
         }
@@ -299,17 +299,6 @@ impl Nodes for Fleet<'_, '_> {
             Kind::Place(place, _) => domain_of(self.base.places[*place].source, key).into_iter().collect(),
             Kind::Draft(draft) => draft.domains(self.base, key).into_iter().collect(),
         }
-    }
-
-    fn place(&self, node: usize) -> Option<usize> {
-        match &self.nodes[node].kind {
-            Kind::Place(place, _) => Some(self.base.places[*place].index),
-            Kind::Draft(_) => None,
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.nodes.len()
     }
 }
 

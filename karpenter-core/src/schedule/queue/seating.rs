@@ -4,14 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use indexmap::IndexMap;
 
-use super::{Draft, Guest, Kind, Queue};
+use super::{Guest, Kind, Queue};
 use crate::{
     FxBuild, Requirement, Requirements,
     schedule::{
-        eligible::too_few_values,
         lot::Lots,
         problem::{Course, Problem, SpotTypes},
-        search::{Search, Seats, Stranding, add_units},
+        search::{Search, Stranding, add_units},
         solve::Found,
         topology::{Allotment, Blocked, Nodes, Portion, Term, labels_of_rules},
     },
@@ -24,13 +23,14 @@ impl<'a> Problem<'a> {
     /// The plan in which each pod is where a queue has it, on the cheapest machines that take them, or what a search finds for the
     /// same pods in the same domains; `None` if neither is better than another plan.
     pub(super) fn seated(&self, queue: &Queue<'_, 'a>, other: &Found) -> Option<Found> {
-        let (allotment, nodes) = allotted(queue);
+        let labels = labels_of_rules(&self.base);
+        let (allotment, nodes) = allotted(queue, &labels);
         let course = Course { spot_types: SpotTypes::Any, ..self.course.clone() };
         let problem = Problem::of_lots(self.base.clone(), Lots::new(&self.base, allotment), course);
         let search = problem.search_of(queue, nodes)?;
         let planned = search.planned();
         let found = Some(Found::of(search)).filter(|found| self.prefers_queued(found, other))?;
-        if queue.has_company_on_hosts() || queue.is_open_ended() || self.is_stopped() {
+        if queue.has_company_on_hosts() || queue.is_open_ended(&labels) || self.is_stopped() {
             return Some(found);
         }
         let repacked = Some(problem.first_search()).filter(|search| search.planned() == planned);
@@ -49,7 +49,11 @@ impl<'a> Problem<'a> {
             }
             match &node.kind {
                 Kind::Place(place, _) => units.iter().for_each(|&(lot, count)| search.seat_at(*place, lot, count)),
-                Kind::Draft(draft) => search.buy_draft(draft, &units)?,
+                Kind::Draft(draft) => {
+                    let candidates = self.candidates.iter().filter(|candidate| candidate.pool == draft.pool);
+                    let roomy = candidates.filter(|candidate| draft.may_be(candidate.row));
+                    search.buy_one(roomy, &units).then_some(())?;
+                }
             }
         }
         Some(search)
@@ -59,18 +63,12 @@ impl<'a> Problem<'a> {
 impl Queue<'_, '_> {
     /// Whether pods that rules keep near to others or away from them are on nodes without the label of a rule: they might come to
     /// others that have it.
-    fn is_open_ended(&self) -> bool {
-        let keys = self.labels_of_rules();
+    fn is_open_ended(&self, labels: &[BTreeSet<Arc<str>>]) -> bool {
         let mut nodes = self.fleet.nodes.iter().enumerate();
         nodes.any(|(index, node)| {
-            let mut keys = node.guests.iter().flat_map(|guest| &keys[guest.class]);
+            let mut keys = node.guests.iter().flat_map(|guest| &labels[guest.class]);
             keys.any(|key| self.fleet.domains(index, key).is_empty())
         })
-    }
-
-    /// The labels by which rules keep pods of each class near to others or away from them.
-    fn labels_of_rules(&self) -> Vec<BTreeSet<Arc<str>>> {
-        (0..self.base.classes.list.len()).map(|class| labels_of_rules(self.base, class)).collect()
     }
 
     /// Whether pods are where others are on whose node they must be.
@@ -83,27 +81,10 @@ impl Queue<'_, '_> {
     }
 }
 
-impl Search<'_, '_> {
-    /// Makes the cheapest node that a draft may become.
-    fn buy_draft(&mut self, draft: &Draft, units: &[(usize, i64)]) -> Option<()> {
-        let problem = self.problem;
-        let mut open: Vec<_> = problem.candidates.iter().filter(|candidate| candidate.pool == draft.pool).collect();
-        open.retain(|candidate| draft.may_be(candidate.row) && self.is_to_be_had(candidate));
-        open.sort_by(|a, b| a.price.total_cmp(&b.price));
-        let (candidate, guests) = open.into_iter().find_map(|candidate| {
-            let seats = |&(lot, count): &(usize, i64)| Some(candidate.guest(problem.lot(lot).shape)?.seats(lot, count));
-            let guests: Vec<Seats> = units.iter().map(seats).collect::<Option<_>>()?;
-            too_few_values(problem, candidate, &guests).is_none().then_some((candidate, guests))
-        })?;
-        (self.make(candidate, &guests, 1) == 1).then_some(())
-    }
-}
-
 /// The pods of all nodes as portions, and those of each node; all others have no place. Pods that rules keep near to others or away
 /// from them ask for the domains in which they are.
-fn allotted(queue: &Queue<'_, '_>) -> (Allotment, Vec<Seated>) {
+fn allotted(queue: &Queue<'_, '_>, labels: &[BTreeSet<Arc<str>>]) -> (Allotment, Vec<Seated>) {
     let (base, fleet) = (queue.base, &queue.fleet);
-    let keys = queue.labels_of_rules();
     let mut left: Vec<usize> = base.classes.list.iter().map(|class| class.pods.len()).collect();
     let mut portions: IndexMap<Guest, usize, FxBuild> = IndexMap::default();
     let mut nodes = Vec::with_capacity(fleet.nodes.len());
@@ -111,7 +92,7 @@ fn allotted(queue: &Queue<'_, '_>) -> (Allotment, Vec<Seated>) {
         let mut seated = Seated::new();
         for guest in &node.guests {
             let mut pins = Requirements::new();
-            let domains = keys[guest.class].iter().map(|key| (key, fleet.domains(index, key)));
+            let domains = labels[guest.class].iter().map(|key| (key, fleet.domains(index, key)));
             for (key, domains) in domains.filter(|(_, domains)| !domains.is_empty()) {
                 pins.add(key, Requirement::one_of(domains));
             }

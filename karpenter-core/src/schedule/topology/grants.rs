@@ -23,6 +23,8 @@ pub(in crate::schedule) struct Ledger<'b, 'a> {
     spreading: Spreading,
     /// The classes that have pods on a node, and its index.
     residents: BTreeSet<(usize, usize)>,
+    /// The nodes of places, by the indices of these in the snapshot.
+    node_of: BTreeMap<usize, usize>,
 }
 
 /// What the rules of a pod say of a node, as things stand.
@@ -40,20 +42,21 @@ pub(in crate::schedule) struct Grants {
     pub(in crate::schedule) nodes: Option<BTreeSet<usize>>,
 }
 
-/// The nodes of a ledger.
+/// The nodes of a ledger: first the open places, in their order, then those that are still to be made.
 pub(in crate::schedule) trait Nodes {
     /// The domains of a label in which a node may be.
     fn domains(&self, node: usize, key: &str) -> Named;
-
-    /// Of each node that exists its index among the places of the snapshot.
-    fn place(&self, node: usize) -> Option<usize>;
-
-    fn count(&self) -> usize;
 }
 
 impl<'b, 'a> Ledger<'b, 'a> {
     pub(in crate::schedule) fn new(base: &'b Base<'a>) -> Self {
-        Self { base, domains: Domains::new(base), spreading: Spreading::default(), residents: BTreeSet::new() }
+        Self {
+            base,
+            domains: Domains::new(base),
+            spreading: Spreading::default(),
+            residents: BTreeSet::new(),
+            node_of: base.places.iter().enumerate().map(|(node, place)| (place.index, node)).collect(),
+        }
     }
 
     /// Takes down that a pod of a class came to a node, by these rules and into these domains.
@@ -108,7 +111,7 @@ impl<'b, 'a> Ledger<'b, 'a> {
     /// be anywhere.
     fn stay_near(&self, class: usize, terms: &[Term], nodes: &impl Nodes, out: &mut Grants) -> Option<()> {
         let classes = &self.base.classes;
-        let company = self.company(terms, nodes);
+        let company = self.company(terms);
         if company.is_empty() {
             if !classes.selectors.all_select(terms, classes.neighbourhood(class).selected_by) {
                 return None;
@@ -129,22 +132,20 @@ impl<'b, 'a> Ledger<'b, 'a> {
     }
 
     /// Where pods are that all terms select.
-    fn company(&self, terms: &[Term], nodes: &impl Nodes) -> BTreeSet<Resident> {
+    fn company(&self, terms: &[Term]) -> BTreeSet<Resident> {
         let classes = &self.base.classes;
         let came = self
             .residents
             .iter()
             .filter(|(class, _)| classes.selectors.all_select(terms, classes.neighbourhood(*class).selected_by));
-        let running = self.running(nodes, |place| classes.standing.has_company(&classes.selectors, place, terms));
+        let running = self.running(|place| classes.standing.has_company(&classes.selectors, place, terms));
         came.map(|&(_, node)| Resident::At(node)).chain(running).collect()
     }
 
     /// The places of which this is true, as nodes where they are nodes.
-    fn running(&self, nodes: &impl Nodes, is_meant: impl Fn(usize) -> bool) -> impl Iterator<Item = Resident> {
-        let node_of: BTreeMap<usize, usize> =
-            (0..nodes.count()).filter_map(|node| Some((nodes.place(node)?, node))).collect();
+    fn running(&self, is_meant: impl Fn(usize) -> bool) -> impl Iterator<Item = Resident> {
         let places = (0..self.base.snapshot.places().len()).filter(move |&place| is_meant(place));
-        places.map(move |place| node_of.get(&place).map_or(Resident::On(place), |&node| Resident::At(node)))
+        places.map(move |place| self.node_of.get(&place).map_or(Resident::On(place), |&node| Resident::At(node)))
     }
 
     /// The domains in which a pod must not be: those of pods from which it keeps away, and of pods that keep away from it.
@@ -157,7 +158,7 @@ impl<'b, 'a> Ledger<'b, 'a> {
             out.entry(term.key.clone()).or_default().extend(domains);
         };
         for term in rules.away.iter().chain(&rules.shuns).filter(|term| !term.is_by_host()) {
-            for resident in self.company(std::slice::from_ref(term), nodes) {
+            for resident in self.company(std::slice::from_ref(term)) {
                 bar(term, &resident);
             }
         }
@@ -283,17 +284,21 @@ pub(in crate::schedule) fn has_endless_domains(base: &Base<'_>) -> bool {
     keys.iter().any(|key| base.pools.iter().any(|pool| pool.is_endless(key)))
 }
 
-/// The labels that nodes share by which pods of a class are to be near to others or away from them, or others to them.
-pub(in crate::schedule) fn labels_of_rules(base: &Base<'_>, class: usize) -> BTreeSet<Arc<str>> {
+/// For each class the labels that nodes share by which its pods are to be near to others or away from them, or others to them.
+pub(in crate::schedule) fn labels_of_rules(base: &Base<'_>) -> Vec<BTreeSet<Arc<str>>> {
     let classes = &base.classes;
-    let neighbourhood = classes.neighbourhood(class);
     let about = |rules: &Rules| -> Vec<Term> {
         rules.near.iter().chain(&rules.away).chain(&rules.shuns).filter(|term| !term.is_by_host()).cloned().collect()
     };
-    let own = about(&neighbourhood.rules_at(0));
-    let of_others = classes.neighbourhoods.iter().flat_map(|others| about(&others.rules_at(0)));
     let running = (0..base.snapshot.places().len()).flat_map(|place| classes.standing.away(place));
     let running = running.filter(|term| !term.is_by_host()).cloned();
-    let is_meant = |term: &Term| classes.selectors.selects(term.selector, neighbourhood.selected_by);
-    own.into_iter().chain(of_others.chain(running).filter(is_meant)).map(|term| term.key).collect()
+    let coming = classes.neighbourhoods.iter().flat_map(|neighbourhood| about(&neighbourhood.rules_at(0)));
+    let all: BTreeSet<Term> = coming.chain(running).collect();
+    let of_class = |class: usize| {
+        let neighbourhood = classes.neighbourhood(class);
+        let is_meant = |term: &&Term| classes.selectors.selects(term.selector, neighbourhood.selected_by);
+        let own = about(&neighbourhood.rules_at(0)).into_iter().map(|term| term.key);
+        own.chain(all.iter().filter(is_meant).map(|term| term.key.clone())).collect()
+    };
+    (0..classes.list.len()).map(of_class).collect()
 }
