@@ -51,7 +51,7 @@ pub enum Reason {
 }
 
 /// Which rule about neighbours leaves a pod no node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TopologyObstacle {
     /// In every domain that the pod can reach there would be too many of its like.

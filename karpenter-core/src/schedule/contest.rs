@@ -16,12 +16,18 @@ use super::{
 /// is sometimes a better one, because it has room for others.
 const FRESHNESS: f64 = 0.95;
 
+/// So many candidates are filled before it is known which others may be better.
+const FIRST_FILLS: usize = 32;
+
 /// The candidates of a tier, and how each would be filled.
 struct Contest<'t, 'p> {
     tier: &'t [&'p Candidate],
     tolerance: Tolerance,
-    fills: Vec<Fill>,
-    /// What the pods of each fill are worth for what their node costs.
+    /// The lots that some of them take.
+    lots: Vec<usize>,
+    /// `None` as long as nobody has asked.
+    fills: Vec<Option<Fill>>,
+    /// What the pods of each fill are worth for what their node costs; without a fill what they may be worth at most.
     scores: Vec<f64>,
     /// Those that can be had and take any pods, by score and index; of equals the first comes last.
     open: BTreeSet<(OrderedFloat<f64>, Reverse<usize>)>,
@@ -31,17 +37,20 @@ impl<'p> Search<'p, '_> {
     /// Makes nodes of some candidates until no node helps.
     pub(super) fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
         let mut contest = Contest::new(self, tier, tolerance);
-        let lots = self.lots_of(tier, tolerance);
-        let ends = Ends::new(self, tier, &lots);
+        let ends = Ends::new(self, tier, &contest.lots);
         let (mut fresh_until, mut spent, mut finish) = (f64::INFINITY, 0.0, None::<Finish>);
         while let Some(best) = contest.best().filter(|_| !self.problem.is_stopped()) {
+            let Some(fill) = &contest.fills[best] else {
+                contest.look_at(self, best);
+                continue;
+            };
             if contest.scores[best] < fresh_until {
                 fresh_until = contest.scores[best] * FRESHNESS;
                 contest.refresh(self);
-            } else if self.has_pods_for(&contest.fills[best]) {
+            } else if self.has_pods_for(fill) {
                 let end = if self.hosts.is_none() { self.finish(&ends, tolerance, spent) } else { None };
                 finish = end.into_iter().chain(finish).min_by(|a, b| a.cost.total_cmp(&b.cost));
-                spent += tier[best].price * self.make(tier[best], &contest.fills[best].guests, i64::MAX) as f64;
+                spent += tier[best].price * self.make(tier[best], &fill.guests, i64::MAX) as f64;
                 contest.close(self, best);
             } else {
                 // A fill stays what it is for as long as there are enough pods for it. Pods only get fewer, so that an old
@@ -52,7 +61,7 @@ impl<'p> Search<'p, '_> {
         if self.problem.is_stopped() {
             return;
         }
-        let has_left = lots.iter().any(|&lot| self.remaining(lot) > 0);
+        let has_left = contest.lots.iter().any(|&lot| self.remaining(lot) > 0);
         if let Some(finish) = finish.filter(|finish| has_left || finish.cost < spent) {
             self.go_back(finish.state);
             self.make(tier[finish.candidate], &finish.fill.guests, i64::MAX);
@@ -68,6 +77,18 @@ impl<'p> Search<'p, '_> {
         of_shapes.iter().zip(is_taken).filter(|(_, is_taken)| *is_taken).flat_map(|(lots, _)| lots).copied().collect()
     }
 
+    /// What the units of some lots that are left are worth together.
+    fn value_left(&self, lots: &[usize]) -> f64 {
+        let worth = |&lot: &usize| self.worths[self.problem.lot(lot).shape] * self.remaining(lot) as f64;
+        lots.iter().map(worth).sum()
+    }
+
+    /// The best score of a candidate whose pods are worth no more than this.
+    fn most_score(&self, candidate: &Candidate, value: f64) -> f64 {
+        let cost = self.stranded_cost(candidate, true).min(self.stranded_cost(candidate, false));
+        value / cost
+    }
+
     /// Whether there are pods for another node with a fill; then a new fill would be no other.
     fn has_pods_for(&self, fill: &Fill) -> bool {
         fill.guests.iter().all(|seats| seats.count <= self.remaining(seats.lot))
@@ -76,12 +97,41 @@ impl<'p> Search<'p, '_> {
 
 impl<'t, 'p> Contest<'t, 'p> {
     fn new(search: &Search<'p, '_>, tier: &'t [&'p Candidate], tolerance: Tolerance) -> Self {
-        let fills = parallel::map(tier, |candidate| search.fill(candidate, tolerance));
-        let scores: Vec<f64> =
-            tier.iter().zip(&fills).map(|(candidate, fill)| score(search, candidate, fill)).collect();
+        let lots = search.lots_of(tier, tolerance);
+        let value = search.value_left(&lots);
+        let scores: Vec<f64> = tier.iter().map(|candidate| search.most_score(candidate, value)).collect();
         let open = (0..tier.len()).filter(|&index| scores[index] > 0.0 && search.is_to_be_had(tier[index]));
-        let open = open.map(|index| (OrderedFloat(scores[index]), Reverse(index))).collect();
-        Self { tier, tolerance, fills, scores, open }
+        let open: BTreeSet<_> = open.map(|index| (OrderedFloat(scores[index]), Reverse(index))).collect();
+        let mut contest = Self { tier, tolerance, lots, fills: vec![None; tier.len()], scores, open };
+        contest.fill_best(search);
+        contest
+    }
+
+    /// Fills the candidates that may be the best.
+    fn fill_best(&mut self, search: &Search<'p, '_>) {
+        let by_most: Vec<usize> = self.open.iter().rev().map(|(_, Reverse(index))| *index).collect();
+        let (first, others) = by_most.split_at(by_most.len().min(FIRST_FILLS));
+        self.fill_all(search, first);
+        let best = first.iter().map(|&index| self.scores[index]).fold(0.0, f64::max);
+        let count = others.partition_point(|&index| self.scores[index] >= best);
+        self.fill_all(search, &others[..count]);
+    }
+
+    fn fill_all(&mut self, search: &Search<'p, '_>, some: &[usize]) {
+        let fills = parallel::map_quickly(some, |&index| search.fill(self.tier[index], self.tolerance));
+        for (&index, fill) in some.iter().zip(fills) {
+            self.set(search, index, fill);
+        }
+    }
+
+    /// Fills a candidate, unless it is known by now that it can hardly be the best.
+    fn look_at(&mut self, search: &Search<'p, '_>, index: usize) {
+        let most = search.most_score(self.tier[index], search.value_left(&self.lots));
+        if most < self.scores[index] {
+            self.enter(index, most);
+        } else {
+            self.set(search, index, search.fill(self.tier[index], self.tolerance));
+        }
     }
 
     /// The first of those with the best score.
@@ -91,20 +141,22 @@ impl<'t, 'p> Contest<'t, 'p> {
 
     /// Makes those fills anew for which there are not enough pods any more.
     fn refresh(&mut self, search: &Search<'p, '_>) {
-        let is_stale = |index: &usize| !search.has_pods_for(&self.fills[*index]);
+        let is_stale = |index: &usize| self.fills[*index].as_ref().is_some_and(|fill| !search.has_pods_for(fill));
         let stale: Vec<usize> = self.open.iter().map(|(_, Reverse(index))| *index).filter(is_stale).collect();
-        let fills = parallel::map(&stale, |&index| search.fill(self.tier[index], self.tolerance));
-        for (index, fill) in stale.into_iter().zip(fills) {
-            self.set(search, index, fill);
-        }
+        self.fill_all(search, &stale);
     }
 
     fn set(&mut self, search: &Search<'p, '_>, index: usize, fill: Fill) {
+        let score = score(search, self.tier[index], &fill);
+        self.fills[index] = Some(fill);
+        self.enter(index, score);
+    }
+
+    fn enter(&mut self, index: usize, score: f64) {
         self.open.remove(&(OrderedFloat(self.scores[index]), Reverse(index)));
-        self.scores[index] = score(search, self.tier[index], &fill);
-        self.fills[index] = fill;
-        if self.scores[index] > 0.0 {
-            self.open.insert((OrderedFloat(self.scores[index]), Reverse(index)));
+        self.scores[index] = score;
+        if score > 0.0 {
+            self.open.insert((OrderedFloat(score), Reverse(index)));
         }
     }
 

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::{
     amounts::{Amounts, fit_count, raise, take},
     candidate::Candidate,
-    pool::Pool,
+    pool::{Pool, Variant},
     problem::{Aim, Base, Course, Problem, SpotTypes},
 };
 use crate::{FxBuild, labels};
@@ -138,10 +138,10 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
     fn type_count(&self, total: &[i64], asked: Asked, most: usize) -> usize {
         let pool = &self.problem.base.pools[self.pool];
         let mut types: SmallVec<[usize; 16]> = SmallVec::new();
-        for &row in self.rows.iter() {
-            let type_index = pool.variant(row).type_index;
-            if !types.contains(&type_index) && holds(pool, row, total) && self.meets(row, Some(asked)) {
-                types.push(type_index);
+        for row in self.rows_for(asked) {
+            let node = pool.variant(row);
+            if holds(node, total) && !types.contains(&node.type_index) {
+                types.push(node.type_index);
                 if types.len() >= most {
                     break;
                 }
@@ -153,16 +153,15 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
     /// How many units each type takes beside what is used already, of those that take any, the most first.
     fn counts(&mut self, used: &[i64], requests: &[i64], asked: Asked) -> Vec<i64> {
         let pool = &self.problem.base.pools[self.pool];
-        if self.rows.iter().any(|&row| !holds(pool, row, used)) {
-            self.rows.to_mut().retain(|&row| holds(pool, row, used));
+        if self.rows.iter().any(|&row| !holds(pool.variant(row), used)) {
+            self.rows.to_mut().retain(|&row| holds(pool.variant(row), used));
         }
         let of_row = |row: usize| {
             let mut room = pool.variant(row).room.clone();
             take(&mut room, used, 1);
             (pool.variant(row).type_index, Reverse(fit_count(requests, &room)))
         };
-        let mut by_type: Vec<_> =
-            self.rows.iter().filter(|&&row| self.meets(row, Some(asked))).map(|&r| of_row(r)).collect();
+        let mut by_type: Vec<_> = self.rows_for(asked).map(of_row).collect();
         by_type.sort_unstable();
         by_type.dedup_by_key(|(type_index, _)| *type_index);
         let mut counts: Vec<i64> = by_type.into_iter().map(|(_, Reverse(count))| count).filter(|&n| n > 0).collect();
@@ -178,7 +177,7 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
         }
         let pool = &self.problem.base.pools[self.pool];
         let mut by_type: IndexMap<usize, Amounts, FxBuild> = IndexMap::default();
-        for &row in self.rows.iter().filter(|&&row| self.meets(row, None)) {
+        for row in self.rows_so_far() {
             let room = &pool.variant(row).room;
             let most = by_type.entry(pool.variant(row).type_index).or_insert_with(|| room.clone());
             raise(most, room);
@@ -191,19 +190,23 @@ impl<'p, 'a> SpotChoice<'p, 'a> {
         }
     }
 
-    /// Whether a claim with the pods that are there, and with some that ask this, may be launched by a row.
-    fn meets(&self, row: usize, asked: Option<Asked>) -> bool {
-        let admits = |(constraint, alternative): Asked| {
-            let all = self.problem.alternatives(self.pool, constraint);
-            match alternative {
-                Some(index) => all[index].rows.contains(row),
-                None => all.iter().any(|alternative| alternative.rows.contains(row)),
-            }
+    /// The rows by which a claim may be launched with the pods that are there and with some that ask this.
+    fn rows_for(&self, (constraint, alternative): Asked) -> impl Iterator<Item = usize> {
+        let all = self.problem.alternatives(self.pool, constraint);
+        let meant = match alternative {
+            Some(index) => &all[index..=index],
+            None => all,
         };
-        self.met.as_ref().is_none_or(|met| met.contains(row)) && asked.is_none_or(admits)
+        let is_met = |&row: &usize| meant.iter().any(|alternative| alternative.rows.contains(row));
+        self.rows_so_far().filter(is_met)
+    }
+
+    /// The rows by which a claim may be launched with the pods that are there.
+    fn rows_so_far(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().copied().filter(|&row| self.met.as_ref().is_none_or(|met| met.contains(row)))
     }
 }
 
-fn holds(pool: &Pool<'_>, row: usize, total: &[i64]) -> bool {
-    pool.variant(row).room.iter().zip(total).all(|(room, total)| total <= room)
+fn holds(node: &Variant, total: &[i64]) -> bool {
+    node.room.iter().zip(total).all(|(room, total)| total <= room)
 }

@@ -292,17 +292,9 @@ impl Lots {
         out
     }
 
-    /// What a division comes to, if wishes are given up one at each step.
+    /// What the division comes to, whatever the search finds.
     pub(super) fn settled(&self) -> Settled {
-        let mut out = Settled::new();
-        for portion in &self.portions {
-            for &Member { class, level, count } in &portion.members {
-                let (pods, wishes) = out.entry(class).or_default();
-                *pods += count * portion.units;
-                *wishes += count * portion.units * level;
-            }
-        }
-        out
+        settled(&self.portions)
     }
 
     /// The portions of each lot, with how many of their units are planned and how many there are: the first of a lot are planned.
@@ -316,6 +308,19 @@ impl Lots {
             })
         })
     }
+}
+
+/// What a division comes to, if wishes are given up one at each step.
+pub(super) fn settled(portions: &[Portion]) -> Settled {
+    let mut out = Settled::new();
+    for portion in portions {
+        for &Member { class, level, count } in &portion.members {
+            let (pods, wishes) = out.entry(class).or_default();
+            *pods += count * portion.units;
+            *wishes += count * portion.units * level;
+        }
+    }
+    out
 }
 
 /// Finds the shapes of lots, and the lots of each.

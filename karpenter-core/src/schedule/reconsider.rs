@@ -8,18 +8,28 @@
 //! A node is not saved for as long as one class stays on it. So all classes that are in a domain and can be elsewhere leave it
 //! together, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
+    lot::{Lots, settled},
+    parallel,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     refine::LEAST_SAVED,
     search::Search,
-    topology::{Domain, Lessons, Subject},
+    shelf::Answers,
+    topology::{Allotment, Domain, Lessons, Subject, allot},
 };
 
 /// The most tries, and the most pairs of units and candidates in all of them.
 const MAX_TRIES: usize = 60;
 const MAX_PAIRS: usize = 2_000_000;
+/// How many tries begin with the same outcome, on as many threads as there are.
+const TRIES_AT_ONCE: usize = 4;
+/// The most outcomes that are remembered.
+const MOST_KNOWN: usize = 200;
 /// For how many tries of one class there is one more in which all leave a domain.
 const CLASSES_PER_DOMAIN: usize = 3;
 /// How often pods of a try are divided at most: limits and full domains are known from before.
@@ -28,6 +38,7 @@ const MAX_DIVISIONS: usize = 4;
 const MAX_DOMAINS: usize = 6;
 
 /// What came of a division.
+#[derive(Clone)]
 struct Outcome {
     lessons: Lessons,
     /// How many pods of each class find no node.
@@ -49,8 +60,11 @@ type Choice = (Subject, usize);
 /// By class, how many pods have a domain, and how many wishes are given up for it.
 pub(super) type Settled = BTreeMap<usize, (usize, usize)>;
 
+/// What a try begins with, and what is known by then.
+type Start<'o> = (&'o Outcome, &'o Known);
+
 /// Looks for something better than an outcome.
-type Attempt<'a> = fn(&Problem<'a>, &Outcome, &mut Tries) -> Option<Outcome>;
+type Attempt<'a> = fn(&Problem<'a>, &Outcome, &mut Tries) -> Option<Arc<Outcome>>;
 
 /// What was tried, and how many tries are left: those of one class, and those in which all leave a domain.
 struct Tries {
@@ -58,15 +72,25 @@ struct Tries {
     choices_left: usize,
     domains: BTreeSet<Domain>,
     domains_left: usize,
+    known: Known,
+}
+
+/// What came of what was tried.
+struct Known {
+    /// What comes of lessons.
+    of_lessons: Answers<Lessons, Option<Arc<Outcome>>>,
+    /// What comes of divisions that teach nothing more, to which different lessons often lead.
+    of_divisions: Answers<Allotment, Outcome>,
 }
 
 impl Tries {
-    const fn new(most: usize) -> Self {
+    fn new(most: usize) -> Self {
         Self {
             choices: BTreeSet::new(),
             choices_left: most,
             domains: BTreeSet::new(),
             domains_left: most / CLASSES_PER_DOMAIN,
+            known: Known { of_lessons: Answers::up_to(MOST_KNOWN), of_divisions: Answers::up_to(MOST_KNOWN) },
         }
     }
 }
@@ -137,7 +161,8 @@ impl<'a> Problem<'a> {
         }
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
-        let mut best = Outcome::of(search, lessons.clone());
+        let mut best = Arc::new(Outcome::of(search, lessons.clone()));
+        tries.known.of_lessons.keep(lessons.clone(), Arc::new(Some(best.clone())));
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
             let mut is_better = false;
@@ -149,31 +174,45 @@ impl<'a> Problem<'a> {
     }
 
     /// Something better than this.
-    fn better(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+    fn better(&self, best: &Outcome, tries: &mut Tries) -> Option<Arc<Outcome>> {
         self.better_for_one(best, tries).or_else(|| self.better_for_all(best, tries))
     }
 
     /// Something better than this, in which pods of one class are elsewhere.
-    fn better_for_one(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+    fn better_for_one(&self, best: &Outcome, tries: &mut Tries) -> Option<Arc<Outcome>> {
         while tries.choices_left > 0 && self.can_better(best) {
             let (fewer, more) = (best.fewer().map(|choice| (choice, false)), best.more().map(|choice| (choice, true)));
-            let (choice, is_more) = fewer.chain(more).find(|(choice, _)| !tries.choices.contains(choice))?;
-            tries.choices.insert(choice.clone());
-            let left = &mut tries.choices_left;
-            let found = if is_more {
-                self.with_more(choice, best, left)
-            } else {
-                self.without(choice.clone(), best, left).or_else(|| self.without_afresh(choice, best, left))
+            let new = fewer.chain(more).filter(|(choice, _)| !tries.choices.contains(choice));
+            let next: Vec<(Choice, bool)> = new.take(TRIES_AT_ONCE).collect();
+            if next.is_empty() {
+                break;
+            }
+            let attempt = |(choice, is_more): &(Choice, bool)| {
+                let mut left = tries.choices_left;
+                let found = self.with_other(choice, *is_more, (best, &tries.known), &mut left);
+                (found, tries.choices_left - left)
             };
-            if found.is_some() {
-                return found;
+            for ((choice, _), (found, spent)) in next.iter().zip(parallel::map(&next, attempt)) {
+                tries.choices.insert(choice.clone());
+                tries.choices_left = tries.choices_left.saturating_sub(spent);
+                if found.is_some() {
+                    return found;
+                }
             }
         }
         None
     }
 
+    /// Something better than this, in which a domain has fewer pods, or one more.
+    fn with_other(&self, choice: &Choice, is_more: bool, from: Start<'_>, left: &mut usize) -> Option<Arc<Outcome>> {
+        if is_more {
+            return self.with_more(choice.clone(), from, left);
+        }
+        self.without(choice.clone(), from, left).or_else(|| self.without_afresh(choice.clone(), from, left))
+    }
+
     /// Something better than this, in which all leave a domain that can.
-    fn better_for_all(&self, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+    fn better_for_all(&self, best: &Outcome, tries: &mut Tries) -> Option<Arc<Outcome>> {
         while tries.domains_left > 0 && self.can_better(best) {
             let domain = best.subjects().flat_map(Subject::domains).find(|domain| !tries.domains.contains(domain))?;
             tries.domains.insert(domain.clone());
@@ -199,46 +238,51 @@ impl<'a> Problem<'a> {
     }
 
     /// Something better than this, in which pods leave a domain, and then those to which they go instead.
-    fn without(&self, mut choice: Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
+    fn without(&self, mut choice: Choice, (best, known): Start<'_>, left: &mut usize) -> Option<Arc<Outcome>> {
         let class = choice.0.class();
         let mut lessons = best.lessons.clone();
         for _ in 0..MAX_DOMAINS {
-            *tries_left = tries_left.checked_sub(1)?;
+            *left = left.checked_sub(1)?;
             lessons.most.insert(choice.0, choice.1);
-            let found = self.outcome(lessons)?;
+            let found = self.outcome(&lessons, known)?;
             if self.prefers(&found, best) {
                 return Some(found);
             }
             let is_next = |(subject, _): &Choice| subject.class() == class && !best.has(subject);
             choice = found.fewer().find(is_next)?;
-            lessons = found.lessons;
+            lessons = found.lessons.clone();
         }
         None
     }
 
     /// Something better than this, in which pods leave a domain and others learn anew what they find there, if pods are left: what
     /// they learned was perhaps that these were there.
-    fn without_afresh(&self, (subject, most): Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
+    fn without_afresh(
+        &self,
+        (subject, most): Choice,
+        (best, known): Start<'_>,
+        left: &mut usize,
+    ) -> Option<Arc<Outcome>> {
         let mut lessons = best.lessons.clone();
         lessons.most.retain(|other, _| other.class() == subject.class());
         if best.left_count() == 0 || lessons.most.len() == best.lessons.most.len() {
             return None;
         }
-        *tries_left = tries_left.checked_sub(1)?;
+        *left = left.checked_sub(1)?;
         lessons.given_up.retain(|class| *class == subject.class());
         lessons.most.insert(subject, most);
-        self.outcome(lessons).filter(|found| self.prefers(found, best))
+        self.outcome(&lessons, known).filter(|found| self.prefers(found, best))
     }
 
     /// Something better than this, in which all leave a domain that can, and then those to which they go instead.
-    fn without_domain(&self, mut domain: Domain, best: &Outcome, tries: &mut Tries) -> Option<Outcome> {
+    fn without_domain(&self, mut domain: Domain, best: &Outcome, tries: &mut Tries) -> Option<Arc<Outcome>> {
         let mut lessons = best.lessons.clone();
         let mut leaving: BTreeSet<Subject> =
             best.subjects().filter(|subject| subject.is_in(&domain)).cloned().collect();
         for _ in 0..MAX_DOMAINS {
             tries.domains_left = tries.domains_left.checked_sub(1)?;
             lessons = self.left_by(leaving, &lessons, best, &tries.choices)?;
-            let found = self.outcome(lessons)?;
+            let found = self.outcome(&lessons, &tries.known)?;
             if self.prefers(&found, best) {
                 return Some(found);
             }
@@ -249,7 +293,7 @@ impl<'a> Problem<'a> {
                 .flat_map(Subject::domains)
                 .find(|(key, value)| *key == domain.0 && *value != domain.1)?;
             leaving.retain(|subject| subject.is_in(&domain));
-            lessons = found.lessons;
+            lessons = found.lessons.clone();
         }
         None
     }
@@ -270,7 +314,7 @@ impl<'a> Problem<'a> {
             }
             let mut lessons = so_far.clone();
             lessons.most.extend(leaving.iter().map(|subject| (subject.clone(), 0)));
-            let settled = self.divided(&lessons).lots.settled();
+            let settled = settled(&allot(&self.base, &lessons, &self.course).portions);
             let before = leaving.len();
             leaving.retain(|subject| !best.is_better_for(subject.class(), &settled));
             if leaving.len() == before {
@@ -281,14 +325,14 @@ impl<'a> Problem<'a> {
     }
 
     /// Something better than this, in which one pod more goes to a domain, and to others no more than are there.
-    fn with_more(&self, (subject, most): Choice, best: &Outcome, tries_left: &mut usize) -> Option<Outcome> {
-        *tries_left = tries_left.checked_sub(1)?;
+    fn with_more(&self, (subject, most): Choice, (best, known): Start<'_>, left: &mut usize) -> Option<Arc<Outcome>> {
+        *left = left.checked_sub(1)?;
         let mut lessons = best.lessons.clone();
         let others = best.domains.iter().filter(|(_, other, _)| other.class() == subject.class());
         lessons.most.extend(others.map(|(here, other, _)| (other.clone(), *here)));
         lessons.given_up.remove(&subject.class());
         lessons.most.insert(subject, most);
-        self.outcome(lessons).filter(|found| self.prefers(found, best))
+        self.outcome(&lessons, known).filter(|found| self.prefers(found, best))
     }
 
     /// Whether the division of pods among domains may be looked at again: once for each plan, and not for each of those that are
@@ -304,14 +348,28 @@ impl<'a> Problem<'a> {
     }
 
     /// What comes of a division by these lessons, and those that it teaches; `None` if it teaches ever more.
-    fn outcome(&self, mut lessons: Lessons) -> Option<Outcome> {
+    fn outcome(&self, lessons: &Lessons, known: &Known) -> Option<Arc<Outcome>> {
+        let found = known.of_lessons.get(lessons, Lessons::clone, || Arc::new(self.worked_out(lessons, known)));
+        Option::clone(&found)
+    }
+
+    /// The same, where it is not known of the lessons themselves.
+    fn worked_out(&self, lessons: &Lessons, known: &Known) -> Option<Arc<Outcome>> {
+        let mut lessons = lessons.clone();
         for _ in 0..MAX_DIVISIONS {
-            let divided = self.divided(&lessons);
-            let search = divided.first_search();
-            match search.lessons(&lessons) {
-                Some(learned) => lessons = learned,
-                None => return Some(Outcome::of(&search, lessons)),
+            let allotment = allot(&self.base, &lessons, &self.course);
+            if let Some(known) = known.of_divisions.known(&allotment) {
+                return Some(Arc::new(Outcome { lessons, ..Outcome::clone(&known) }));
             }
+            let lots = Lots::new(&self.base, allotment.clone());
+            let divided = Problem::of_lots(self.base.clone(), lots, self.course.clone());
+            let search = divided.first_search();
+            let Some(learned) = search.lessons(&lessons) else {
+                let found = Arc::new(Outcome::of(&search, lessons));
+                known.of_divisions.keep(allotment, found.clone());
+                return Some(found);
+            };
+            lessons = learned;
         }
         None
     }

@@ -143,26 +143,31 @@ impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(question) {
-            return known.clone();
+        if let Some(known) = self.known(question) {
+            return known;
         }
         let answer = answer();
         self.keep(owned(question), answer.clone());
         answer
     }
 
+    /// The answer to a question that was asked before.
+    pub(crate) fn known<Q: Hash + Equivalent<K> + ?Sized>(&self, question: &Q) -> Option<Arc<V>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(question).cloned()
+    }
+
     /// The answer to a question that is not needed any more.
     pub(crate) fn take(&self, question: K, answer: impl FnOnce() -> Arc<V>) -> Arc<V> {
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&question) {
-            return known.clone();
+        if let Some(known) = self.known(&question) {
+            return known;
         }
         let answer = answer();
         self.keep(question, answer.clone());
         answer
     }
 
-    /// Where there are too many all are forgotten: the old ones are of no more use.
-    fn keep(&self, question: K, answer: Arc<V>) {
+    /// Keeps an answer. Where there are too many all are forgotten: the old ones are of no more use.
+    pub(crate) fn keep(&self, question: K, answer: Arc<V>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= self.most {
             known.clear();

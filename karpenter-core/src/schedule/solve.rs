@@ -7,6 +7,7 @@ use super::{
     candidate::Candidate,
     first_fit::LimitUse,
     lot::Lot,
+    parallel,
     problem::{Aim, Course, Order, Problem, SpotTypes, Trials},
     search::{Batch, Search, Stranding},
     topology::Lessons,
@@ -109,11 +110,11 @@ impl<'a> Problem<'a> {
     /// Searches for the cheapest set of nodes; where room or limits leave pods without one, for the set that leaves the
     /// fewest, in which no class of pods fares worse than in the plain order of size.
     pub fn solve(&self) -> Plan {
-        let plan = match &self.base.weighing {
-            Some(weighing) => self.weigh(weighing).plan,
-            None => self.find_in_any_domains().plan,
-        };
-        Plan { is_complete: !self.is_stopped(), ..plan }
+        let found = parallel::among_threads(|| match &self.base.weighing {
+            Some(weighing) => self.weigh(weighing),
+            None => self.find_in_any_domains(),
+        });
+        Plan { is_complete: !self.is_stopped(), ..found.plan }
     }
 
     /// Does so with the wishes that the pods are to have.

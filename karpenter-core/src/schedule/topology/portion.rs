@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Pods that ask for the same node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Portion {
     pub(in crate::schedule) key: PortionKey,
     /// The pods of a unit, which must be on one node.
@@ -36,7 +36,7 @@ pub(in crate::schedule) struct Portion {
 
 /// A plan gives pods of a spread one of its domains each; the kube-scheduler chooses among those that the spread allows
 /// at the time.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Latitude {
     /// The label whose values are the domains.
     pub(in crate::schedule) key: Arc<str>,
@@ -56,7 +56,7 @@ pub(in crate::schedule) type PortionKey = (usize, usize, Requirements);
 pub(in crate::schedule) type Domain = (Arc<str>, Arc<str>);
 
 /// Pods of one class in a unit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Member {
     pub(in crate::schedule) class: usize,
     /// The step at which they give up their wishes: how many of them, unless they are weighed.
@@ -65,7 +65,7 @@ pub(in crate::schedule) struct Member {
 }
 
 /// Pods that no division gives a domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Blocked {
     pub(in crate::schedule) class: usize,
     pub(in crate::schedule) count: usize,
@@ -74,14 +74,14 @@ pub(in crate::schedule) struct Blocked {
 }
 
 /// Who goes where.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Allotment {
     pub(in crate::schedule) portions: Vec<Portion>,
     pub(in crate::schedule) blocked: Vec<Blocked>,
 }
 
 /// What a lesson is about. Classes and steps are those of [`Member`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::schedule) enum Subject {
     /// How many units of single pods find nodes.
     Units(PortionKey),
@@ -92,7 +92,7 @@ pub(in crate::schedule) enum Subject {
 }
 
 /// What earlier searches have taught.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(in crate::schedule) struct Lessons {
     pub(in crate::schedule) most: BTreeMap<Subject, usize>,
     /// Classes that are given up.
