@@ -176,3 +176,42 @@ fn score(search: &Search<'_, '_>, candidate: &Candidate, fill: &Fill) -> f64 {
     let is_limited = fill.guests.iter().any(|seats| search.problem.lot(seats.lot).manners.is_limited());
     fill.value / search.stranded_cost(candidate, is_limited)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Catalogs, InstanceType, Planner, Price, Quantity, Snapshot,
+        api::{NodePool, Pod},
+        schedule::search::Stranding,
+    };
+
+    /// The larger the machine the cheaper its room, so that all of them are candidates.
+    fn machine(cpus: u32) -> InstanceType {
+        let capacity = [("cpu", Quantity::from_units(i64::from(cpus))), ("pods", Quantity::from_units(110))];
+        let price = Price::per_hour(0.1 * f64::from(cpus).powf(0.9)).expect("not below zero");
+        InstanceType::named(format!("machine-{cpus}"), capacity).offering("on-demand", "a", price)
+    }
+
+    #[test]
+    fn whoever_is_not_looked_at_is_no_better() {
+        let pods = [Pod::named("small").cpu("1").replicas(3), Pod::named("large").cpu("3").replicas(2)];
+        let builder = pods.into_iter().fold(Snapshot::builder(), |builder, pods| builder.pods(pods));
+        let snapshot = builder.pool(NodePool::named("general")).build().expect("valid");
+        let catalogs = Catalogs::shared((1..=80).map(machine).collect(), snapshot.pools()).expect("valid");
+        let planner = Planner::default();
+        let problem = planner.prepare(&snapshot, &catalogs);
+        let search = Search::new(&problem, Stranding::USUAL);
+        let tier: Vec<&Candidate> = problem.candidates.iter().collect();
+
+        let contest = Contest::new(&search, &tier, Tolerance::Full);
+
+        let best = contest.best().expect("some take pods");
+        assert!(contest.fills[best].is_some());
+        assert!(contest.fills.iter().any(Option::is_none), "few pods are worth little for what a large machine costs");
+        for (candidate, most) in tier.iter().zip(&contest.scores) {
+            let found = score(&search, candidate, &search.fill(candidate, Tolerance::Full));
+            assert!(found <= *most && found <= contest.scores[best]);
+        }
+    }
+}
