@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn whoever_is_not_looked_at_is_no_better() {
-        let pods = [Pod::named("small").cpu("1").replicas(3), Pod::named("large").cpu("3").replicas(2)];
-        let builder = pods.into_iter().fold(Snapshot::builder(), |builder, pods| builder.pods(pods));
-        let snapshot = builder.pool(NodePool::named("general")).build().expect("valid");
+        let (small, large) = (Pod::named("small").cpu("1").replicas(3), Pod::named("large").cpu("3").replicas(2));
+        let builder = Snapshot::builder().pool(NodePool::named("general")).pods(small).pods(large);
+        let snapshot = builder.build().expect("valid");
         let catalogs = Catalogs::shared((1..=80).map(machine).collect(), snapshot.pools()).expect("valid");
         let planner = Planner::default();
         let problem = planner.prepare(&snapshot, &catalogs);
