@@ -306,10 +306,9 @@ fn candidate(
         let (share, met) = ((*share)?, met[shape.constraint]?);
         shape.bears(met.0).then(|| Guest::new(index, met, share))
     };
-    let all = || problem.lots.shapes.iter().zip(shares).enumerate().filter_map(guest);
-    // Counted first: a list that grows takes twice the memory.
-    let mut guests: Vec<Guest> = Vec::with_capacity(all().count());
-    guests.extend(all());
+    let mut guests: Vec<Guest> = Vec::with_capacity(shares.len());
+    guests.extend(problem.lots.shapes.iter().zip(shares).enumerate().filter_map(guest));
+    guests.shrink_to_fit();
     let mut least: Amounts = pool.variant(row).room.iter().map(|_| i64::MAX).collect();
     for guest in &guests {
         least

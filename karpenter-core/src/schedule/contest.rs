@@ -1,10 +1,11 @@
 //! Node after node, the one with the most value for its price.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use ordered_float::OrderedFloat;
 
 use super::{
+    appraise::Appraiser,
     candidate::Candidate,
     finish::{Ends, Finish},
     parallel,
@@ -12,12 +13,12 @@ use super::{
     search::{Fill, Search},
 };
 
-/// All fills are made anew whenever the best has become worse by this factor. A fill that has to do without some pods
-/// is sometimes a better one, because it has room for others.
+/// All fills that may be the best are made anew whenever the best has become worse by this factor. A fill that has to do without
+/// some pods is sometimes a better one, because it has room for others.
 const FRESHNESS: f64 = 0.95;
 
-/// So many candidates are filled before it is known which others may be better.
-const FIRST_FILLS: usize = 32;
+/// So many candidates are filled at first before it is known which others may be better, and then twice as many each time.
+const FIRST_FILLS: usize = 8;
 
 /// The candidates of a tier, and how each would be filled.
 struct Contest<'t, 'p> {
@@ -29,8 +30,14 @@ struct Contest<'t, 'p> {
     fills: Vec<Option<Fill>>,
     /// What the pods of each fill are worth for what their node costs; without a fill what they may be worth at most.
     scores: Vec<f64>,
-    /// Those that can be had and take any pods, by score and index; of equals the first comes last.
-    open: BTreeSet<(OrderedFloat<f64>, Reverse<usize>)>,
+    /// The best score that each may have, and by which appraisal.
+    most: Vec<(f64, usize)>,
+    appraiser: Appraiser,
+    /// How often it was looked at what is left.
+    appraisals: usize,
+    /// Those that can be had and take any pods, by score and index, of equals the first; and with other scores than they have
+    /// now, which count no more.
+    open: BinaryHeap<(OrderedFloat<f64>, Reverse<usize>)>,
 }
 
 impl<'p> Search<'p, '_> {
@@ -38,12 +45,11 @@ impl<'p> Search<'p, '_> {
     pub(super) fn make_nodes(&mut self, tier: &[&'p Candidate], tolerance: Tolerance) {
         let mut contest = Contest::new(self, tier, tolerance);
         let ends = Ends::new(self, tier, &contest.lots);
-        let (mut fresh_until, mut spent, mut finish) = (f64::INFINITY, 0.0, None::<Finish>);
-        while let Some(best) = contest.best().filter(|_| !self.problem.is_stopped()) {
-            let Some(fill) = &contest.fills[best] else {
-                contest.look_at(self, best);
-                continue;
-            };
+        let (mut spent, mut finish) = (0.0, None::<Finish>);
+        let mut fresh_until = contest.best_filled(self).map_or(0.0, |best| contest.scores[best] * FRESHNESS);
+        while let Some(best) = contest.best_filled(self).filter(|_| !self.problem.is_stopped())
+            && let Some(fill) = &contest.fills[best]
+        {
             if contest.scores[best] < fresh_until {
                 fresh_until = contest.scores[best] * FRESHNESS;
                 contest.refresh(self);
@@ -77,12 +83,6 @@ impl<'p> Search<'p, '_> {
         of_shapes.iter().zip(is_taken).filter(|(_, is_taken)| *is_taken).flat_map(|(lots, _)| lots).copied().collect()
     }
 
-    /// What the units of some lots that are left are worth together.
-    fn value_left(&self, lots: &[usize]) -> f64 {
-        let worth = |&lot: &usize| self.worths[self.problem.lot(lot).shape] * self.remaining(lot) as f64;
-        lots.iter().map(worth).sum()
-    }
-
     /// The best score of a candidate whose pods are worth no more than this.
     fn most_score(&self, candidate: &Candidate, value: f64) -> f64 {
         let cost = self.stranded_cost(candidate, true).min(self.stranded_cost(candidate, false));
@@ -98,23 +98,55 @@ impl<'p> Search<'p, '_> {
 impl<'t, 'p> Contest<'t, 'p> {
     fn new(search: &Search<'p, '_>, tier: &'t [&'p Candidate], tolerance: Tolerance) -> Self {
         let lots = search.lots_of(tier, tolerance);
-        let value = search.value_left(&lots);
-        let scores: Vec<f64> = tier.iter().map(|candidate| search.most_score(candidate, value)).collect();
-        let open = (0..tier.len()).filter(|&index| scores[index] > 0.0 && search.is_to_be_had(tier[index]));
-        let open: BTreeSet<_> = open.map(|index| (OrderedFloat(scores[index]), Reverse(index))).collect();
-        let mut contest = Self { tier, tolerance, lots, fills: vec![None; tier.len()], scores, open };
-        contest.fill_best(search);
+        let appraiser = Appraiser::new(search, tier);
+        let most = |candidate: &&Candidate| {
+            let most = || search.most_score(candidate, appraiser.most(search, candidate, tolerance));
+            if search.is_to_be_had(candidate) { most() } else { 0.0 }
+        };
+        let scores = parallel::map_quickly(tier, most);
+        let most = scores.iter().map(|&score| (score, 0)).collect();
+        let (fills, open) = (vec![None; tier.len()], BinaryHeap::new());
+        let mut contest = Self { tier, tolerance, lots, fills, scores, most, appraiser, appraisals: 0, open };
+        contest.reopen();
         contest
     }
 
-    /// Fills the candidates that may be the best.
-    fn fill_best(&mut self, search: &Search<'p, '_>) {
-        let by_most: Vec<usize> = self.open.iter().rev().map(|(_, Reverse(index))| *index).collect();
-        let (first, others) = by_most.split_at(by_most.len().min(FIRST_FILLS));
-        self.fill_all(search, first);
-        let best = first.iter().map(|&index| self.scores[index]).fold(0.0, f64::max);
-        let count = others.partition_point(|&index| self.scores[index] >= best);
-        self.fill_all(search, &others[..count]);
+    /// Puts all in order.
+    fn reopen(&mut self) {
+        let open = self.scores.iter().enumerate().filter(|(_, score)| **score > 0.0);
+        self.open = open.map(|(index, &score)| (OrderedFloat(score), Reverse(index))).collect();
+    }
+
+    /// Whose fill is the best. Those that may be better are filled first.
+    fn best_filled(&mut self, search: &Search<'p, '_>) -> Option<usize> {
+        let mut most_fills = FIRST_FILLS;
+        loop {
+            let best = self.best()?;
+            if self.fills[best].is_some() {
+                return Some(best);
+            }
+            let mut meant = Vec::new();
+            while meant.len() < most_fills
+                && let Some(next) = self.best().filter(|&next| self.fills[next].is_none())
+            {
+                self.open.pop();
+                if self.most[next].1 < self.appraisals {
+                    self.appraise(search, next);
+                } else {
+                    meant.push(next);
+                }
+            }
+            self.fill_all(search, &meant);
+            most_fills *= 2;
+        }
+    }
+
+    /// Says how good a candidate may be.
+    fn appraise(&mut self, search: &Search<'p, '_>, index: usize) {
+        let most = self.appraiser.most(search, self.tier[index], self.tolerance);
+        let most = search.most_score(self.tier[index], most).min(self.most[index].0);
+        self.most[index] = (most, self.appraisals);
+        self.enter(index, most);
     }
 
     fn fill_all(&mut self, search: &Search<'p, '_>, some: &[usize]) {
@@ -124,26 +156,28 @@ impl<'t, 'p> Contest<'t, 'p> {
         }
     }
 
-    /// Fills a candidate, unless it is known by now that it can hardly be the best.
-    fn look_at(&mut self, search: &Search<'p, '_>, index: usize) {
-        let most = search.most_score(self.tier[index], search.value_left(&self.lots));
-        if most < self.scores[index] {
-            self.enter(index, most);
-        } else {
-            self.set(search, index, search.fill(self.tier[index], self.tolerance));
-        }
-    }
-
     /// The first of those with the best score.
-    fn best(&self) -> Option<usize> {
-        self.open.last().map(|(_, Reverse(index))| *index)
+    fn best(&mut self) -> Option<usize> {
+        while let Some(&(score, Reverse(index))) = self.open.peek() {
+            if OrderedFloat(self.scores[index]) == score {
+                return Some(index);
+            }
+            self.open.pop();
+        }
+        None
     }
 
-    /// Makes those fills anew for which there are not enough pods any more.
+    /// Makes those fills anew for which there are not enough pods any more, if they may be the best.
     fn refresh(&mut self, search: &Search<'p, '_>) {
-        let is_stale = |index: &usize| self.fills[*index].as_ref().is_some_and(|fill| !search.has_pods_for(fill));
-        let stale: Vec<usize> = self.open.iter().map(|(_, Reverse(index))| *index).filter(is_stale).collect();
-        self.fill_all(search, &stale);
+        for index in 0..self.tier.len() {
+            let is_stale = self.fills[index].as_ref().is_some_and(|fill| !search.has_pods_for(fill));
+            if is_stale && self.scores[index] > 0.0 {
+                (self.fills[index], self.scores[index]) = (None, self.most[index].0);
+            }
+        }
+        self.appraiser.update(search);
+        self.appraisals += 1;
+        self.reopen();
     }
 
     fn set(&mut self, search: &Search<'p, '_>, index: usize, fill: Fill) {
@@ -153,10 +187,9 @@ impl<'t, 'p> Contest<'t, 'p> {
     }
 
     fn enter(&mut self, index: usize, score: f64) {
-        self.open.remove(&(OrderedFloat(self.scores[index]), Reverse(index)));
         self.scores[index] = score;
         if score > 0.0 {
-            self.open.insert((OrderedFloat(score), Reverse(index)));
+            self.open.push((OrderedFloat(score), Reverse(index)));
         }
     }
 
@@ -164,7 +197,11 @@ impl<'t, 'p> Contest<'t, 'p> {
     fn close(&mut self, search: &Search<'p, '_>, made: usize) {
         let made = self.tier[made];
         if made.is_reserved() || search.is_near_limits(made.pool) {
-            self.open.retain(|(_, Reverse(index))| search.is_to_be_had(self.tier[*index]));
+            for (candidate, score) in self.tier.iter().zip(&mut self.scores) {
+                if !search.is_to_be_had(candidate) {
+                    *score = 0.0;
+                }
+            }
         }
     }
 }
@@ -204,9 +241,9 @@ mod tests {
         let search = Search::new(&problem, Stranding::USUAL);
         let tier: Vec<&Candidate> = problem.candidates.iter().collect();
 
-        let contest = Contest::new(&search, &tier, Tolerance::Full);
+        let mut contest = Contest::new(&search, &tier, Tolerance::Full);
 
-        let best = contest.best().expect("some take pods");
+        let best = contest.best_filled(&search).expect("some take pods");
         assert!(contest.fills[best].is_some());
         assert!(contest.fills.iter().any(Option::is_none), "few pods are worth little for what a large machine costs");
         for (candidate, most) in tier.iter().zip(&contest.scores) {

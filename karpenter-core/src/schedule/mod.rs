@@ -4,6 +4,7 @@
 //! catalogs; [`Problem::solve`] searches and gives back a [`Plan`].
 
 mod amounts;
+mod appraise;
 mod bound;
 mod brace;
 mod candidate;

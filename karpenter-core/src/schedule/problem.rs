@@ -21,8 +21,8 @@ use super::{
     pool::{AlternativeRows, Daemon, Pool},
     reservation::Reservations,
     search::Seats,
-    shelf::{Answers, Shelf},
-    topology::{Ladders, Lessons, allot},
+    shelf::{Answers, Heirlooms, Shelf},
+    topology::{Answered, Ladders, Lessons, allot},
     weigh::{Tariff, Weighing},
 };
 use crate::{
@@ -201,6 +201,8 @@ pub(super) struct Base<'a> {
     pub(super) bill_of_places: Answers<(), f64>,
     /// The places as pods find them that are bound, once somebody asked.
     pub(super) places_to_land_on: Answers<(), landing::Fleet>,
+    /// What was asked about domains so far.
+    pub(super) answered: Heirlooms<Answered>,
     pub(super) shelf: Option<Shelf>,
 }
 
@@ -299,6 +301,7 @@ impl<'a> Base<'a> {
             warnings,
             bill_of_places: Answers::up_to(1),
             places_to_land_on: Answers::up_to(1),
+            answered: Heirlooms::default(),
             shelf: shelf.cloned(),
         }
     }

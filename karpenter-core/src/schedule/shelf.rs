@@ -127,6 +127,25 @@ impl fmt::Debug for Shelf {
     }
 }
 
+/// What those leave behind who are done for those who come next; each has one of their own.
+pub(crate) struct Heirlooms<T>(Shared<Vec<T>>);
+
+impl<T> Default for Heirlooms<T> {
+    fn default() -> Self {
+        Self(Shared::default())
+    }
+}
+
+impl<T: Default> Heirlooms<T> {
+    pub(crate) fn take(&self) -> T {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back(&self, left: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(left);
+    }
+}
+
 /// Answers that are worked out once, up to a number of them.
 pub(crate) struct Answers<K, V: ?Sized> {
     most: usize,

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    rc::Rc,
     sync::Arc,
 };
 
@@ -32,26 +31,39 @@ pub(super) type Counts = BTreeMap<Arc<str>, i64>;
 /// Some values of a label.
 pub(in crate::schedule) type Named = BTreeSet<Arc<str>>;
 
-/// Answers about domains, each worked out once.
+/// What is asked about domains, each worked out once.
 pub(super) struct Domains<'b, 'a> {
     base: &'b Base<'a>,
+    /// What is known already, from whoever asked before.
+    known: Answered,
+}
+
+/// Answers about domains.
+#[derive(Default)]
+pub(in crate::schedule) struct Answered {
     /// Of those who ask for nothing.
-    sites: IndexMap<Question, Rc<Sites>, FxBuild>,
-    reaches: IndexMap<Question, Rc<Reach>, FxBuild>,
+    sites: IndexMap<Question, Arc<Sites>, FxBuild>,
+    reaches: IndexMap<Question, Arc<Reach>, FxBuild>,
     /// Whether some node takes pods, whatever its labels.
     taken: IndexMap<Question, bool, FxBuild>,
     /// Those of single pods of a class at a step of their wishes, by both.
-    reaches_alone: IndexMap<(usize, usize, Question), Rc<Reach>, FxBuild>,
-    counts: IndexMap<(Constraint, Spread, Keys), Rc<Counts>, FxBuild>,
+    reaches_alone: IndexMap<(usize, usize, Question), Arc<Reach>, FxBuild>,
+    counts: IndexMap<(Constraint, Spread, Keys), Arc<Counts>, FxBuild>,
     /// Whether all nodes have a label.
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
     /// Whether all nodes of a domain are counted on which some pods may be.
     counted: IndexMap<Sight, bool, FxBuild>,
     /// Which values of a label each pool names.
-    named: IndexMap<Arc<str>, Rc<Vec<Named>>, FxBuild>,
+    named: IndexMap<Arc<str>, Arc<Vec<Named>>, FxBuild>,
     /// What there may be of each pool, by a label.
-    demands: IndexMap<Arc<str>, Rc<Vec<Demand>>, FxBuild>,
+    demands: IndexMap<Arc<str>, Arc<Vec<Demand>>, FxBuild>,
     offers: Offers,
+}
+
+impl Drop for Domains<'_, '_> {
+    fn drop(&mut self) {
+        self.base.answered.give_back(std::mem::take(&mut self.known));
+    }
 }
 
 /// Whose reach over which labels is asked for.
@@ -110,44 +122,32 @@ impl Sites {
 
 impl<'b, 'a> Domains<'b, 'a> {
     pub(super) fn new(base: &'b Base<'a>) -> Self {
-        Self {
-            base,
-            sites: IndexMap::default(),
-            reaches: IndexMap::default(),
-            taken: IndexMap::default(),
-            reaches_alone: IndexMap::default(),
-            counts: IndexMap::default(),
-            everywhere: IndexMap::default(),
-            counted: IndexMap::default(),
-            named: IndexMap::default(),
-            demands: IndexMap::default(),
-            offers: Offers::default(),
-        }
+        Self { base, known: base.answered.take() }
     }
 
     /// The cells of `keys` that pods can reach which together ask for `requests`.
-    pub(super) fn reach(&mut self, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Rc<Reach> {
-        if let Some(known) = self.reaches.get(&Asked { constraint, requests, keys }) {
+    pub(super) fn reach(&mut self, constraint: &Constraint, requests: &Amounts, keys: &[Arc<str>]) -> Arc<Reach> {
+        if let Some(known) = self.known.reaches.get(&Asked { constraint, requests, keys }) {
             return known.clone();
         }
-        let reach = Rc::new(self.found(constraint, requests, keys, |_| usize::MAX));
-        self.reaches.insert(Question::new(constraint, requests, keys), reach.clone());
+        let reach = Arc::new(self.found(constraint, requests, keys, |_| usize::MAX));
+        self.known.reaches.insert(Question::new(constraint, requests, keys), reach.clone());
         reach
     }
 
     /// Whether some node takes pods which together ask for `requests`: one that exists, or one that a pool can make as far as
     /// its limits go, with as many values as its `minValues` ask for among the types that are large enough.
     pub(super) fn takes(&mut self, constraint: &Constraint, requests: &Amounts) -> bool {
-        if let Some(&known) = self.taken.get(&Asked { constraint, requests, keys: &[] }) {
+        if let Some(&known) = self.known.taken.get(&Asked { constraint, requests, keys: &[] }) {
             return known;
         }
         let (base, sites) = (self.base, self.sites(constraint, &[]));
         let is_taken = sites.places.iter().any(|&(index, ..)| fits(requests, &base.places[index].room))
             || base.pools.iter().enumerate().any(|(index, pool)| {
                 tolerates_all(&constraint.tolerations, pool.taints(), false).is_ok()
-                    && self.offers.can_make(index, pool, (&constraint.wanted, requests), base.options.min_values)
+                    && self.known.offers.can_make(index, pool, (&constraint.wanted, requests), base.options.min_values)
             });
-        self.taken.insert(Question::new(constraint, requests, &[]), is_taken);
+        self.known.taken.insert(Question::new(constraint, requests, &[]), is_taken);
         is_taken
     }
 
@@ -158,7 +158,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         (class, level): (usize, usize),
         constraint: &Constraint,
         keys: &[Arc<str>],
-    ) -> Rc<Reach> {
+    ) -> Arc<Reach> {
         let classes = &self.base.classes;
         let (volumes, class_index) = (classes.volumes(class), class);
         let class = &classes.list[class];
@@ -167,15 +167,15 @@ impl<'b, 'a> Domains<'b, 'a> {
             return self.reach(constraint, &class.requests, keys);
         }
         let question = (class_index, level, Question::new(constraint, &class.requests, keys));
-        if let Some(known) = self.reaches_alone.get(&question) {
+        if let Some(known) = self.known.reaches_alone.get(&question) {
             return known.clone();
         }
         let most = |place: &OpenPlace<'_>| {
             let most = place.occupancy.most_of(&class.host_ports, &manners, volumes);
             usize::try_from(most).unwrap_or(0)
         };
-        let reach = Rc::new(self.found(constraint, &class.requests, keys, most));
-        self.reaches_alone.insert(question, reach.clone());
+        let reach = Arc::new(self.found(constraint, &class.requests, keys, most));
+        self.known.reaches_alone.insert(question, reach.clone());
         reach
     }
 
@@ -187,7 +187,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         keys: &[Arc<str>],
         most: impl Fn(&OpenPlace<'_>) -> usize,
     ) -> Reach {
-        let mut reach = reach_of(&self.base.pools, 0, &mut self.offers, constraint, requests, keys);
+        let mut reach = reach_of(&self.base.pools, 0, &mut self.known.offers, constraint, requests, keys);
         let (places, sites) = (&self.base.places, self.sites(constraint, keys));
         let mut free: Vec<Option<usize>> = vec![None; sites.cells.len()];
         for &(index, cell, tolerance) in &sites.places {
@@ -209,13 +209,13 @@ impl<'b, 'a> Domains<'b, 'a> {
     }
 
     /// The places that take pods with a constraint and have all of these labels.
-    fn sites(&mut self, constraint: &Constraint, keys: &[Arc<str>]) -> Rc<Sites> {
+    fn sites(&mut self, constraint: &Constraint, keys: &[Arc<str>]) -> Arc<Sites> {
         let requests = Amounts::new();
-        if let Some(known) = self.sites.get(&Asked { constraint, requests: &requests, keys }) {
+        if let Some(known) = self.known.sites.get(&Asked { constraint, requests: &requests, keys }) {
             return known.clone();
         }
-        let sites = Rc::new(Sites::find(&self.base.places, constraint, keys));
-        self.sites.insert(Question::new(constraint, &requests, keys), sites.clone());
+        let sites = Arc::new(Sites::find(&self.base.places, constraint, keys));
+        self.known.sites.insert(Question::new(constraint, &requests, keys), sites.clone());
         sites
     }
 
@@ -225,7 +225,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         constraint: &Constraint,
         requests: &Amounts,
         keys: &[Arc<str>],
-    ) -> Rc<Reach> {
+    ) -> Arc<Reach> {
         let pools = &self.base.pools;
         let of_weight = pools.chunk_by(|a, b| a.source.weight() == b.source.weight());
         if of_weight.clone().count() == 1 {
@@ -233,13 +233,13 @@ impl<'b, 'a> Domains<'b, 'a> {
         }
         let mut first = 0;
         for alike in of_weight {
-            let reach = reach_of(alike, first, &mut self.offers, constraint, requests, keys);
+            let reach = reach_of(alike, first, &mut self.known.offers, constraint, requests, keys);
             if !reach.is_empty() {
-                return Rc::new(reach);
+                return Arc::new(reach);
             }
             first += alike.len();
         }
-        Rc::default()
+        Arc::default()
     }
 
     /// Whether all nodes have a label: those that exist, and those that pools can make.
@@ -250,26 +250,26 @@ impl<'b, 'a> Domains<'b, 'a> {
             base.snapshot.places().iter().all(|place| place.labels.contains_key(&**key))
                 && (**key == *labels::HOSTNAME || base.pools.iter().all(is_made))
         };
-        *self.everywhere.entry(key.clone()).or_insert_with(is_on_all)
+        *self.known.everywhere.entry(key.clone()).or_insert_with(is_on_all)
     }
 
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
     ///
     /// A domain counts if a node of it exists that counts, or if some pool could make one for any of the pods: it may have one by
     /// the time that the kube-scheduler counts.
-    pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Rc<Counts> {
+    pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Arc<Counts> {
         let question = (constraint.clone(), spread.clone(), keys.to_vec());
-        if let Some(known) = self.counts.get(&question) {
+        if let Some(known) = self.known.counts.get(&question) {
             return known.clone();
         }
         let mut counts = running(self.base, constraint, spread, keys);
         if !spread.term.is_by_host() {
             let demands = self.demands(&spread.term.key);
-            for domain in creatable(self.base, &mut self.offers, (constraint, spread), keys, &demands) {
+            for domain in creatable(self.base, &mut self.known.offers, (constraint, spread), keys, &demands) {
                 counts.entry(domain).or_default();
             }
         }
-        self.counts.entry(question).or_insert(Rc::new(counts)).clone()
+        self.known.counts.entry(question).or_insert(Arc::new(counts)).clone()
     }
 
     /// The domains that a spread of a class counts although they have no node.
@@ -283,7 +283,7 @@ impl<'b, 'a> Domains<'b, 'a> {
     }
 
     /// The domains of a label that pods of a class can reach.
-    pub(super) fn reached_by(&mut self, class: usize, key: &Arc<str>) -> Rc<Reach> {
+    pub(super) fn reached_by(&mut self, class: usize, key: &Arc<str>) -> Arc<Reach> {
         let classes = &self.base.classes;
         self.reach(&classes.node_constraint(class), &classes.list[class].requests, std::slice::from_ref(key))
     }
@@ -294,9 +294,9 @@ impl<'b, 'a> Domains<'b, 'a> {
         let (base, key) = (self.base, &spread.term.key);
         let find = || {
             let of_pool = |pool: &Pool<'_>| pool.open_rows.ones().flat_map(|row| pool.values(row, key, None)).collect();
-            Rc::new(base.pools.iter().map(of_pool).collect::<Vec<Named>>())
+            Arc::new(base.pools.iter().map(of_pool).collect::<Vec<Named>>())
         };
-        let named = self.named.entry(key.clone()).or_insert_with(find).clone();
+        let named = self.known.named.entry(key.clone()).or_insert_with(find).clone();
         let mut out = counts.clone();
         for (pool, domains) in base.pools.iter().zip(named.iter()) {
             if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
@@ -315,15 +315,15 @@ impl<'b, 'a> Domains<'b, 'a> {
 
     /// Whether a spread of pods counts every node of a domain on which others may be.
     pub(super) fn is_counted_at(&mut self, others: usize, domain: &Arc<str>, own: usize, spread: &Spread) -> bool {
-        let (base, offers) = (self.base, &mut self.offers);
+        let (base, offers) = (self.base, &mut self.known.offers);
         let constraints = &base.classes.constraints;
         let find = || counts_all(base, offers, (&constraints[own], spread), &constraints[others], domain);
-        others == own || *self.counted.entry((others, domain.clone(), own, spread.clone())).or_insert_with(find)
+        others == own || *self.known.counted.entry((others, domain.clone(), own, spread.clone())).or_insert_with(find)
     }
 
     /// What there may be of each pool.
-    fn demands(&mut self, key: &Arc<str>) -> Rc<Vec<Demand>> {
-        let (base, offers) = (self.base, &mut self.offers);
+    fn demands(&mut self, key: &Arc<str>) -> Arc<Vec<Demand>> {
+        let (base, offers) = (self.base, &mut self.known.offers);
         let find = || {
             let mut least: IndexMap<Constraint, Amounts, FxBuild> = IndexMap::default();
             for (index, class) in base.classes.list.iter().enumerate() {
@@ -331,9 +331,9 @@ impl<'b, 'a> Domains<'b, 'a> {
                 known.iter_mut().zip(&class.requests).for_each(|(known, own)| *known = (*known).min(*own));
             }
             let pools = base.pools.iter().enumerate();
-            Rc::new(pools.map(|(index, pool)| Demand::of(index, pool, offers, &least, key)).collect())
+            Arc::new(pools.map(|(index, pool)| Demand::of(index, pool, offers, &least, key)).collect())
         };
-        self.demands.entry(key.clone()).or_insert_with(find).clone()
+        self.known.demands.entry(key.clone()).or_insert_with(find).clone()
     }
 }
 

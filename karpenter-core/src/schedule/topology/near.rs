@@ -1,6 +1,6 @@
 //! Where pods go that must be near to others.
 
-use std::{collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Member, Portion, Rules, Term,
@@ -182,7 +182,7 @@ impl Allotter<'_, '_> {
     }
 
     /// The domains that the pods of a portion can reach, or those on nodes of the heaviest pools that take them.
-    fn reach_of(&mut self, index: usize, key: &Arc<str>, on_any_pool: bool) -> Rc<Reach> {
+    fn reach_of(&mut self, index: usize, key: &Arc<str>, on_any_pool: bool) -> Arc<Reach> {
         let portion = &self.out.portions[index];
         let requests = Member::requests(&portion.members, &self.base.classes);
         let there = portion.constraint(&self.base.classes);

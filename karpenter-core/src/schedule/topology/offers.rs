@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    rc::Rc,
     sync::Arc,
 };
 
@@ -52,13 +51,13 @@ pub(super) struct Charge {
 #[derive(Default)]
 pub(super) struct Offers {
     /// By labels.
-    likenesses: IndexMap<(usize, Keys), Rc<Likeness>, FxBuild>,
+    likenesses: IndexMap<(usize, Keys), Arc<Likeness>, FxBuild>,
     /// The offerings that can be bought now and meet each alternative.
-    open: IndexMap<(usize, NodeAlternatives), Rc<Vec<FixedBitSet>>, FxBuild>,
+    open: IndexMap<(usize, NodeAlternatives), Arc<Vec<FixedBitSet>>, FxBuild>,
     /// The domains of one label in which a node can be made that meets some alternative.
     creatable: IndexMap<(usize, NodeAlternatives, Vec<Arc<str>>), Values, FxBuild>,
     /// By what is asked for, the share of each variant that it takes, if it fits.
-    shares: IndexMap<(usize, Amounts), Rc<Vec<Option<f64>>>, FxBuild>,
+    shares: IndexMap<(usize, Amounts), Arc<Vec<Option<f64>>>, FxBuild>,
 }
 
 /// Which offerings agree in all of some labels.
@@ -70,7 +69,7 @@ struct Likeness {
 }
 
 /// Some values of a label.
-type Values = Rc<[Arc<str>]>;
+type Values = Arc<[Arc<str>]>;
 
 /// The nodes of a pool that could be made for some of the pods.
 pub(super) struct Demand {
@@ -82,10 +81,10 @@ pub(super) struct Demand {
 
 impl Offers {
     /// The offerings that can be bought now and meet each alternative.
-    pub(super) fn open(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives) -> Rc<Vec<FixedBitSet>> {
+    pub(super) fn open(&mut self, index: usize, pool: &Pool<'_>, wanted: &NodeAlternatives) -> Arc<Vec<FixedBitSet>> {
         let open = || {
             let met = pool.alternatives(wanted);
-            Rc::new(met.iter().map(|alternative| &alternative.rows & &pool.open_rows).collect())
+            Arc::new(met.iter().map(|alternative| &alternative.rows & &pool.open_rows).collect())
         };
         self.open.entry((index, wanted.clone())).or_insert_with(open).clone()
     }
@@ -131,21 +130,21 @@ impl Offers {
     }
 
     /// The share that requests take of each variant of a pool, if they fit.
-    fn shares(&mut self, index: usize, pool: &Pool<'_>, requests: &Amounts) -> Rc<Vec<Option<f64>>> {
+    fn shares(&mut self, index: usize, pool: &Pool<'_>, requests: &Amounts) -> Arc<Vec<Option<f64>>> {
         let share = |room: &Amounts| fits(requests, room).then(|| dominant_share(requests, room));
-        let shares = || Rc::new(pool.variants.iter().map(|variant| share(&variant.room)).collect());
+        let shares = || Arc::new(pool.variants.iter().map(|variant| share(&variant.room)).collect());
         self.shares.entry((index, requests.clone())).or_insert_with(shares).clone()
     }
 
     /// The numbers that tell offerings of a pool apart by some labels.
-    fn likeness(&mut self, index: usize, pool: &Pool<'_>, keys: &[Arc<str>]) -> Rc<Likeness> {
+    fn likeness(&mut self, index: usize, pool: &Pool<'_>, keys: &[Arc<str>]) -> Arc<Likeness> {
         let number = || {
             // Offerings have the same of all other labels.
             let told: Vec<&[u32]> = keys.iter().filter_map(|key| pool.cells(key)).collect();
             let mut numbers: IndexSet<SmallVec<[u32; 4]>, FxBuild> = IndexSet::default();
             let labels = |row: usize| told.iter().map(|cells| cells[row]).collect();
             let of_row = (0..pool.table().rows().len()).map(|row| numbers.insert_full(labels(row)).0).collect();
-            Rc::new(Likeness { of_row, count: numbers.len() })
+            Arc::new(Likeness { of_row, count: numbers.len() })
         };
         self.likenesses.entry((index, keys.to_vec())).or_insert_with(number).clone()
     }

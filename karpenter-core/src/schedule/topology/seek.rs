@@ -1,6 +1,6 @@
 //! What the rules of a class mean for its nodes, as things stand.
 
-use std::{collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Rules, Spread, Term, allot::Allotter, near::Company, offers::Reach, quota::Rule};
 use crate::{NodeAlternatives, Requirement, Requirements, reason::TopologyObstacle};
@@ -218,7 +218,7 @@ impl Allotter<'_, '_> {
     }
 
     /// The domains of a label that pods of a class can reach if their nodes are to be like this.
-    pub(super) fn reach_over(&mut self, class: usize, wanted: NodeAlternatives, key: &Arc<str>) -> Rc<Reach> {
+    pub(super) fn reach_over(&mut self, class: usize, wanted: NodeAlternatives, key: &Arc<str>) -> Arc<Reach> {
         let constraint = self.seeker(class, wanted);
         self.domains.reach(&constraint, &self.base.classes.list[class].requests, std::slice::from_ref(key))
     }

@@ -1,6 +1,6 @@
 //! Gives the pods of a class domains, as its rules mean them now.
 
-use std::{cmp::Reverse, collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use super::{
     Latitude, Portion, Rules, Term,
@@ -224,7 +224,7 @@ impl Allotter<'_, '_> {
                 }
                 CountedRule::Alone => {
                     let taken = self.domains_with(std::slice::from_ref(term), &term.key);
-                    (Rc::default(), [taken.into_iter().map(|domain| (domain, 1)).collect(), Counts::new()])
+                    (Arc::default(), [taken.into_iter().map(|domain| (domain, 1)).collect(), Counts::new()])
                 }
             };
             let key_index = keys.iter().position(|key| *key == term.key).expect("the keys are those of the rules");
