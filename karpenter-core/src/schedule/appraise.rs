@@ -10,10 +10,11 @@ use ordered_float::OrderedFloat;
 
 use super::{candidate::Candidate, problem::Tolerance, search::Search};
 
-/// How many lists of prices there are; nothing has a price in those that are not made.
-const LISTS: usize = 16;
 /// The shares of all that is asked for of a resource for which there is room where prices come from.
 const ROOMS: [f64; 5] = [0.04, 0.1, 0.2, 0.4, 0.7];
+/// How many lists of prices there are: for each of these one for either resource and one for both, and one in which nothing has a
+/// price.
+const LISTS: usize = 3 * ROOMS.len() + 1;
 /// Bounds are this much higher, since floats are rounded.
 const MARGIN: f64 = 1.0 + 1e-4;
 /// Where a node has more guests than this it is full before most of them are looked at, so that filling it is no dearer.
@@ -44,18 +45,20 @@ impl Left<'_> {
 
 impl Appraiser {
     pub(super) fn new(search: &Search<'_, '_>, tier: &[&Candidate]) -> Self {
-        let lists = price_lists(&left(search), &mean_room(search, tier));
-        let axes = search.problem.base.classes.axes.names().len();
-        let of_axis = |axis| std::array::from_fn(|list| lists.get(list).map_or(0.0, |prices| coarse(prices[axis])));
-        let prices = (0..axes).map(of_axis).collect();
+        let left = left(search);
+        let prices = prices(&left, &mean_room(search, tier));
         let mut appraiser = Self { prices, gains: Vec::new(), all_gains: [0.0; LISTS] };
-        appraiser.update(search);
+        appraiser.look_at(&left);
         appraiser
     }
 
     /// Looks again at what is left.
     pub(super) fn update(&mut self, search: &Search<'_, '_>) {
-        self.gains = left(search).iter().map(|left| self.gains_of(left)).collect();
+        self.look_at(&left(search));
+    }
+
+    fn look_at(&mut self, left: &[Left<'_>]) {
+        self.gains = left.iter().map(|left| self.gains_of(left)).collect();
         self.all_gains = [0.0; LISTS];
         self.gains.iter().for_each(|gains| add(&mut self.all_gains, gains, 1.0));
     }
@@ -110,9 +113,9 @@ fn mean_room(search: &Search<'_, '_>, tier: &[&Candidate]) -> Vec<f64> {
     axes.map(|axis| of_all(axis) / tier.len().max(1) as f64).collect()
 }
 
-/// Lists of prices: of one of the two scarcest resources what the last pods are worth that have room for it, and of both
+/// The price of each resource, by list: of one of the two scarcest what the last pods are worth that have room for it, and of both
 /// together a half of that each.
-fn price_lists(left: &[Left<'_>], room: &[f64]) -> Vec<Vec<f64>> {
+fn prices(left: &[Left<'_>], room: &[f64]) -> Vec<[f32; LISTS]> {
     let asked = |axis: usize| left.iter().map(|left| left.asked(axis)).sum::<f64>();
     let scarcity = |axis: usize| if room[axis] > 0.0 { asked(axis) / room[axis] } else { 0.0 };
     let mut axes: Vec<(OrderedFloat<f64>, usize)> = (0..room.len())
@@ -121,16 +124,16 @@ fn price_lists(left: &[Left<'_>], room: &[f64]) -> Vec<Vec<f64>> {
         .collect();
     axes.sort_by_key(|&(scarcity, _)| Reverse(scarcity));
     let scarcest: Vec<(usize, _)> = axes.iter().take(2).map(|&(_, axis)| (axis, last_worths(left, axis))).collect();
-    let list = |(share, some, rank): (f64, &[(usize, [f64; ROOMS.len()])], usize)| {
-        let mut list = vec![0.0; room.len()];
-        for &(axis, worths) in some {
-            list[axis] = share * worths[rank];
-        }
-        list
-    };
     let alone = |rank| scarcest.chunks(1).map(move |one| (1.0, one, rank));
     let both = |rank| (0.5, &*scarcest, rank);
-    (0..ROOMS.len()).flat_map(|rank| alone(rank).chain([both(rank)])).map(list).collect()
+    let lists = (0..ROOMS.len()).flat_map(|rank| alone(rank).chain([both(rank)]));
+    let mut prices = vec![[0.0; LISTS]; room.len()];
+    for (list, (share, some, rank)) in lists.enumerate() {
+        for (axis, worths) in some {
+            prices[*axis][list] = coarse(share * worths[rank]);
+        }
+    }
+    prices
 }
 
 /// What a unit of a resource is worth to the last pods that have room, where those come first that are worth most for it.
