@@ -17,13 +17,13 @@ impl Base<'_> {
 
     /// The price of a row of a pool in dollars an hour, with what interruptions are likely to cost.
     pub(super) fn expected_price(&self, pool: usize, row: usize) -> f64 {
-        let interruption = self.pools[pool].table().rows()[row].interruption;
-        self.price(pool, row) + interruption * amount(self.options.interruption_cost)
+        let price = self.pools[pool].table().rows()[row].price;
+        price.dollars_per_hour() + self.interruption(pool, row)
     }
 
-    /// The price of a row of a pool in dollars an hour.
-    pub(super) fn price(&self, pool: usize, row: usize) -> f64 {
-        self.pools[pool].table().rows()[row].price.dollars_per_hour()
+    /// What interruptions of a node bought by a row of a pool are likely to cost, in dollars an hour.
+    pub(super) fn interruption(&self, pool: usize, row: usize) -> f64 {
+        self.pools[pool].table().rows()[row].interruption * amount(self.options.interruption_cost)
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) struct Found {
     reluctant: i64,
     /// What it costs that wishes of these pods are not met.
     pub(super) unmet: Unmet,
-    /// What its nodes cost with what interruptions are likely to cost, in dollars an hour.
-    expected_cost: f64,
+    /// What interruptions of its nodes are likely to cost, in dollars an hour.
+    interruptions: f64,
 }
 
 impl Found {
@@ -61,13 +61,18 @@ impl Found {
         let (problem, planned) = (search.problem, search.planned());
         let (given_up, unmet) = (problem.given_up(&planned), problem.unmet(&planned));
         let reluctant = search.reluctant_units();
-        let price = |batch: &Batch<'_>| problem.base.expected_price(batch.candidate.pool, batch.candidate.row);
-        let expected_cost = search.batches.iter().map(|batch| price(batch) * batch.count as f64).sum();
+        let interruption = |batch: &Batch<'_>| problem.base.interruption(batch.candidate.pool, batch.candidate.row);
+        let interruptions = search.batches.iter().map(|batch| interruption(batch) * batch.count as f64).sum();
         let plan = search.into_plan();
         let priority = |pod: &ObjectKey| problem.base.snapshot.pod(pod)?.spec.priority;
         let mut left: Vec<i32> = plan.unplaced.keys().map(|pod| priority(pod).unwrap_or_default()).collect();
         left.sort_unstable_by_key(|&priority| Reverse(priority));
-        Self { plan, left, given_up, reluctant, unmet, expected_cost }
+        Self { plan, left, given_up, reluctant, unmet, interruptions }
+    }
+
+    /// The bill and what interruptions are likely to cost, in dollars an hour.
+    pub(super) fn expected_cost(&self) -> f64 {
+        self.plan.hourly_cost().dollars_per_hour() + self.interruptions
     }
 
     /// The same, which says of pools, and of pods without a place, what another plan says where that leaves them too.
@@ -129,8 +134,7 @@ impl<'a> Problem<'a> {
     /// Whether a plan of the queue leaves fewer pods than another or costs less. Whoever has no place in it has none in Karpenter's plan
     /// either. Pods that were left by an earlier plan are not to wait once more, whatever it costs.
     pub(super) fn prefers_queued(&self, queued: &Found, found: &Found) -> bool {
-        let cost = |found: &Found| found.expected_cost + found.unmet.price;
-        let is_cheaper = || queued.left == found.left && cost(queued) < cost(found) * LESS;
+        let is_cheaper = || queued.left == found.left && queued.total().0 < found.total().0 * LESS;
         queued.left < found.left || !self.base.has_leftovers && is_cheaper()
     }
 
@@ -141,7 +145,7 @@ impl<'a> Problem<'a> {
             return found;
         }
         let keeps_choice = self.spot_rows.iter().any(|rows| !rows.is_empty()) && self.is_small();
-        if !keeps_choice || !self.with_any_spot_type(Order::Plain(LimitUse::AsMade)).is_cheaper(&found.plan) {
+        if !keeps_choice || !self.with_any_spot_type(Order::Plain(LimitUse::AsMade)).is_cheaper(&found) {
             return found;
         }
         found.better(self.with_any_spot_type(self.course.order).find_keeping_choice())
@@ -154,12 +158,12 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether Karpenter's order places as many pods as a plan for less.
-    fn is_cheaper(&self, plan: &Plan) -> bool {
+    fn is_cheaper(&self, found: &Found) -> bool {
         let search = Search::new(self, Stranding::USUAL).run_first_fit(LimitUse::AsMade);
-        let price = |candidate: &Candidate| self.base.price(candidate.pool, candidate.row);
-        let bill: f64 = search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum();
-        let placed_by_plan = self.base.snapshot.pending().len() - plan.unplaced.len();
-        self.lots.pod_count(&search.planned()) >= placed_by_plan && bill < plan.hourly_cost().dollars_per_hour()
+        let price = |candidate: &Candidate| self.base.expected_price(candidate.pool, candidate.row);
+        let cost: f64 = search.batches.iter().map(|batch| price(batch.candidate) * batch.count as f64).sum();
+        let placed_by_plan = self.base.snapshot.pending().len() - found.plan.unplaced.len();
+        self.lots.pod_count(&search.planned()) >= placed_by_plan && cost < found.expected_cost()
     }
 
     /// The same, with as many types for the spot market as are to be kept, whatever it costs.

@@ -87,9 +87,9 @@ impl Problem<'_> {
 }
 
 impl Found {
-    /// The bill and the price of what is not met, in dollars an hour.
+    /// The bill, what interruptions are likely to cost and the price of what is not met, in dollars an hour.
     pub(super) fn total(&self) -> OrderedFloat<f64> {
-        OrderedFloat(self.plan.hourly_cost().dollars_per_hour() + self.unmet.price)
+        OrderedFloat(self.expected_cost() + self.unmet.price)
     }
 
     /// The lower the better. What costs nothing is met.
