@@ -113,16 +113,16 @@ fn a_dearer_zone_is_taken_up_to_the_price_of_the_preference() {
 
 #[test]
 fn interruptions_count_beside_the_price_of_a_preference() {
-    let spot_price = Price::per_hour(0.4).expect("not below zero");
-    let mut machine = machine("m", 4, &[("a", 0.45)]).offering("spot", "b", spot_price);
+    let dollars = |amount| Price::per_hour(amount).expect("not below zero");
+    let mut machine = machine("m", 4, &[("a", 0.45)]).offering("spot", "b", dollars(0.4));
     machine.offerings[1].interruption = Some(1.0);
     let pod = pods("web", 1, "3", &zones(&[(100, &["b"])]));
     let bill = |price| {
         let mut options = options(PreferencePolicy::Weigh, price);
         options.interruption_cost = 0.1;
-        solve(std::slice::from_ref(&machine), &[], &pod, options).hourly_cost().dollars_per_hour()
+        solve(std::slice::from_ref(&machine), &[], &pod, options).hourly_cost()
     };
-    assert_eq!([0.0, 0.049, 0.051].map(bill), [0.45, 0.45, 0.4]);
+    assert_eq!([0.0, 0.049, 0.051].map(bill), [0.45, 0.45, 0.4].map(dollars));
 }
 
 #[test]
