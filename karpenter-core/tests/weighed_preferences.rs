@@ -23,8 +23,11 @@ fn read<T: serde::de::DeserializeOwned>(json: Value) -> T {
 fn machine(name: &str, cpu: i64, zones: &[(&str, f64)]) -> InstanceType {
     let capacity = [("cpu", Quantity::from_units(cpu)), ("memory", Quantity::from_bytes(cpu << 32))];
     let machine = InstanceType::named(name, capacity);
-    let price = |dollars| Price::per_hour(dollars).expect("not below zero");
-    zones.iter().fold(machine, |machine, (zone, dollars)| machine.offering("on-demand", zone, price(*dollars)))
+    zones.iter().fold(machine, |machine, (zone, price)| machine.offering("on-demand", zone, dollars(*price)))
+}
+
+fn dollars(amount: f64) -> Price {
+    Price::per_hour(amount).expect("not below zero")
 }
 
 /// Options under which only prices of machines and of preferences count.
@@ -113,7 +116,6 @@ fn a_dearer_zone_is_taken_up_to_the_price_of_the_preference() {
 
 #[test]
 fn interruptions_count_beside_the_price_of_a_preference() {
-    let dollars = |amount| Price::per_hour(amount).expect("not below zero");
     let mut machine = machine("m", 4, &[("a", 0.45)]).offering("spot", "b", dollars(0.4));
     machine.offerings[1].interruption = Some(1.0);
     let pod = pods("web", 1, "3", &zones(&[(100, &["b"])]));
