@@ -98,8 +98,8 @@ fn a_seed_gives_the_same_life_again() {
     assert_eq!(live(3, Rules::default()), live(3, Rules::default()));
 }
 
-/// `KARPENTER_SWARM=SEED:1 cargo test --features sim --test swarm -- --ignored --nocapture` tells what
-/// happens in the life of a seed.
+/// `KARPENTER_SWARM=SEED:1 cargo test --features sim --test swarm -- --ignored --nocapture` tells what happens in the
+/// life of a seed.
 #[test]
 #[ignore = "for people who look for the cause of a fault"]
 fn tell() {
