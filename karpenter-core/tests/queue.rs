@@ -159,3 +159,27 @@ fn a_pod_that_keeps_away_by_a_label_is_not_moved_to_a_node_that_has_it() {
     assert_eq!(left(&plan), Vec::<&str>::new());
     assert!(plan.existing()["n"].iter().all(|pod| pod.name != "lonely-0"), "{:?}", plan.existing());
 }
+
+#[test]
+fn a_pod_that_must_be_near_another_changes_places_with_nobody() {
+    let wish = json!([{"weight": 100, "podAffinityTerm": term("near", HOST)}]);
+    let wishes = json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}});
+    let near_web = json!({"affinity": {"podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term("web", HOST)]}}});
+    let node = read(json!({"metadata": {"name": "n", "labels": {ZONE: "a"}},
+                           "status": {"allocatable": {"cpu": "4", "memory": "3Gi", "pods": "110"}}}));
+    let pods = vec![
+        pod("plain-0", ("1900m", "7Gi"), &json!({})),
+        pod("plain-1", ("1900m", "7Gi"), &json!({})),
+        pod("near-0", ("1", "4Gi"), &json!({})),
+        pod("near-1", ("1", "4Gi"), &wishes),
+        pod("web-0", ("2", "1Gi"), &json!({})),
+        pod("api-0", ("1", "512Mi"), &json!({})),
+        pod("api-1", ("1", "512Mi"), &near_web),
+        pod("api-2", ("1", "512Mi"), &json!({})),
+    ];
+    let plan = plan(vec![machine("m", 7, 12, &[("a", 0.5)])], vec![NodePool::named("general")], vec![node], pods);
+    assert_eq!((plan.claims().len(), left(&plan)), (2, Vec::new()));
+    let on_node: Vec<&str> = plan.existing()["n"].iter().map(|pod| &*pod.name).collect();
+    assert_eq!(on_node, ["api-0", "api-1", "web-0"]);
+}
