@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
+    Catalogs, InstanceType, Plan, PlannedClaim, Planner, Price, Quantity, Snapshot,
     api::{Node, NodePool, NodeSelectorRequirement, Operator, Pod, Taint, TaintEffect, Workload},
     labels,
 };
@@ -372,4 +372,30 @@ fn neither_does_a_pod_wait_nor_come_to_a_lighter_pool_so_that_others_can_go_to_o
         assert_eq!(left, ["default/web-2", "default/web-3", "default/web-4"], "{weight:?}");
         assert!(plan.claims().iter().any(|claim| claim.node_pool == "special"), "{weight:?}");
     }
+}
+
+#[test]
+fn no_domain_of_another_label_is_given_up_so_that_others_can_go_to_other_domains() {
+    let pool = |name: &str, zones: &[&str]| {
+        let zones = NodeSelectorRequirement::new(labels::ZONE, Operator::In, zones.iter().copied());
+        let mut pool = NodePool::named(name).require(zones);
+        pool.spec.template.metadata.labels.insert("team".to_owned(), name.to_owned());
+        pool
+    };
+    let mut special = pool("special", &["c"]);
+    special.spec.template.spec.taints = vec![Taint::new("special", "", TaintEffect::NoSchedule)];
+    let by_team = json!({"maxSkew": 1, "topologyKey": "team", "whenUnsatisfiable": "DoNotSchedule",
+                         "labelSelector": {"matchLabels": {"app": "tool"}}});
+    let mut tools =
+        Workload::from(Pod::named("tool").label("app", "tool").cpu("100m").replicas(2)).into_pods().expect("valid");
+    for tool in &mut tools {
+        tool.spec.tolerations = read(json!([{"operator": "Exists"}]));
+        tool.spec.topology_spread_constraints = read(json!([by_team]));
+    }
+    let web = pods("web", 5, &json!({"spreads": [with_max_skew(1)]}));
+    let plan = solve(vec![pool("general", &["a", "b"]), special], &["a", "b", "c"], Vec::new(), [tools, web].concat());
+    let has_tool = |claim: &&PlannedClaim| claim.pods.iter().any(|pod| pod.name.starts_with("tool"));
+    let pools: Vec<&str> = plan.claims().iter().filter(has_tool).map(|claim| &*claim.node_pool).collect();
+    assert_eq!(pools, ["general", "special"]);
+    assert_eq!(plan.unplaced().len(), 3, "{:?}", plan.unplaced());
 }

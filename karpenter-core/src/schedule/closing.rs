@@ -17,7 +17,7 @@ use super::{
     pool::Pool,
     problem::{Problem, Trials},
     solve::Found,
-    topology::{Lessons, Named, out_of_reach},
+    topology::{Lessons, Named, out_of_reach, within_reach},
 };
 use crate::{
     Reason,
@@ -46,7 +46,7 @@ impl Problem<'_> {
         if closed.is_empty() {
             return None;
         }
-        let fewer = self.find_outside(&closed);
+        let fewer = self.find_outside(&closed)?;
         let is_better = fewer.left < found.left
             && self.faring_worse(&fewer.plan, &found.plan).is_empty()
             && !self.breaks_weights(&fewer.plan, &closed);
@@ -97,8 +97,8 @@ impl Problem<'_> {
         rows.ones().any(|row| fits(&total, &pool.variant(row).room) && pool.has_limits_left(row))
     }
 
-    /// A plan in which no node is made in these domains.
-    fn find_outside(&self, closed: &BTreeMap<Arc<str>, Named>) -> Found {
+    /// A plan in which no node is made in these domains; `None` if pods would have fewer domains of any label to be spread over.
+    fn find_outside(&self, closed: &BTreeMap<Arc<str>, Named>) -> Option<Found> {
         let base = &self.base;
         let pools = base.pools.iter().map(|pool| (pool.source.name(), outside(pool, closed)));
         let further: BTreeMap<&str, Vec<NodeSelectorRequirement>> = pools.collect();
@@ -106,8 +106,9 @@ impl Problem<'_> {
             let further = further.get(pool.name()).cloned().unwrap_or_default();
             pool.spec.template.spec.requirements.extend(further);
         });
-        let base = base.of_other_pools(&snapshot);
-        Problem::new(Arc::new(base), &Lessons::default(), self.course.clone()).find()
+        let outside = base.of_other_pools(&snapshot);
+        let are_same = within_reach(&outside) == within_reach(base);
+        are_same.then(|| Problem::new(Arc::new(outside), &Lessons::default(), self.course.clone()).find())
     }
 }
 

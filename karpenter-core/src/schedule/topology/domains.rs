@@ -341,18 +341,14 @@ impl<'b, 'a> Domains<'b, 'a> {
 /// be there: others may have nodes there.
 pub(in crate::schedule) fn out_of_reach(base: &Base<'_>, some: &BTreeSet<usize>) -> BTreeMap<Arc<str>, Named> {
     let mut domains = Domains::new(base);
-    let spreads = |class: usize| {
-        let spreads = base.classes.neighbourhood(class).hard().spreads.iter();
-        spreads.filter(|spread| !spread.term.is_by_host())
-    };
     let mut out: BTreeMap<Arc<str>, Named> = BTreeMap::new();
     for &class in some {
-        for spread in spreads(class) {
+        for spread in shared_spreads(base, class) {
             out.entry(spread.term.key.clone()).or_default().extend(domains.without_nodes(class, spread));
         }
     }
     for class in 0..base.classes.list.len() {
-        for key in spreads(class).map(|spread| &spread.term.key) {
+        for key in shared_spreads(base, class).map(|spread| &spread.term.key) {
             if let Some(found) = out.get_mut(key).filter(|found| !found.is_empty()) {
                 let reach = domains.reached_by(class, key);
                 found.retain(|domain| !reach.contains_key(std::slice::from_ref(domain)));
@@ -361,6 +357,22 @@ pub(in crate::schedule) fn out_of_reach(base: &Base<'_>, some: &BTreeSet<usize>)
     }
     out.retain(|_, found| !found.is_empty());
     out
+}
+
+/// The domains that pods of each class can reach of the labels over which they are spread.
+pub(in crate::schedule) fn within_reach(base: &Base<'_>) -> Vec<BTreeMap<Arc<str>, Named>> {
+    let mut domains = Domains::new(base);
+    let of_class = |class: usize| {
+        let keys = shared_spreads(base, class).map(|spread| &spread.term.key);
+        keys.map(|key| (key.clone(), domains.reached_by(class, key).keys().map(|cell| cell[0].clone()).collect()))
+            .collect()
+    };
+    (0..base.classes.list.len()).map(of_class).collect()
+}
+
+/// The spreads of a class over labels that nodes share.
+fn shared_spreads<'b>(base: &'b Base<'_>, class: usize) -> impl Iterator<Item = &'b Spread> {
+    base.classes.neighbourhood(class).hard().spreads.iter().filter(|spread| !spread.term.is_by_host())
 }
 
 /// How many pods that run count in each domain that exists.
