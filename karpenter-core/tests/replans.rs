@@ -2,13 +2,19 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotError,
-    api::{Node, NodePool, ObjectKey, Pod, PodBuilder, Workload},
+    api::{
+        Node, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodBuilder, Taint, TaintEffect, Workload,
+    },
     labels,
     schedule::{Answer, Division, Replanner, StopFlag},
 };
 use serde_json::json;
 
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
+
+fn read<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
+    serde_json::from_value(json).expect("a Kubernetes object")
+}
 
 fn catalogs(snapshot: &Snapshot) -> Catalogs {
     let machine = |name: &str, cores: i64, price: f64| {
@@ -116,6 +122,43 @@ fn a_new_pod_keeps_out_of_the_zones_of_others() {
     let after = before.with_pending(with_term("podAntiAffinity", "web", late())).expect("a new pod");
     let plan = replanner.plan(&after, &catalogs);
     assert_eq!((plan.unplaced().len(), free(plan)), (0, 0), "there is a zone for each");
+}
+
+#[test]
+fn a_new_pod_opens_no_zone_whose_absence_gives_others_a_place() {
+    let in_zone = |name: &str, zone: &str| {
+        let zone = NodeSelectorRequirement::new(labels::ZONE, Operator::In, [zone]);
+        NodePool::named(name).require(zone)
+    };
+    let mut special = in_zone("special", ZONES[1]);
+    special.spec.template.spec.taints = vec![Taint::new("special", "", TaintEffect::NoSchedule)];
+    let anywhere = |pods: PodBuilder| {
+        let mut pods = Workload::from(pods).into_pods().expect("valid");
+        for pod in &mut pods {
+            pod.spec.tolerations = read(json!([{"operator": "Exists"}]));
+        }
+        pods
+    };
+    let spread = json!([{"maxSkew": 1, "topologyKey": labels::ZONE, "whenUnsatisfiable": "DoNotSchedule",
+                         "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    let mut web = Workload::from(web().replicas(4)).into_pods().expect("valid");
+    for pod in &mut web {
+        pod.spec.topology_spread_constraints = read(spread.clone());
+    }
+    let others = anywhere(Pod::named("other").cpu("1").replicas(4));
+    let builder = Snapshot::builder().pool(in_zone("general", ZONES[0])).pool(special);
+    let before = builder.pods(web).pods(others).build().expect("valid");
+    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
+    let price = |dollars| Price::per_hour(dollars).expect("a price");
+    let machine = InstanceType::named("large", capacity).offering("on-demand", ZONES[0], price(0.4));
+    let machine = machine.offering("on-demand", ZONES[1], price(0.3));
+    let catalogs = Catalogs::shared(vec![machine], before.pools()).expect("a catalog");
+    let mut replanner = replanner();
+    for snapshot in [before.clone(), before.with_pending(anywhere(late())).expect("a new pod")] {
+        let plan = replanner.plan(&snapshot, &catalogs);
+        assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+        assert!(plan.claims().iter().all(|claim| claim.node_pool == "general"), "{:?}", plan.claims());
+    }
 }
 
 #[test]

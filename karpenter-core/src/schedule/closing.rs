@@ -46,7 +46,8 @@ impl Problem<'_> {
         if closed.is_empty() {
             return None;
         }
-        let fewer = self.find_outside(&closed)?;
+        let mut fewer = self.find_outside(&closed)?;
+        fewer.plan.closes_domains = true;
         let is_better = fewer.left < found.left
             && self.faring_worse(&fewer.plan, &found.plan).is_empty()
             && !self.breaks_weights(&fewer.plan, &closed);

@@ -33,6 +33,8 @@ pub struct Plan {
     pub(crate) unplaced: BTreeMap<ObjectKey, Reason>,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) is_complete: bool,
+    /// Whether it holds only if no node is made in domains that its own nodes keep out of.
+    pub(crate) closes_domains: bool,
 }
 
 /// A node to make.
@@ -192,7 +194,7 @@ impl Plan {
         existing: BTreeMap<String, Vec<ObjectKey>>,
         unplaced: BTreeMap<ObjectKey, Reason>,
     ) -> Self {
-        let mut plan = Self { claims, existing, unplaced, warnings: Vec::new(), is_complete: true };
+        let mut plan = Self { claims, existing, unplaced, is_complete: true, ..Self::default() };
         plan.claims.iter_mut().for_each(|claim| claim.pods.sort());
         plan.existing.values_mut().for_each(|pods| pods.sort());
         plan

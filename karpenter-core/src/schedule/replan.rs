@@ -30,7 +30,8 @@ const NEWEST_SHARE_LOG2: u32 = 6;
 /// what [`Planner::plan`] finds, because the last get nodes of their own where there is no room. All pods are planned at once
 /// if one of them would be left without a place, if what they ask of each other's zones is settled only when the nodes are
 /// there, if some are spread over zones and the last can have nodes where none of the others can or there are reservations, if
-/// preferences are weighed, and if a node takes only a share of a workload.
+/// the others have places only because no node is made in some zones, if they may be in zones to which the last cannot come but
+/// over which these are spread, if preferences are weighed, and if a node takes only a share of a workload.
 ///
 /// ```
 /// use karpenter_core::{
@@ -157,7 +158,7 @@ impl Memory {
         if newest.is_empty() {
             return Some(Plan { is_complete: self.plan.is_complete, ..Plan::default() });
         }
-        if clear::may_differ_in_domains(&self.before, newest, &self.catalogs) {
+        if self.plan.closes_domains || clear::may_differ_in_domains(&self.before, newest, &self.catalogs) {
             return None;
         }
         let outset = self.outset.get_or_insert_with(|| outset::of(&self.before, &self.plan, &self.catalogs));
@@ -171,7 +172,7 @@ impl Memory {
     }
 
     fn add(&mut self, further: Plan) {
-        let Plan { claims, existing, unplaced, warnings, is_complete } = further;
+        let Plan { claims, existing, unplaced, warnings, is_complete, .. } = further;
         let warnings: Vec<Warning> = warnings.into_iter().filter(|w| !self.plan.warnings.contains(w)).collect();
         self.added = Added { claim_count: claims.len(), warning_count: warnings.len(), places: Vec::new() };
         self.plan.claims.extend(claims);

@@ -361,7 +361,7 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         let is_complete = !self.problem.is_stopped();
         let unplaced = self.unplaced(is_complete);
-        Plan { claims, existing, unplaced, warnings: base.warnings.clone(), is_complete }
+        Plan { claims, existing, unplaced, warnings: base.warnings.clone(), is_complete, closes_domains: false }
     }
 
     /// The next pods of a lot, and where those after them begin.

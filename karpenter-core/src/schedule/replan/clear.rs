@@ -9,7 +9,7 @@ use crate::{
     labels,
     schedule::{
         problem::Base,
-        topology::{Neighbourhood, Rules, Selectors, Spread, Term},
+        topology::{Neighbourhood, Rules, Selectors, Spread, Term, count_all_named},
     },
 };
 
@@ -62,12 +62,13 @@ fn is_as_free(own: &PodSpec, other: &PodSpec) -> bool {
 }
 
 /// Whether pods that are still to come bear on the pending pods only in ways that are known: their nodes will have the labels
-/// by which rules look at them.
+/// by which rules look at them, and they will be in no domain that spreads do not count yet.
 pub(super) fn is_clear(base: &Base<'_>) -> bool {
     let places = base.snapshot.places().iter().enumerate().filter(|(_, place)| !place.coming.is_empty());
     let classes = || 0..base.classes.list.len();
     let draws_clearly = |class| draws_clearly(base, base.classes.neighbourhood(class).hard());
     classes().all(draws_clearly)
+        && count_all_named(base)
         && places.into_iter().all(|(index, place)| {
             let keeps_clear = |class| keeps_clear(base, (index, place), base.classes.neighbourhood(class));
             let counts_clearly = |class| {

@@ -370,6 +370,19 @@ pub(in crate::schedule) fn within_reach(base: &Base<'_>) -> Vec<BTreeMap<Arc<str
     (0..base.classes.list.len()).map(of_class).collect()
 }
 
+/// Whether spreads count all domains that pools name: then none can come that they do not count yet.
+pub(in crate::schedule) fn count_all_named(base: &Base<'_>) -> bool {
+    let mut domains = Domains::new(base);
+    (0..base.classes.list.len()).all(|class| {
+        let constraint = &base.classes.constraints[base.classes.list[class].constraint];
+        let keys = base.classes.neighbourhood(class).hard().spread_keys();
+        shared_spreads(base, class).all(|spread| {
+            let counts = domains.counts(constraint, spread, &keys);
+            domains.with_all_named(&counts, constraint, spread).len() == counts.len()
+        })
+    })
+}
+
 /// The spreads of a class over labels that nodes share.
 fn shared_spreads<'b>(base: &'b Base<'_>, class: usize) -> impl Iterator<Item = &'b Spread> {
     base.classes.neighbourhood(class).hard().spreads.iter().filter(|spread| !spread.term.is_by_host())

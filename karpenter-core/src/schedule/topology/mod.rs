@@ -24,7 +24,7 @@ mod whereabouts;
 mod wishes;
 
 pub(super) use allot::allot;
-pub(super) use domains::{Answered, Named, out_of_reach, within_reach};
+pub(super) use domains::{Answered, Named, count_all_named, out_of_reach, within_reach};
 pub(super) use grants::{Grants, Ledger, Nodes, has_endless_domains, labels_of_rules};
 pub(super) use neighbours::{Counted, Manners, Neighbours};
 use portion::PortionKey;
