@@ -1,11 +1,11 @@
-//! What the disruption budgets of pods allow, and the ledger in which commands are counted against them.
+//! What the disruption budgets of pods allow.
 
 use std::collections::BTreeMap;
 
 use karpenter_core::{
     Snapshot,
-    api::{Pod, PodDisruptionBudget},
-    disrupt::{Demand, EvictionError, EvictionLimits, Evictions, Toll},
+    api::{ObjectKey, Pod, PodDisruptionBudget},
+    disrupt::{EvictionLimits, Toll},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
@@ -167,25 +167,9 @@ fn pods_of_several_budgets_cannot_be_evicted() {
     let pods = vec![pod(0, 'r'), pod(1, 'p')];
     let snapshot = Snapshot::builder().pods(pods).budget(named("a")).budget(named("b")).build().expect("valid");
     let limits = EvictionLimits::of(&snapshot);
-    let mut evictions = Evictions::new(&limits);
-    assert_eq!(evictions.add(&Demand::of_pods(&limits, [1])), Ok(()));
-    assert_eq!(
-        evictions.add(&Demand::of_pods(&limits, [0, 1])).unwrap_err().to_string(),
-        "pod default/web-0 is selected by several disruption budgets: default/a, default/b"
-    );
-}
-
-#[test]
-fn the_pods_of_one_node_may_leave_in_turns_if_no_other_node_takes_of_their_budget() {
-    let of = |allowed: i32| snapshot("rrrr", budget(&json!({"maxUnavailable": allowed}), &Value::Null));
-    for (allowed, first, second) in [(1, true, false), (0, false, false), (3, true, false), (4, true, true)] {
-        let snapshot = of(allowed);
-        let limits = EvictionLimits::of(&snapshot);
-        let mut evictions = Evictions::new(&limits);
-        let nodes = [Demand::of_pods(&limits, [0, 1]), Demand::of_pods(&limits, [2, 3])];
-        let found = nodes.each_ref().map(|node| evictions.add(node).is_ok());
-        assert_eq!(found, [first, second], "{allowed}");
-    }
+    assert_eq!(limits.toll(1), Toll::Free, "it is pending");
+    let both = ["a", "b"].map(|name| ObjectKey::new("default", name));
+    assert_eq!(limits.toll(0), Toll::Refused(&both));
 }
 
 /// Pods and budgets of which some have something to do with each other.
@@ -225,8 +209,8 @@ fn cluster() -> impl Strategy<Value = Snapshot> {
     })
 }
 
-/// Whether all these pods of one node may be evicted, one after the other if need be, by the limits and the rules of the
-/// eviction API, one budget after the other.
+/// Whether all these pods may be evicted, one after the other if need be, by the limits and the rules of the eviction API, one budget
+/// after the other.
 fn allowed_by_hand(snapshot: &Snapshot, limits: &EvictionLimits, pods: &[usize]) -> bool {
     let selects = |b: &PodDisruptionBudget, pod: &Pod| {
         b.metadata.namespace == pod.metadata.namespace
@@ -248,48 +232,14 @@ fn allowed_by_hand(snapshot: &Snapshot, limits: &EvictionLimits, pods: &[usize])
 
 proptest! {
     #[test]
-    fn a_node_may_go_exactly_if_counting_by_hand_says_so(snapshot in cluster(), mask in any::<u16>()) {
+    fn pods_may_go_exactly_if_counting_by_hand_says_so(snapshot in cluster(), mask in any::<u16>()) {
         let limits = EvictionLimits::of(&snapshot);
         let pods: Vec<usize> = (0..snapshot.pods().len()).filter(|i| mask & (1 << i) != 0).collect();
-        let demand = Demand::of_pods(&limits, pods.iter().copied());
-        let by_hand = allowed_by_hand(&snapshot, &limits, &pods);
-        prop_assert_eq!(Evictions::new(&limits).check(&demand).is_ok(), by_hand);
-        prop_assert!(!demand.is_free() || by_hand);
-    }
-
-    #[test]
-    fn parts_are_allowed_together_only_if_the_whole_is(snapshot in cluster(), parts in vec(0..3_usize, 14)) {
-        let limits = EvictionLimits::of(&snapshot);
-        let of_part = |part: usize| (0..snapshot.pods().len()).filter(|&i| parts[i] == part).collect::<Vec<_>>();
-        let mut evictions = Evictions::new(&limits);
-        let one_by_one = (0..2).all(|part| evictions.add(&Demand::of_pods(&limits, of_part(part))).is_ok());
-        let whole = Demand::of_pods(&limits, [of_part(0), of_part(1)].concat());
-        prop_assert!(!one_by_one || Evictions::new(&limits).check(&whole).is_ok());
-    }
-
-    #[test]
-    fn to_add_and_to_remove_is_to_do_nothing(snapshot in cluster(), masks in vec(any::<u16>(), 1..6)) {
-        let limits = EvictionLimits::of(&snapshot);
-        let pods = 0..snapshot.pods().len();
-        let demands: Vec<Demand> =
-            masks.iter().map(|mask| Demand::of_pods(&limits, pods.clone().filter(|i| mask & (1 << i) != 0))).collect();
-        let mut evictions = Evictions::new(&limits);
-        let mut added = Vec::new();
-        for demand in &demands {
-            let before = evictions.taken().to_vec();
-            match evictions.add(demand) {
-                Ok(()) => added.push((demand, before)),
-                Err(EvictionError::Exceeded { allowed, wanted, .. }) => {
-                    prop_assert!(wanted > allowed);
-                    prop_assert_eq!(evictions.taken(), before);
-                }
-                Err(_) => prop_assert_eq!(evictions.taken(), before),
-            }
-            prop_assert!(evictions.taken().iter().zip(limits.all()).all(|(taken, limit)| *taken == 0 || limit.allowed > 0));
-        }
-        for (demand, before) in added.into_iter().rev() {
-            evictions.remove(demand);
-            prop_assert_eq!(evictions.taken(), before);
-        }
+        let may_go = |&pod: &usize| match limits.toll(pod) {
+            Toll::Free => true,
+            Toll::One(limit) => limit.allowed > 0,
+            _ => false,
+        };
+        prop_assert_eq!(pods.iter().all(may_go), allowed_by_hand(&snapshot, &limits, &pods));
     }
 }

@@ -268,7 +268,6 @@ fn a_node_that_nothing_keeps_may_go_for_every_reason() {
     assert_eq!(pods, ["api", "leaving", "web"]);
     assert_eq!((candidate.name.as_str(), candidate.claim.as_str(), candidate.pool.as_str()), ("n", "c", "p"));
     assert_eq!(candidate.price_per_hour, Price::per_hour(0.5));
-    assert!(candidate.demand.is_free());
     assert!((candidate.rescheduling_cost - 4.0).abs() < 1e-9, "the node and three pods");
     assert!((candidate.disruption_cost - 5.0 * 0.75).abs() < 1e-9, "all that runs there, at a quarter of its life");
 }
@@ -373,37 +372,7 @@ fn a_pool_that_is_consolidated_when_empty_keeps_nodes_with_pods_however_cheap_th
 }
 
 #[test]
-fn what_leaves_already_counts_against_the_budgets() {
-    let twin = |scene: &Scene| {
-        let mut node = scene.node.clone().expect("a node");
-        node.metadata.name = "m".to_owned();
-        node.spec.provider_id = "other".to_owned();
-        node
-    };
-    let leave: fn(&mut Node) = |node| node.metadata.deletion_timestamp = Some(time(NOW));
-    let choose: fn(&mut Node) =
-        |node| node.spec.taints.push(read(json!({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"})));
-    for (change, allowed, is_free) in
-        [(leave, 1, false), (choose, 1, false), (leave, 2, true), ((|_| ()) as fn(&mut Node), 1, true)]
-    {
-        let mut scene = Scene::new();
-        scene.protect("web", "keep", json!({"maxUnavailable": allowed}));
-        let mut other = scene.pod("web").clone();
-        other.metadata.name = "web-on-m".to_owned();
-        other.spec.node_name = "m".to_owned();
-        let mut node = twin(&scene);
-        change(&mut node);
-        scene.pods.push(other);
-        let snapshot = scene.builder().node(node).build().expect("valid");
-        let candidates = Candidates::of(&snapshot, &scene.catalogs(), time(NOW));
-        assert_eq!(candidates.all().len(), 1, "the other has no claim");
-        let mut ledger = candidates.ledger();
-        assert_eq!(ledger.add(&candidates.all()[0].demand).is_ok(), is_free);
-    }
-}
-
-#[test]
-fn a_pod_that_must_leave_counts_against_its_budget_and_keeps_the_node_that_it_comes_to() {
+fn a_pod_that_must_leave_keeps_the_node_that_it_comes_to() {
     let mut scene = Scene::new();
     scene.protect("web", "keep", json!({"maxUnavailable": 1}));
     let mut moving = scene.pod("web").clone();
@@ -422,9 +391,8 @@ fn a_pod_that_must_leave_counts_against_its_budget_and_keeps_the_node_that_it_co
         let snapshot = builder.build().expect("valid");
         (snapshot.pending().len(), Candidates::of(&snapshot, &scene.catalogs(), time(NOW)))
     };
-    let (pending, candidates) = promised("l");
+    let (pending, _) = promised("l");
     assert_eq!(pending, 0, "it has a place");
-    assert!(candidates.ledger().add(&candidates.all()[0].demand).is_err());
     let (_, candidates) = promised("n");
     assert_eq!(candidates.kept()[2].guards[0].to_string(), "its room was promised to pods: default/moving");
     let (pending, _) = promised("nowhere");

@@ -84,15 +84,6 @@ fn three_wasteful() -> World {
     world
 }
 
-#[test]
-fn a_budget_of_pods_holds_for_a_whole_command() {
-    assert_eq!(three_wasteful().commands()[0].candidates.len(), 3);
-    let mut world = three_wasteful();
-    world.budgets.push(pod_budget(1));
-    let commands = world.commands();
-    assert!(!commands.is_empty() && commands.iter().all(|command| command.candidates.len() == 1), "{commands:?}");
-}
-
 /// A pod of a daemonset on each node.
 fn add_daemons(world: &mut World) {
     for node in world.objects.nodes.iter().map(|node| node.metadata.name.clone()).collect::<Vec<_>>() {
@@ -106,10 +97,8 @@ fn add_daemons(world: &mut World) {
 }
 
 #[test]
-fn a_budget_of_daemons_holds_for_all_empty_nodes_of_a_command() {
-    for (allowed, expected) in
-        [(None, vec!["a b c"]), (Some(3), vec!["a b c"]), (Some(2), vec!["a b", "c"]), (Some(0), vec![])]
-    {
+fn empty_nodes_go_together_unless_a_budget_lets_none_of_their_daemons_go() {
+    for (allowed, expected) in [(None, vec!["a b c"]), (Some(1), vec!["a b c"]), (Some(0), vec![])] {
         let mut world = World::of([machine("t", 4, 20)]);
         for name in ["a", "b", "c"] {
             world.node(name, "t", &[]);

@@ -12,7 +12,7 @@ use karpenter::{
 };
 
 use crate::{
-    guards::node_budget,
+    guards::{node_budget, pod_budget},
     world::{NOW, RESERVATION, World, ZONE, condition, on_threads, open_pool, unbind},
 };
 
@@ -173,6 +173,18 @@ fn three_nodes_become_two_of_another_size_where_nothing_less_helps() {
     assert_eq!(carried_out(&mut world), [(Method::Consolidation, "a b c".to_owned(), 2)]);
     assert!((world.bill() - 0.9).abs() < 1e-9);
     assert_eq!(world.commands(), []);
+}
+
+#[test]
+fn nodes_go_together_though_a_budget_lets_their_pods_go_one_by_one_only() {
+    for (max_unavailable, gone) in [(1, vec![(Method::Consolidation, "a b c".to_owned(), 2)]), (0, Vec::new())] {
+        let mut world = World::of([machine("six", 6, 40), machine("eight", 8, 45)]);
+        for name in ["a", "b", "c"] {
+            world.node(name, "six", &["1"; 5]);
+        }
+        world.budgets.push(pod_budget(max_unavailable));
+        assert_eq!(carried_out(&mut world), gone);
+    }
 }
 
 #[test]

@@ -142,15 +142,9 @@ fn held_nodes(found: &Consolidation) -> Vec<Holds<'_>> {
     let is_there = |name: &str| found.snapshot.places().binary_search_by(|place| place.name.as_str().cmp(name)).is_ok();
     let kept = found.candidates.kept().iter().filter(|kept| is_there(&kept.name));
     let kept = kept.flat_map(|kept| kept.guards.iter().map(|guard| held_by(&kept.name, guard)));
-    let evictions = found.candidates.ledger();
     let guarded = found.candidates.all().iter().flat_map(|candidate| {
         let guards = candidate.guards_against(candidate.saving_reason());
-        let mut holds: Vec<_> = guards.map(|guard| held_by(&candidate.name, guard)).collect();
-        if let (true, Err(error)) = (holds.is_empty(), evictions.check(&candidate.demand)) {
-            let phrase = "disruption budgets do not let its pods go with those of nodes that go already";
-            holds.push(Holds { node: &candidate.name, kind: "podBudget", phrase, why: error.to_string() });
-        }
-        holds
+        guards.map(|guard| held_by(&candidate.name, guard))
     });
     kept.chain(guarded).collect()
 }

@@ -70,9 +70,6 @@ fn of_reason(one: &ReasonOutlook) -> String {
     for guard in &one.guards {
         out += &folded(&guard.to_string(), DEEPER);
     }
-    if let Some(error) = &one.evictions {
-        out += &folded(&error.to_string(), DEEPER);
-    }
     if let Some(limit) = &one.budget {
         out += &folded(&format!("budget of its pool: {limit}"), DEEPER);
     }

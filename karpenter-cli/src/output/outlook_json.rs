@@ -45,7 +45,6 @@ struct OfReason {
     open: bool,
     guards: Vec<&'static str>,
     budget: Option<OfBudget>,
-    evictions: Option<String>,
 }
 
 /// What the tightest budget of the pool allows.
@@ -116,7 +115,6 @@ fn of_reason(one: &ReasonOutlook) -> OfReason {
         open: one.is_open(),
         guards: one.guards.iter().map(kind).collect(),
         budget: one.budget.as_ref().map(of_budget),
-        evictions: one.evictions.as_ref().map(ToString::to_string),
     }
 }
 

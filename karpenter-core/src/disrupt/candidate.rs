@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Demand, EvictionLimits, Evictions, Guard,
+    EvictionLimits, Guard,
     roster::Roster,
     survey::{Survey, is_leaving},
 };
@@ -29,9 +29,6 @@ pub struct Candidate {
     pub capacity_type: Option<String>,
     /// The pods that need another place if it goes, by their indices among [`Snapshot::pods`], in order.
     pub pods: Vec<usize>,
-    /// What draining it takes of the disruption budgets of pods, those of daemons among them. A drained node whose claim
-    /// has a termination grace period gets rid of its pods in the end even if that is more than they allow.
-    pub demand: Demand,
     /// What it costs now; `None` if nobody knows.
     pub price_per_hour: Option<Price>,
     /// What moving its pods costs: [`NODE_COST`](super::NODE_COST), and the [`eviction_cost`](super::eviction_cost) of those that cost
@@ -104,8 +101,6 @@ pub struct Candidates {
     all: Vec<Candidate>,
     kept: Vec<Kept>,
     limits: EvictionLimits,
-    /// What the nodes take that are on their way out already.
-    leaving: Demand,
 }
 
 impl Candidates {
@@ -127,10 +122,7 @@ impl Candidates {
                 Err(guards) => kept.push(Kept { place: index, name: place.name.clone(), guards }),
             }
         }
-        let pods = snapshot.pods().iter().enumerate();
-        let pods = pods.filter(|(_, pod)| leaving.contains(pod.spec.node_name.as_str())).map(|(index, _)| index);
-        let leaving = Demand::of_pods(&limits, pods);
-        Self { all, kept, limits, leaving }
+        Self { all, kept, limits }
     }
 
     /// The node at a place of the same snapshot, by index, whatever keeps it and without the guards that say so; `None` if it is
@@ -172,14 +164,6 @@ impl Candidates {
     /// What the disruption budgets of pods allow.
     pub fn limits(&self) -> &EvictionLimits {
         &self.limits
-    }
-
-    /// A ledger in which the pods of nodes that are on their way out already are counted. Before several nodes go at
-    /// once, add their demands to it.
-    pub fn ledger(&self) -> Evictions<'_> {
-        let mut evictions = Evictions::new(&self.limits);
-        evictions.force(&self.leaving);
-        evictions
     }
 }
 

@@ -106,8 +106,7 @@ impl Consolidation<'_, '_> {
     /// Whether budgets let a node go now, if no other goes with it.
     fn may_go(&self) -> impl Fn(&Candidate) -> bool {
         let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
-        let evictions = self.candidates.ledger();
-        move |node| allowance.admits(node) && evictions.check(&node.demand).is_ok()
+        move |node| allowance.admits(node)
     }
 
     /// So many attempts, as many of them as are worth the effort.
@@ -165,13 +164,7 @@ impl Consolidation<'_, '_> {
     /// As many of the first nodes as may go together, and the others.
     fn window<'k>(&self, order: Vec<&'k Candidate>) -> (Vec<&'k Candidate>, Vec<&'k Candidate>) {
         let mut allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
-        let mut evictions = self.candidates.ledger();
-        order.into_iter().partition(|candidate| {
-            // What the pods of a node refuse must not be taken off what is left for its pool.
-            evictions.check(&candidate.demand).is_ok()
-                && allowance.take(candidate)
-                && evictions.add(&candidate.demand).is_ok()
-        })
+        order.into_iter().partition(|candidate| allowance.take(candidate))
     }
 
     /// The most that taking a node away adds to what is gained, with whichever others it goes: all that it costs, if its pods

@@ -324,18 +324,11 @@ impl fmt::Debug for Commands<'_> {
     }
 }
 
-/// All nodes without pods to move, as many as their daemons allow at once.
+/// All nodes without pods to move, as many as budgets allow at once.
 fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<Command> {
     let mut allowance = Allowance::new(&scene.snapshot, DisruptionReason::Empty, now);
     let empty = candidates.for_reason(DisruptionReason::Empty).filter(|candidate| candidate.pods.is_empty());
-    let mut evictions = candidates.ledger();
-    let mut take = |candidate: &&Candidate| {
-        // What the daemons of a node refuse must not be taken off what is left for its pool.
-        evictions.check(&candidate.demand).is_ok()
-            && allowance.take(candidate)
-            && evictions.add(&candidate.demand).is_ok()
-    };
-    let goes: Vec<&Candidate> = empty.filter(&mut take).collect();
+    let goes: Vec<&Candidate> = empty.filter(|candidate| allowance.take(candidate)).collect();
     (!goes.is_empty()).then(|| Scene::emptied(&goes))
 }
 

@@ -133,22 +133,16 @@ pub struct EvictionLimits {
     limits: Vec<EvictionLimit>,
     /// By the indices of the pods.
     tolls: Vec<Taken>,
-    refused: BTreeMap<usize, Refused>,
+    /// The budgets of pods that several budgets select.
+    refused: BTreeMap<usize, Vec<ObjectKey>>,
 }
 
 /// A [`Toll`] by index.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Taken {
+enum Taken {
     Free,
     One(usize),
     Refused,
-}
-
-/// A pod that several budgets select.
-#[derive(Clone, Debug)]
-pub(super) struct Refused {
-    pub(super) pod: ObjectKey,
-    pub(super) budgets: Vec<ObjectKey>,
 }
 
 impl EvictionLimits {
@@ -181,7 +175,7 @@ impl EvictionLimits {
         for (index, pod) in roster.traits().iter().enumerate() {
             if matches!(out.tolls[index], Taken::Refused) {
                 let budgets = roster.selecting(*pod).iter().map(|&b| out.limits[b].budget.clone()).collect();
-                out.refused.insert(index, Refused { pod: snapshot.pods()[index].key(), budgets });
+                out.refused.insert(index, budgets);
             }
         }
         out
@@ -210,17 +204,13 @@ impl EvictionLimits {
         match self.tolls[pod] {
             Taken::Free => Toll::Free,
             Taken::One(budget) => Toll::One(&self.limits[budget]),
-            Taken::Refused => Toll::Refused(&self.refused[&pod].budgets),
+            Taken::Refused => Toll::Refused(&self.refused[&pod]),
         }
     }
+}
 
-    pub(super) fn taken(&self, pod: usize) -> Taken {
-        self.tolls[pod]
-    }
-
-    pub(super) fn refused(&self, pod: usize) -> &Refused {
-        &self.refused[&pod]
-    }
+pub(crate) fn join(keys: &[ObjectKey]) -> String {
+    keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn key_of(budget: &PodDisruptionBudget) -> ObjectKey {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    BudgetLimit, Candidate, Candidates, Demand, EvictionError, Guard, MIN_BALANCE, NODE_COST, allowance,
+    BudgetLimit, Candidate, Candidates, Guard, MIN_BALANCE, NODE_COST, allowance,
     hurdle::Threshold,
     price_of, rescheduling_cost,
     scene::{Care, Scene, Trial},
@@ -69,9 +69,6 @@ pub struct ReasonOutlook {
     pub guards: Vec<Guard>,
     /// What limits how many nodes of its pool may go for this reason now; `None` if there is no such pool.
     pub budget: Option<BudgetLimit>,
-    /// Why its pods, daemons among them, cannot be evicted together with those of the nodes that are on their way out, although
-    /// each of them can; a drifted node is drained all the same.
-    pub evictions: Option<EvictionError>,
 }
 
 /// What becomes of the pods of a node if it goes alone.
@@ -116,7 +113,7 @@ impl ReasonOutlook {
     /// Whether the reason applies, and no guard and no budget is in the way.
     pub fn is_open(&self) -> bool {
         let is_within_budget = self.budget.as_ref().is_some_and(|limit| limit.allowed() > 0);
-        self.applies && self.guards.is_empty() && is_within_budget && self.evictions.is_none()
+        self.applies && self.guards.is_empty() && is_within_budget
     }
 }
 
@@ -151,7 +148,7 @@ impl View<'_, '_> {
         let pods: Vec<usize> = place.pods.iter().filter_map(|key| scene.snapshot.pod_index(key)).collect();
         let moving: Vec<usize> = pods.iter().copied().filter(|&pod| all[pod].is_reschedulable()).collect();
         let guards = self.guards();
-        let reason = |reason, applies| self.reason(reason, applies, &guards, &pods);
+        let reason = |reason, applies| self.reason(reason, applies, &guards);
         NodeOutlook {
             name: place.name.clone(),
             pool: place.pool.clone(),
@@ -180,7 +177,7 @@ impl View<'_, '_> {
         price_of(self.place, self.scene.catalogs.get(self.place.pool.as_deref()?)?)
     }
 
-    fn reason(&self, reason: DisruptionReason, applies: bool, guards: &[Guard], pods: &[usize]) -> ReasonOutlook {
+    fn reason(&self, reason: DisruptionReason, applies: bool, guards: &[Guard]) -> ReasonOutlook {
         let snapshot = &self.scene.snapshot;
         let claim = self.place.node_claim.as_deref();
         let has_grace = claim.is_some_and(|claim| claim.spec.termination_grace_period.is_some());
@@ -188,15 +185,7 @@ impl View<'_, '_> {
             guards.iter().filter(|guard| guard.scope().covers(reason, has_grace)).cloned().collect();
         let pool = self.place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
         let budget = pool.map(|pool| allowance::limit(snapshot, pool, reason, self.now));
-        // A guard says it if a pod cannot be evicted even alone. What a node takes that is on its way out was counted.
-        let is_said = |guard: &Guard| {
-            let is_about_pods = matches!(guard, Guard::PodBudget { .. } | Guard::SeveralPodBudgets { .. });
-            is_about_pods || matches!(guard, Guard::Leaving | Guard::Disrupted)
-        };
-        let is_asked = reason != DisruptionReason::Drifted && !guards.iter().any(is_said);
-        let demand = Demand::of_pods(self.candidates.limits(), pods.iter().copied());
-        let evictions = is_asked.then(|| self.candidates.ledger().check(&demand).err()).flatten();
-        ReasonOutlook { reason, applies, guards, budget, evictions }
+        ReasonOutlook { reason, applies, guards, budget }
     }
 
     /// What comes for the node, and where its pods go, which is not asked in static pools; `None` if such a pool makes no node

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use indexmap::IndexMap;
 
 use super::{
-    Candidate, Demand, EvictionLimits, Guard, Toll,
+    Candidate, EvictionLimits, Guard, Toll,
     cost::{disruption_cost_by, rescheduling_cost_by},
     price_of,
     roster::Traits,
@@ -120,7 +120,6 @@ impl<'s> Survey<'s> {
             zone: label(labels::ZONE),
             capacity_type: label(labels::CAPACITY_TYPE),
             pods: pods_to_move().collect(),
-            demand: Demand::of_pods(self.limits, pods.iter().copied()),
             price_per_hour: price_of(place, origin.catalog),
             rescheduling_cost,
             disruption_cost,

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    BudgetLimit, Candidate, Candidates, Command, Disruptor, EvictionError, Evictions, Guard, MIN_BALANCE, Method,
-    allowance,
+    BudgetLimit, Candidate, Candidates, Command, Disruptor, Guard, MIN_BALANCE, Method, allowance,
     balance::Balance,
     cover,
     disruptor::is_drifted,
+    eviction::join,
     guard,
     hurdle::{Threshold, Worth},
-    ledger::join,
     scene::{Care, Scene, eviction_cost},
     static_drift,
 };
@@ -65,14 +64,6 @@ pub enum Invalid {
         wanted: u32,
         /// What limits it.
         limit: Box<BudgetLimit>,
-    },
-    /// The pods cannot be evicted together.
-    #[error("node {node}: {source}")]
-    Evictions {
-        /// The first node that is too many.
-        node: String,
-        /// The budget of pods that is in the way.
-        source: EvictionError,
     },
     /// Pods would have no place.
     #[error("pods without a place: {}", join(&pods.keys().cloned().collect::<Vec<_>>()))]
@@ -363,14 +354,12 @@ struct Tally<'t> {
     now: Timestamp,
     /// By pool, what limits its nodes and how many were admitted.
     pools: BTreeMap<&'t str, (BudgetLimit, u32)>,
-    evictions: Evictions<'t>,
 }
 
 impl<'t> Tally<'t> {
     fn new(review: &Review<'t, '_>) -> Self {
-        let Review { scene, candidates, command, now } = *review;
-        let evictions = candidates.ledger();
-        Self { snapshot: &scene.snapshot, method: command.method, now, pools: BTreeMap::new(), evictions }
+        let Review { scene, command, now, .. } = *review;
+        Self { snapshot: &scene.snapshot, method: command.method, now, pools: BTreeMap::new() }
     }
 
     /// Counts a node, if it may go with those that were counted.
@@ -382,11 +371,6 @@ impl<'t> Tally<'t> {
         if *taken >= limit.allowed() {
             let (pool, wanted) = (node.pool.clone(), *taken + 1);
             return Err(Invalid::Budget { node: node.name.clone(), pool, wanted, limit: Box::new(limit.clone()) });
-        }
-        // A drifted node is drained pod by pod, as fast as the budgets of pods allow it.
-        if reason != DisruptionReason::Drifted {
-            let counted = self.evictions.add(&node.demand);
-            counted.map_err(|source| Invalid::Evictions { node: node.name.clone(), source })?;
         }
         *taken += 1;
         Ok(())
