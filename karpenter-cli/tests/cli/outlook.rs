@@ -148,28 +148,6 @@ fn nodes_and_pods_are_asked_about_apart() {
 }
 
 #[test]
-fn a_node_that_others_keep_from_going_is_named_in_both_answers() {
-    let daemon = |node: &str| {
-        let pod = running(&format!("daemon-{node}"), "100m", node).replace("ReplicaSet", "DaemonSet");
-        pod.replacen(r#""metadata":{"#, r#""metadata":{"labels":{"app":"daemon"},"#, 1)
-    };
-    let budget = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b","namespace":"default"},
-        "spec":{"selector":{"matchLabels":{"app":"daemon"}}},"status":{"disruptionsAllowed":1}}"#;
-    let [claim, first] = managed("first", "general", "");
-    let goes = r#""spec":{"taints":[{"key":"karpenter.sh/disrupted","effect":"NoSchedule"}],"#;
-    let mut objects = vec![pool("general", "100%"), claim, first.replacen(r#""spec":{"#, goes, 1)];
-    objects.extend(managed("second", "general", ""));
-    objects.extend([daemon("first"), daemon("second"), budget.to_owned()]);
-    let files = files("outlook-daemons", &objects);
-    let answer = &ask(&files, "second", "")[0];
-    assert_eq!((&answer["goesFor"], &answer["guards"]), (&json!(null), &json!([])), "{answer}");
-    let report = files.run("consolidate --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z").out;
-    let why = "PodDisruptionBudget default/b has disruptionsAllowed 1, and 2 would be needed: second";
-    let lines = report.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(lines.contains("2 of 2 nodes cannot go") && lines.contains(why), "{report}");
-}
-
-#[test]
 fn what_goes_for_its_drift_need_save_nothing() {
     let drifted = r#"{"type":"Drifted","status":"True","reason":"RequirementsDrifted"}"#;
     let mut objects = vec![pool("general", "100%")];
