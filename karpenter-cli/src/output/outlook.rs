@@ -40,7 +40,16 @@ fn paragraph(outlook: &NodeOutlook) -> String {
     }
     let unpriced = outlook.guards.iter().filter(|guard| guard.scope() == Scope::Replacement);
     out.extend(unpriced.map(|guard| folded(&format!("no node is made in its place: {guard}"), INDENT)));
-    out + &outlook.alone.as_ref().map(|alone| of_alone(outlook, alone)).unwrap_or_default()
+    let is_drift = |one: &ReasonOutlook| one.reason == DisruptionReason::Drifted && one.is_open();
+    match &outlook.alone {
+        Some(alone) => out += &of_alone(outlook, alone),
+        None if is_of_static_pool(outlook) && outlook.reasons.iter().any(is_drift) => {
+            let why = "its pool has more nodes than replicas, or as many as its limit allows";
+            out += &folded(&format!("no node can come in its place now: {why}"), INDENT);
+        }
+        None => {}
+    }
+    out
 }
 
 /// What the node is.
@@ -135,7 +144,10 @@ fn savings(outlook: &NodeOutlook, alone: &Alone) -> String {
     }
     let mut out = folded(&line, DEEPER);
     if !alone.has_choice && savings > alone.threshold_per_hour {
-        out += &folded("too few types for the new nodes save money: see --spot-to-spot", DEEPER);
+        out += &folded(
+            "fewer types for the new nodes save money than minValues of their pools or --spot-to-spot ask for",
+            DEEPER,
+        );
     }
     if let Some(balance) = alone.balance.filter(|balance| *balance < MIN_BALANCE) {
         out +=

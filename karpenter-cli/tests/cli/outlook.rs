@@ -167,4 +167,11 @@ fn what_goes_for_its_drift_need_save_nothing() {
         2 pods to wherever there is room: in a static pool that is not planned\n    \
         $0.0900 an hour and $65.70 a month less\n";
     assert!(of_static.starts_with("old: may go: it is not what") && of_static.ends_with(end), "{of_static}");
+    let mut too_many = drifted_static();
+    too_many[0] = too_many[0].replace(r#""replicas":2"#, r#""replicas":1"#);
+    let waits = files("outlook-static-waits", &too_many).run(ask).out;
+    let words = waits.split_whitespace().collect::<Vec<_>>().join(" ");
+    let end =
+        "no node can come in its place now: its pool has more nodes than replicas, or as many as its limit allows";
+    assert!(waits.starts_with("old: stays\n") && words.ends_with(end), "{waits}");
 }
