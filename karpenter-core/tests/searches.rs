@@ -118,6 +118,7 @@ fn an_empty_node_goes_whose_daemons_leave_after_those_of_another() {
     let mut search = Disruptor::default().start(&snapshot, &catalogs, now());
     assert_eq!(search.outlook("second").expect("it is there").goes_for(), Some(DisruptionReason::Empty));
     assert_eq!(search.next().expect("a command").candidates, ["second"]);
+    assert_eq!(search.next(), None);
 }
 
 /// In the other zone there are larger machines, cheaper by the CPU.

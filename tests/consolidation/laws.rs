@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use karpenter::{
     Catalogs, Offering, Plan, Planner,
-    api::{IntOrPercent, NodeClaim, ObjectKey, Pod, PodDisruptionBudget},
+    api::{IntOrPercent, NodeClaim, ObjectKey, Pod},
     disrupt::{Command, Method},
     fake::check,
     labels,
@@ -148,8 +148,10 @@ pub(crate) fn keeps_guards(world: &World, command: &Command) -> Result<(), TestC
     prop_assert!(pods.iter().all(|pod| !pod.metadata.annotations.contains_key(labels::DO_NOT_DISRUPT)), "{command:?}");
     // Nodes are drained pod by pod, as fast as budgets allow it.
     let has_web = pods.iter().any(|pod| pod.metadata.labels.get(APP).is_some_and(|app| app == "web"));
-    let allows_none = |budget: &PodDisruptionBudget| budget.spec.max_unavailable == Some(IntOrPercent::Int(0));
-    prop_assert!(!has_web || !world.budgets.iter().any(allows_none), "{command:?}");
+    for budget in &world.budgets {
+        let Some(IntOrPercent::Int(most)) = budget.spec.max_unavailable else { panic!("a number of pods: {budget:?}") };
+        prop_assert!(!has_web || most > 0, "{command:?}");
+    }
     for pool in &world.objects.pools {
         let of_pool =
             |c: &&NodeClaim| !c.status.node_name.is_empty() && c.metadata.labels[labels::NODE_POOL] == pool.name();

@@ -160,11 +160,6 @@ impl Candidates {
     pub fn kept(&self) -> &[Kept] {
         &self.kept
     }
-
-    /// What the disruption budgets of pods allow.
-    pub fn limits(&self) -> &EvictionLimits {
-        &self.limits
-    }
 }
 
 /// The names of the places that are on their way out.

@@ -80,8 +80,8 @@ impl Consolidation<'_, '_> {
     /// The command that takes a single node away, its pods planned for as well as can be: what sketches of it miss is not missed of
     /// those that waste most.
     pub(super) fn alone(&self) -> Option<Command> {
-        let may_go = self.may_go();
-        let gaining = self.by_waste().into_iter().filter(|node| may_go(node) && self.most_gained(node) > 0.0);
+        let allowance = self.allowance();
+        let gaining = self.by_waste().into_iter().filter(|node| allowance.admits(node) && self.most_gained(node) > 0.0);
         gaining.take(self.share_of(MAX_ALONE)).find_map(|node| {
             let trial = self.cheapest(&[node], &[Care::Best])?;
             let is_worth_it = self.threshold.gain(&[node], &trial) > 0.0;
@@ -92,8 +92,9 @@ impl Consolidation<'_, '_> {
     /// The command that takes away the first node of which nobody knows what it costs and whose pods have room elsewhere: a node
     /// less never costs more.
     pub(super) fn unpriced(&self) -> Option<Command> {
-        let may_go = self.may_go();
-        let is_asked = |node: &&Candidate| node.price_per_hour.is_none() && !node.pods.is_empty() && may_go(node);
+        let allowance = self.allowance();
+        let is_asked =
+            |node: &&Candidate| node.price_per_hour.is_none() && !node.pods.is_empty() && allowance.admits(node);
         let all = self.candidates.for_reason(DisruptionReason::Underutilized);
         let mut nodes = all.filter(is_asked).take(MAX_UNPRICED);
         nodes.find_map(|node| {
@@ -103,10 +104,9 @@ impl Consolidation<'_, '_> {
         })
     }
 
-    /// Whether budgets let a node go now, if no other goes with it.
-    fn may_go(&self) -> impl Fn(&Candidate) -> bool {
-        let allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
-        move |node| allowance.admits(node)
+    /// How many nodes budgets let go now.
+    fn allowance(&self) -> Allowance<'_> {
+        Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now)
     }
 
     /// So many attempts, as many of them as are worth the effort.
@@ -163,7 +163,7 @@ impl Consolidation<'_, '_> {
 
     /// As many of the first nodes as may go together, and the others.
     fn window<'k>(&self, order: Vec<&'k Candidate>) -> (Vec<&'k Candidate>, Vec<&'k Candidate>) {
-        let mut allowance = Allowance::new(&self.scene.snapshot, DisruptionReason::Underutilized, self.now);
+        let mut allowance = self.allowance();
         order.into_iter().partition(|candidate| allowance.take(candidate))
     }
 

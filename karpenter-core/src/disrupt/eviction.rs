@@ -209,10 +209,6 @@ impl EvictionLimits {
     }
 }
 
-pub(crate) fn join(keys: &[ObjectKey]) -> String {
-    keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 fn key_of(budget: &PodDisruptionBudget) -> ObjectKey {
     ObjectKey::new(budget.metadata.namespace(), &budget.metadata.name)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{EvictionLimit, eviction};
+use super::EvictionLimit;
 use crate::{
     Timestamp,
     api::{DisruptionReason, NillableDuration, ObjectKey, Shield},
@@ -167,9 +167,9 @@ impl Guard {
     }
 }
 
-/// Guards after each other.
-pub(super) fn join(guards: &[Guard]) -> String {
-    guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+/// Guards, or the names of pods or budgets, after each other.
+pub(crate) fn join(items: &[impl ToString], separator: &str) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
 }
 
 impl fmt::Display for Guard {
@@ -181,7 +181,7 @@ impl fmt::Display for Guard {
             Self::Leaving => f.write_str("its deletion was asked for"),
             Self::Disrupted => write!(f, "it was chosen to go before (taint {})", labels::DISRUPTED),
             Self::Closed => f.write_str("it is not known what runs there"),
-            Self::Nominated { pods } => write!(f, "its room was promised to pods: {}", eviction::join(pods)),
+            Self::Nominated { pods } => write!(f, "its room was promised to pods: {}", join(pods, ", ")),
             Self::DoNotDisrupt => write!(f, "it has the annotation {}", labels::DO_NOT_DISRUPT),
             Self::NoPool => write!(f, "it has no label {}", labels::NODE_POOL),
             Self::UnknownPool { pool } => write!(f, "there is no NodePool {pool}"),
@@ -191,7 +191,7 @@ impl fmt::Display for Guard {
             }
             Self::PodBudget { pod, limit } => write!(f, "pod {pod}: {limit}"),
             Self::SeveralPodBudgets { pod, budgets } => {
-                write!(f, "pod {pod} is selected by several disruption budgets: {}", eviction::join(budgets))
+                write!(f, "pod {pod} is selected by several disruption budgets: {}", join(budgets, ", "))
             }
             Self::StaticPool { pool } => write!(f, "NodePool {pool} is static (spec.replicas is set)"),
             Self::NeverConsolidated { pool } => write!(f, "NodePool {pool} has consolidateAfter Never"),

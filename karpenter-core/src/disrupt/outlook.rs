@@ -145,8 +145,8 @@ impl View<'_, '_> {
     pub(super) fn outlook(&self, threshold: Threshold, is_drifted: bool) -> NodeOutlook {
         let Self { scene, place, .. } = self;
         let all = scene.snapshot.pods();
-        let pods: Vec<usize> = place.pods.iter().filter_map(|key| scene.snapshot.pod_index(key)).collect();
-        let moving: Vec<usize> = pods.iter().copied().filter(|&pod| all[pod].is_reschedulable()).collect();
+        let pods = place.pods.iter().filter_map(|key| scene.snapshot.pod_index(key));
+        let moving: Vec<usize> = pods.filter(|&pod| all[pod].is_reschedulable()).collect();
         let guards = self.guards();
         let reason = |reason, applies| self.reason(reason, applies, &guards);
         NodeOutlook {

@@ -7,8 +7,7 @@ use super::{
     balance::Balance,
     cover,
     disruptor::is_drifted,
-    eviction::join,
-    guard,
+    guard::join,
     hurdle::{Threshold, Worth},
     scene::{Care, Scene, eviction_cost},
     static_drift,
@@ -32,7 +31,7 @@ pub enum Invalid {
         node: String,
     },
     /// Something keeps the node.
-    #[error("node {node}: {}", guard::join(guards))]
+    #[error("node {node}: {}", join(guards, "; "))]
     Kept {
         /// The name of the node.
         node: String,
@@ -40,7 +39,7 @@ pub enum Invalid {
         guards: Vec<Guard>,
     },
     /// Pods came to a node that was to go because it had none.
-    #[error("node {node} has pods to move: {}", join(pods))]
+    #[error("node {node} has pods to move: {}", join(pods, ", "))]
     NotEmpty {
         /// The name of the node.
         node: String,
@@ -66,7 +65,7 @@ pub enum Invalid {
         limit: Box<BudgetLimit>,
     },
     /// Pods would have no place.
-    #[error("pods without a place: {}", join(&pods.keys().cloned().collect::<Vec<_>>()))]
+    #[error("pods without a place: {}", join(&pods.keys().collect::<Vec<_>>(), ", "))]
     Unplaced {
         /// The pods, with what keeps them from a place.
         pods: BTreeMap<ObjectKey, Reason>,

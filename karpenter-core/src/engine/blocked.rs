@@ -32,7 +32,7 @@ impl Engine {
         let candidates = of();
         let mut found = self.guarded(&candidates);
         for (node, pods) in homeless {
-            let why = format!("it has drifted, and these pods have no other place: {}", join(pods));
+            let why = format!("it has drifted, and these pods have no other place: {}", join(pods, ", "));
             found.insert(ObjectRef::Node(node.clone()), why);
         }
         found.extend(self.held_up(snapshot, &candidates, now));

@@ -9,11 +9,11 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{
     amounts::Amounts,
-    class::{Classes, Constraint},
+    class::Constraint,
     problem::{Base, Tolerance},
     reconsider::Settled,
     search::number,
-    topology::{Allotment, Counted, Lessons, Manners, Member, Portion, SelectorId, Subject},
+    topology::{Allotment, Counted, Lessons, Manners, Member, Portion, Subject},
     volumes::Volumes,
 };
 use crate::{FxBuild, ResourceList, cluster::HostPort, reason::TopologyObstacle};
@@ -78,8 +78,6 @@ struct Kind {
     constraint: usize,
     host_ports: Vec<HostPort>,
     manners: Manners,
-    /// Whom single pods must share a node with: they do not change places with others.
-    company: Vec<SelectorId>,
     volumes: Volumes,
     /// Whether it is pods with wishes, where that makes a difference.
     is_wish: bool,
@@ -400,7 +398,6 @@ fn kind(base: &Base<'_>, portion: &Portion, constraints: &mut IndexSet<Constrain
         constraint: 0,
         host_ports: Vec::new(),
         manners: Manners::of(classes, &portion.members),
-        company: company(classes, portion),
         volumes: Volumes::default(),
         is_wish: portion.has_wishes(classes) && base.has_taints_to_avoid(),
     };
@@ -413,13 +410,6 @@ fn kind(base: &Base<'_>, portion: &Portion, constraints: &mut IndexSet<Constrain
     }
     kind.constraint = constraints.insert_full(portion.constraint(classes)).0;
     kind
-}
-
-/// Whom the pods of a portion must share a node with beside those of their unit.
-fn company(classes: &Classes<'_>, portion: &Portion) -> Vec<SelectorId> {
-    let [Member { class, level, count: 1 }] = *portion.members.as_slice() else { return Vec::new() };
-    let near = classes.neighbourhood(class).rules_at(level).near;
-    near.iter().filter(|term| term.is_by_host()).map(|term| term.selector).collect()
 }
 
 /// What single pods of a class ask for, whatever domain they might be given.

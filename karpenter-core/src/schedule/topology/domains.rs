@@ -274,9 +274,7 @@ impl<'b, 'a> Domains<'b, 'a> {
 
     /// The domains that a spread of a class counts although they have no node.
     fn without_nodes(&mut self, class: usize, spread: &Spread) -> Named {
-        let classes = &self.base.classes;
-        let constraint = &classes.constraints[classes.list[class].constraint];
-        let keys = classes.neighbourhood(class).hard().spread_keys();
+        let (constraint, keys) = onlooker(self.base, class);
         let there = running(self.base, constraint, spread, &keys);
         let counts = self.counts(constraint, spread, &keys);
         counts.keys().filter(|domain| !there.contains_key(*domain)).cloned().collect()
@@ -374,13 +372,19 @@ pub(in crate::schedule) fn within_reach(base: &Base<'_>) -> Vec<BTreeMap<Arc<str
 pub(in crate::schedule) fn count_all_named(base: &Base<'_>) -> bool {
     let mut domains = Domains::new(base);
     (0..base.classes.list.len()).all(|class| {
-        let constraint = &base.classes.constraints[base.classes.list[class].constraint];
-        let keys = base.classes.neighbourhood(class).hard().spread_keys();
+        let (constraint, keys) = onlooker(base, class);
         shared_spreads(base, class).all(|spread| {
             let counts = domains.counts(constraint, spread, &keys);
             domains.with_all_named(&counts, constraint, spread).len() == counts.len()
         })
     })
+}
+
+/// What tells which nodes the spreads of a class count: what its pods ask for, and the labels of all its spreads.
+fn onlooker<'b>(base: &'b Base<'_>, class: usize) -> (&'b Constraint, Keys) {
+    let classes = &base.classes;
+    let keys = classes.neighbourhood(class).hard().spread_keys();
+    (&classes.constraints[classes.list[class].constraint], keys)
 }
 
 /// The spreads of a class over labels that nodes share.

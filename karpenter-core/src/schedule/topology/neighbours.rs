@@ -19,6 +19,9 @@ pub(in crate::schedule) struct Manners {
     pub(super) spreads: Vec<HostSpread>,
     /// What units have of workloads of which a node takes only a share.
     shares: Vec<WorkloadShare>,
+    /// Pods that a unit of one must share a node with. It is planned where they are, and is not to change places with others that
+    /// need them not.
+    company: Vec<SelectorId>,
     /// Whether some pod of a unit keeps away from another of the same unit.
     pub(super) clashes: bool,
 }
@@ -98,6 +101,9 @@ impl Manners {
             let mut counted: BTreeSet<SelectorId> = BTreeSet::new();
             out.away.extend(rules.away.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
             out.shuns.extend(rules.shuns.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
+            if let [Member { count: 1, .. }] = members {
+                out.company.extend(rules.near.iter().filter(|t| t.is_by_host()).map(|t| t.selector));
+            }
             for spread in rules.spreads.iter().filter(|s| s.term.is_by_host()) {
                 let selector = spread.term.selector;
                 // A pod counts once, whatever it hopes for beside what it requires.
