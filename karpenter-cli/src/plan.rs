@@ -12,7 +12,7 @@ use std::{
 
 use karpenter_core::{
     Catalogs, InstanceType, Plan, Planner, PlannerOptions, Reason, Snapshot, Timestamp,
-    api::{NodeOverlay, ObjectKey},
+    api::{NodeClaim, NodeOverlay, ObjectKey, conditions::DISRUPTION_REASON},
     catalog::{Overlaid, OverlayFault},
     schedule::{Certificate, StopFlag},
 };
@@ -247,7 +247,7 @@ pub(crate) fn snapshot(
     let mut builder = Snapshot::builder()
         .at(now)
         .pools(cluster.pools)
-        .claims(cluster.claims)
+        .claims(cluster.claims.into_iter().map(|claim| with_command(claim, now)))
         .nodes(cluster.nodes)
         .pods(cluster.pods)
         .namespaces(cluster.namespaces)
@@ -265,6 +265,15 @@ pub(crate) fn snapshot(
         builder = builder.close_node(node);
     }
     Ok(builder.build()?)
+}
+
+/// A claim as the controller that has a command for it sees it: its node goes, and its pods want other places, from the moment that
+/// it is chosen. It is deleted once what comes in its stead is there.
+fn with_command(mut claim: NodeClaim, now: Timestamp) -> NodeClaim {
+    if claim.status.is_true(DISRUPTION_REASON) {
+        claim.metadata.deletion_timestamp.get_or_insert(now);
+    }
+    claim
 }
 
 /// The reasons of the plan, and those of the pods that the plan knows nothing of.

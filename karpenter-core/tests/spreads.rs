@@ -182,6 +182,27 @@ fn a_domain_counts_only_if_a_node_that_the_spread_counts_is_there_for_a_waiting_
 }
 
 #[test]
+fn a_pool_that_leaves_a_label_open_adds_a_domain_without_a_name() {
+    let rack = |operator, values: &[&str]| {
+        NodePool::named("general").require(NodeSelectorRequirement::new("rack", operator, values.iter().copied()))
+    };
+    let mut open = rack(Operator::Exists, &[]);
+    open.metadata.name = "open".to_owned();
+    let named = rack(Operator::In, &["r1", "r2"]);
+    for (pools, left) in [(vec![named.clone()], 0), (vec![named, open], 1)] {
+        let plan =
+            solve(pools, &["a"], Vec::new(), pods("web", 3, &json!({"spreads": [spread("rack", "DoNotSchedule")]})));
+        assert_eq!(plan.unplaced().len(), left, "{:?}", plan.unplaced());
+        // A node without any of the pods may have any value.
+        assert!(
+            plan.unplaced().values().all(|reason| reason.to_string().contains("(any other): 0")),
+            "{:?}",
+            plan.unplaced()
+        );
+    }
+}
+
+#[test]
 fn nodes_without_the_label_of_a_wish_are_counted_by_the_other_spreads() {
     let node: Node = read(json!({
         "metadata": {"name": "n", "labels": {labels::ZONE: "a"}},

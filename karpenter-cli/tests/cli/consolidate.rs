@@ -193,6 +193,27 @@ fn room_that_is_promised_to_waiting_pods_stays() {
 }
 
 #[test]
+fn what_comes_in_the_stead_of_a_chosen_node_is_for_its_pods() {
+    let chosen = r#"{"type":"DisruptionReason","status":"True","reason":"Underutilized"}"#;
+    let mut objects = vec![pool("general", "100%"), running("works", "3", "old")];
+    objects.extend(managed("new", "general", ""));
+    let as_chosen = |is_chosen: bool| {
+        let conditions = if is_chosen { chosen } else { "" };
+        [&objects[..], &managed("old", "general", conditions)].concat()
+    };
+    for (is_chosen, goes) in [(false, json!(["new"])), (true, json!([]))] {
+        let files = files("consolidate-chosen", &as_chosen(is_chosen));
+        let document = files.json(&format!("{ASK} -o json"));
+        let commands = document["commands"].as_array().unwrap().iter();
+        let nodes: Vec<Value> =
+            commands.flat_map(|command| command["candidates"].as_array().unwrap().clone()).collect();
+        assert_eq!(json!(nodes), goes, "{document:#}");
+    }
+    let plan = files("plan-chosen", &as_chosen(true)).json("plan --cluster cluster.json --catalog types.json -o json");
+    assert_eq!(plan["existingNodes"], json!({"new": ["default/works"]}), "{plan:#}");
+}
+
+#[test]
 fn a_cluster_without_nodes_needs_no_command() {
     let head = "0 nodes: $0.0000 an hour, $0.00 a month (730 hours).\nNo node should go.\n";
     let without_nodes = files("consolidate-none", &[pool("general", "100%")]);

@@ -30,6 +30,9 @@ const MAX_MEETINGS: usize = 1000;
 /// Of so many sets of constraints it is remembered which offerings they leave worth a look.
 const MAX_SELECTIONS: usize = 100;
 
+/// Stands for the values of a label that have no end, as one more domain; no label can have it as its value.
+pub(super) const UNNAMED: &str = "(any other)";
+
 /// A pool in which nodes can be made.
 pub(super) struct Pool<'a> {
     pub(super) source: &'a NodePool,
@@ -365,18 +368,31 @@ impl<'a> Pool<'a> {
         if let Some(value) = self.fixed.get(key) {
             return Some(Arc::from(value.as_str())).filter(admits).into_iter().collect();
         }
-        let own = self.requirements.get(key);
-        let both = match (self.table().cell(row, key), own) {
-            (Some(cell), Some(own)) => cell.intersection(own),
-            (Some(one), None) | (None, Some(one)) => one.clone(),
-            (None, None) => return Vec::new(),
-        };
-        both.values().map(Arc::from).filter(admits).collect()
+        let named = self.left_open(row, key);
+        named.iter().flat_map(|left| left.values()).map(Arc::from).filter(admits).collect()
+    }
+
+    /// The same with [`UNNAMED`] if the values have no end.
+    pub(super) fn domains(&self, row: usize, key: &str, wanted: Option<&Requirement>) -> Vec<Arc<str>> {
+        let mut out = self.values(row, key, wanted);
+        let left = if self.is_fixed(key) { None } else { self.left_open(row, key) };
+        let left = left.map(|left| wanted.map_or_else(|| left.clone(), |wanted| left.intersection(wanted)));
+        if left.is_some_and(|left| is_endless(&left)) {
+            out.push(Arc::from(UNNAMED));
+        }
+        out
+    }
+
+    /// What offerings and requirements leave open of a label on a node bought by `row`, if either speaks of it.
+    fn left_open(&self, row: usize, key: &str) -> Option<Requirement> {
+        match (self.table().cell(row, key), self.requirements.get(key)) {
+            (Some(cell), Some(own)) => Some(cell.intersection(own)),
+            (one, other) => one.or(other).cloned(),
+        }
     }
 
     /// Whether nodes may have one of endlessly many values of a label.
     pub(super) fn is_endless(&self, key: &str) -> bool {
-        let is_endless = |state: &Requirement| state.value_count().is_none() && state.admits_some_value();
         !self.is_fixed(key) && self.offered(key).iter().any(is_endless)
     }
 
@@ -483,6 +499,11 @@ fn fixed_labels(pool: &NodePool) -> BTreeMap<String, String> {
     out.insert(labels::REGISTERED.to_owned(), "true".to_owned());
     out.insert(labels::INITIALIZED.to_owned(), "true".to_owned());
     out
+}
+
+/// Whether a label that is so may have one of endlessly many values.
+fn is_endless(state: &Requirement) -> bool {
+    state.value_count().is_none() && state.admits_some_value()
 }
 
 /// Whether a label that is so may have one value or another.

@@ -20,7 +20,7 @@ use crate::{
     schedule::{
         amounts::{Amounts, copies, fits},
         class::Constraint,
-        pool::Pool,
+        pool::{Pool, UNNAMED},
         problem::{Base, OpenPlace, Tolerance},
     },
 };
@@ -256,7 +256,7 @@ impl<'b, 'a> Domains<'b, 'a> {
     /// The domains of a spread with the pods that run there, for pods with this constraint and these spread keys.
     ///
     /// A domain counts if a node of it exists that counts, or if some pool could make one for any of the pods: it may have one by
-    /// the time that the kube-scheduler counts.
+    /// the time that the kube-scheduler counts. A pool that leaves the label open makes nodes in one more.
     pub(super) fn counts(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Arc<Counts> {
         let question = (constraint.clone(), spread.clone(), keys.to_vec());
         if let Some(known) = self.known.counts.get(&question) {
@@ -272,12 +272,12 @@ impl<'b, 'a> Domains<'b, 'a> {
         self.known.counts.entry(question).or_insert(Arc::new(counts)).clone()
     }
 
-    /// The domains that a spread of a class counts although they have no node.
+    /// The domains with a name that a spread of a class counts although they have no node.
     fn without_nodes(&mut self, class: usize, spread: &Spread) -> Named {
         let (constraint, keys) = onlooker(self.base, class);
         let there = running(self.base, constraint, spread, &keys);
         let counts = self.counts(constraint, spread, &keys);
-        counts.keys().filter(|domain| !there.contains_key(*domain)).cloned().collect()
+        counts.keys().filter(|domain| ***domain != *UNNAMED && !there.contains_key(*domain)).cloned().collect()
     }
 
     /// The domains of a label that pods of a class can reach.

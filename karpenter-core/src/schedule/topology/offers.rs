@@ -11,7 +11,7 @@ use ordered_float::OrderedFloat;
 use smallvec::SmallVec;
 
 use crate::{
-    FxBuild, NodeAlternatives, Requirements,
+    FxBuild, NodeAlternatives, Requirement, Requirements,
     api::tolerates_all,
     schedule::{
         MinValuesPolicy,
@@ -104,7 +104,8 @@ impl Offers {
         }
         let (likeness, open) = (self.likeness(index, pool, keys), self.open(index, pool, wanted));
         let is_open = |row: usize| (demand.rows[row] && pool.has_limits_left(row)).then_some(Cost::NOTHING);
-        let of_alternative = |(wanted, rows)| cells(pool, wanted, rows, keys, &likeness, is_open).into_keys();
+        let of_alternative =
+            |(wanted, rows)| cells(Pool::domains, pool, wanted, rows, keys, &likeness, is_open).into_keys();
         let all = wanted.alternatives().iter().zip(open.iter()).flat_map(of_alternative);
         let domains = all.filter_map(|mut cell| cell.pop());
         let found: BTreeSet<Arc<str>> = domains.filter(|domain| demand.domains.contains(domain)).collect();
@@ -175,7 +176,7 @@ pub(super) fn reach_of(
         };
         let open = offers.open(index, pool, &constraint.wanted);
         for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
-            for (cell, cost) in cells(pool, wanted, rows, keys, &likeness, cost) {
+            for (cell, cost) in cells(Pool::values, pool, wanted, rows, keys, &likeness, cost) {
                 let known = &mut out.entry(cell).or_insert(Charge::NONE).new;
                 *known = cost.min(*known);
             }
@@ -204,7 +205,7 @@ impl Demand {
             let open = offers.open(index, pool, &constraint.wanted);
             for (wanted, rows) in constraint.wanted.alternatives().iter().zip(open.iter()) {
                 let large: FixedBitSet = rows.ones().filter(is_large_enough).collect();
-                let found = cells(pool, wanted, &large, keys, &likeness, |_| Some(Cost::NOTHING));
+                let found = cells(Pool::domains, pool, wanted, &large, keys, &likeness, |_| Some(Cost::NOTHING));
                 out.domains.extend(found.into_keys().flatten());
                 out.rows.union_with(&large);
             }
@@ -232,9 +233,10 @@ impl Charge {
     }
 }
 
-/// The cells of some offerings, each with the least that one of them costs; those without a cost are left out.
-fn cells(
-    pool: &Pool<'_>,
+/// The cells of some offerings by the `values` of labels, each with the least that one of them costs; those without a cost are left out.
+fn cells<'a>(
+    values: impl Fn(&Pool<'a>, usize, &str, Option<&Requirement>) -> Vec<Arc<str>>,
+    pool: &Pool<'a>,
     wanted: &Requirements,
     rows: &FixedBitSet,
     keys: &[Arc<str>],
@@ -254,7 +256,7 @@ fn cells(
     for (cost, row) in best.into_iter().flatten() {
         let mut products: Vec<Cell> = vec![Vec::new()];
         for key in keys {
-            let values = pool.values(row, key, wanted.get(key));
+            let values = values(pool, row, key, wanted.get(key));
             let extended = |cell: &Cell| {
                 let cell = cell.clone();
                 values.iter().map(move |value| cell.iter().chain([value]).cloned().collect())
