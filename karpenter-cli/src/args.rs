@@ -28,9 +28,9 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say where the pending pods of a dumped cluster go: to room that there is, or to new nodes
+    /// Say where the pending pods of a cluster go: to room that there is, or to new nodes
     Plan(PlanArgs),
-    /// Say which nodes of a dumped cluster should go, and what comes in their place
+    /// Say which nodes of a cluster should go, and what comes in their place
     Consolidate(ConsolidateArgs),
     /// Say where single pods go in the plan and with what, or why they have no place; what keeps single nodes; or what single
     /// pools can launch
@@ -344,8 +344,8 @@ pub struct PolicyArgs {
     #[arg(long, value_enum, default_value_t = MinValues::Strict, value_name = "POLICY")]
     pub min_values: MinValues,
 
-    /// What further nodes may cost that let pods find a node in any order, as a share of what the cluster costs; 0.06 unless
-    /// said otherwise, and 0 where it is asked which nodes should go. Unless it is 0, plans are compared by what they are likely to
+    /// What further nodes may cost, so that each pod finds one in whatever order the kube-scheduler binds them, as a share of what the
+    /// cluster costs; 0.06 unless said otherwise, and 0 where it is asked which nodes should go. Unless it is 0, plans are compared by what they are likely to
     /// cost once pods are bound, not by what they cost alone
     #[arg(long, value_parser = share, value_name = "SHARE")]
     pub slack: Option<f64>,

@@ -21,7 +21,7 @@ use crate::{Error, aside::Aside, live::failed};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "With --provider aws")]
 pub struct TypeArgs {
-    /// Nothing but EC2, SSM, STS and SQS can be reached: prices are not asked for and instance profiles are not collected
+    /// Nothing but EC2, SSM, STS and SQS can be reached: prices on demand are not asked for, and instance profiles are not collected
     #[arg(long, env = "ISOLATED_VPC", action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
     pub isolated_vpc: bool,
 

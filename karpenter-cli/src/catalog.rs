@@ -25,7 +25,7 @@ use crate::{
 /// What `karpenter catalog` takes.
 #[derive(Debug, clap::Args)]
 pub struct CatalogArgs {
-    /// Who sells: kwok the built-in catalog, EC2 what it offers the node pools of a cluster that runs
+    /// Who sells: kwok the built-in catalog; EC2, in a build with the feature `aws`, what it offers the node pools of a running cluster
     #[arg(long, value_enum, default_value_t = Provider::Kwok)]
     pub provider: Provider,
 

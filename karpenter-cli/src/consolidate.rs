@@ -1,4 +1,4 @@
-//! `karpenter consolidate`: which nodes of a dumped cluster should go, and what comes in their place.
+//! `karpenter consolidate`: which nodes of a cluster should go, and what comes in their place.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

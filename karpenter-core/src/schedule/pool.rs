@@ -369,7 +369,7 @@ impl<'a> Pool<'a> {
             return Some(Arc::from(value.as_str())).filter(admits).into_iter().collect();
         }
         let named = self.left_open(row, key);
-        named.iter().flat_map(|left| left.values()).map(Arc::from).filter(admits).collect()
+        named.iter().flat_map(Requirement::values).map(Arc::from).filter(admits).collect()
     }
 
     /// The same with [`UNNAMED`] if the values have no end.

@@ -2,7 +2,7 @@
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
-use super::{ZONES, node_expression};
+use super::{TEAM, ZONES, node_expression};
 use crate::{
     api::{
         InclusionPolicy, LabelSelector, NodeSelectorTerm, Pod, PodAffinityTerm, PreferredSchedulingTerm,
@@ -65,7 +65,7 @@ fn selector(own: &'static str) -> impl Strategy<Value = LabelSelector> {
 }
 
 fn topology_key() -> impl Strategy<Value = String> {
-    prop_oneof![4 => Just(labels::ZONE), 3 => Just(labels::HOSTNAME), 1 => Just(labels::CAPACITY_TYPE)]
+    prop_oneof![4 => Just(labels::ZONE), 3 => Just(labels::HOSTNAME), 1 => Just(labels::CAPACITY_TYPE), 1 => Just(TEAM)]
         .prop_map(str::to_owned)
 }
 

@@ -137,6 +137,7 @@ fn node_expression() -> impl Strategy<Value = NodeSelectorRequirement> {
         2 => (set, proptest::sample::subsequence(vec!["x", "y", "z"], 1..3)).prop_map(|(o, v)| NodeSelectorRequirement::new(TEAM, o, v)),
         2 => (select(vec![Operator::Gt, Operator::Lt]), 1..9_i64)
             .prop_map(|(o, n)| NodeSelectorRequirement::new(SIZE, o, [n.to_string()])),
+        1 => Just(NodeSelectorRequirement::new(TEAM, Operator::Exists, [""; 0])),
         1 => (presence, keys).prop_map(|(o, key)| NodeSelectorRequirement::new(key, o, [""; 0])),
     ]
 }
