@@ -1,10 +1,11 @@
 //! How pods share the room that there is.
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotBuilder,
-    api::{Node, NodePool, Pod, PodBuilder, TaintEffect},
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Requirement, Snapshot, SnapshotBuilder,
+    api::{Node, NodePool, Pod, PodBuilder, TaintEffect, Workload},
+    labels,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A node with so many CPUs.
 fn node(name: &str, cpu: &str) -> Node {
@@ -18,10 +19,15 @@ fn pods(name: &str, count: u32, cpu: &str) -> PodBuilder {
 
 fn plan(cluster: SnapshotBuilder) -> Plan {
     let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(110))];
-    let machine = InstanceType::named("m", capacity);
-    let machine = machine.offering("on-demand", "a", Price::per_hour(0.2).expect("not below zero"));
+    plan_with(cluster, [(InstanceType::named("m", capacity), 0.2)])
+}
+
+/// A plan with these machines, which cost so much, in zone a.
+fn plan_with<const N: usize>(cluster: SnapshotBuilder, machines: [(InstanceType, f64); N]) -> Plan {
+    let price = |dollars| Price::per_hour(dollars).expect("not below zero");
+    let machines = machines.map(|(machine, dollars)| machine.offering("on-demand", "a", price(dollars)));
     let snapshot = cluster.build().expect("valid");
-    let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
+    let catalogs = Catalogs::shared(machines.into(), snapshot.pools()).expect("valid");
     Planner::default().plan(&snapshot, &catalogs)
 }
 
@@ -63,6 +69,45 @@ fn a_plan_for_the_nodes_of_a_plan_makes_no_more() {
     assert_eq!(first.claims().len(), 2);
     let second = plan(waiting(nodes(&["4", "4"]).pool(NodePool::named("general"))));
     assert!(second.claims().is_empty(), "{:?}", second.claims());
+}
+
+#[test]
+fn pods_make_way_for_a_pod_that_a_rule_binds_to_their_node_while_wishes_are_met() {
+    let node = |name: &str, cpu: &str, memory: &str, labels: Value| {
+        let allocatable = json!({"cpu": cpu, "memory": memory, "pods": "110"});
+        let node = json!({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}});
+        serde_json::from_value::<Node>(node).expect("a node")
+    };
+    let small = node("n1", "7900m", "14Gi", json!({"size": "small"}));
+    let large = node("n2", "15800m", "30Gi", json!({labels::ZONE: "c"}));
+    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {}, "topologyKey": labels::ZONE}]}});
+    let wish = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 90, "preference": {"matchExpressions": [{"key": "size", "operator": "In", "values": ["small"]}]}}]}});
+    let with = |pods: PodBuilder, affinity: &Value| {
+        let mut pods = Workload::from(pods).into_pods().expect("valid");
+        for pod in &mut pods {
+            pod.spec.affinity = serde_json::from_value(affinity.clone()).expect("affinity");
+        }
+        pods
+    };
+    let cluster = Snapshot::builder()
+        .nodes([small, large])
+        .pool(NodePool::named("general"))
+        .pods(pods("a", 1, "700m").memory("9000Mi"))
+        .pods(pods("b", 1, "1800m"))
+        .pods(with(pods("apart", 1, "500m"), &apart))
+        .pods(with(pods("wishes", 2, "3500m"), &wish));
+    let machine = |name: &str, cpu: i64| {
+        let memory = Quantity::from_bytes(cpu << 31);
+        let amounts = [("cpu", Quantity::from_units(cpu)), ("memory", memory), ("pods", Quantity::from_units(110))];
+        let mut machine = InstanceType::named(name, amounts);
+        machine.requirements.add("size", Requirement::one_of(["small"]));
+        machine
+    };
+    let (tiny, wished) = (machine("tiny", 2), machine("wished", 8));
+    let plan = plan_with(cluster, [(tiny, 0.0144), (wished, 0.21)]);
+    assert!(plan.unplaced().is_empty() && plan.claims().is_empty(), "{:?}", plan.claims());
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::{
     amounts::{Amounts, fits, take},
     occupancy::Occupancy,
-    problem::{Tolerance, Trials},
+    problem::{Order, Tolerance, Trials},
     search::Search,
 };
 
@@ -20,8 +20,14 @@ impl Search<'_, '_> {
     /// Gives further units room, as far as others can make way for them. All that have room keep some.
     pub(super) fn rearrange_places(&mut self) {
         let course = &self.problem.course;
-        // Others are compared with the plain order, and very many plans with each other.
-        if course.trials != Trials::All || course.weighs_room || course.order.is_by_size() {
+        // Other plans are compared with the plain orders, and very many plans with each other. Where little is planned, a plan in the
+        // order of size may well be the best.
+        let is_measure = match course.order {
+            Order::Plain(_) => true,
+            Order::Size => !self.problem.is_small(),
+            _ => false,
+        };
+        if course.trials != Trials::All || course.weighs_room || is_measure {
             return;
         }
         let mut rearrangement =
