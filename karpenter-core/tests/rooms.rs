@@ -84,7 +84,7 @@ fn pods_make_way_for_a_pod_that_a_rule_binds_to_their_node_while_wishes_are_met(
         {"labelSelector": {}, "topologyKey": labels::ZONE}]}});
     let wish = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 90, "preference": {"matchExpressions": [{"key": "size", "operator": "In", "values": ["small"]}]}}]}});
-    let with = |pods: PodBuilder, affinity: &Value| {
+    let asking = |pods: PodBuilder, affinity: &Value| {
         let mut pods = Workload::from(pods).into_pods().expect("valid");
         for pod in &mut pods {
             pod.spec.affinity = serde_json::from_value(affinity.clone()).expect("affinity");
@@ -96,8 +96,8 @@ fn pods_make_way_for_a_pod_that_a_rule_binds_to_their_node_while_wishes_are_met(
         .pool(NodePool::named("general"))
         .pods(pods("a", 1, "700m").memory("9000Mi"))
         .pods(pods("b", 1, "1800m"))
-        .pods(with(pods("apart", 1, "500m"), &apart))
-        .pods(with(pods("wishes", 2, "3500m"), &wish));
+        .pods(asking(pods("apart", 1, "500m"), &apart))
+        .pods(asking(pods("wishes", 2, "3500m"), &wish));
     let machine = |name: &str, cpu: i64| {
         let memory = Quantity::from_bytes(cpu << 31);
         let amounts = [("cpu", Quantity::from_units(cpu)), ("memory", memory), ("pods", Quantity::from_units(110))];
