@@ -176,7 +176,7 @@ pub struct DisruptionArgs {
     #[arg(long, value_name = "TIMESTAMP")]
     pub now: Option<Timestamp>,
 
-    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict. 0.01 unless said otherwise, or what
+    /// What it must save to move a pod, in dollars an hour; more for pods that cost more to evict. 0.0097 unless said otherwise, or what
     /// pods cost on average on nodes that are three quarters full, if that is less
     #[arg(long, value_parser = dollars, value_name = "DOLLARS")]
     pub min_savings_per_eviction: Option<f64>,

@@ -120,7 +120,7 @@ fn a_cheaper_place_is_looked_for_again() {
         (
             "the machines have become dear",
             |w| raise_prices(w, 79),
-            "$0.0100 an hour is saved, and it must be more than $0.0280",
+            "$0.0100 an hour is saved, and it must be more than $0.0274",
         ),
         (
             "there is room elsewhere",

@@ -160,7 +160,7 @@ fn what_goes_for_its_drift_need_save_nothing() {
     assert!(of_pods.starts_with("old: may go: it is not what") && of_pods.ends_with(end), "{of_pods}");
     objects[0] = pool("general", "0");
     let kept = files("outlook-drift-kept", &objects).run(ask).out;
-    let end = "$0.0000 an hour and $0.00 a month less: not enough, it must save more than $0.0120 an hour\n";
+    let end = "$0.0000 an hour and $0.00 a month less: not enough, it must save more than $0.0117 an hour\n";
     assert!(kept.starts_with("old: stays\n") && kept.ends_with(end), "it might still go to save money: {kept}");
     let of_static = files("outlook-static", &drifted_static()).run(ask).out;
     let end = "  if it went alone:\n    a new node of pool fixed: m-2x (+1), $0.1100 an hour\n    \

@@ -44,7 +44,7 @@ pub struct DisruptorOptions {
     pub planner: PlannerOptions,
     /// What it must save to move a pod of the usual eviction cost, in dollars an hour. That is for all pods of a command
     /// together. The last of them must save this times 1.6 times the share that the command saves of what the nodes cost that
-    /// may go, but no less than 0.75 and no more than 1.1 times this: a command goes further where much of the bill is left.
+    /// may go, but no less than 0.77 and no more than 1.14 times this: a command goes further where much of the bill is left.
     ///
     /// By default a cent, or what the pods of nodes of pools cost on average on nodes that are three quarters full, if that
     /// is less: nodes of small pods would never go otherwise.

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// What an eviction must save at most by default, in dollars an hour.
-const MOST_PER_EVICTION: f64 = 0.01;
+const MOST_PER_EVICTION: f64 = 0.0097;
 
 /// How full nodes are on which pods cost what their eviction must save at most.
 const FULL: f64 = 0.75;
@@ -17,8 +17,8 @@ const FULL: f64 = 0.75;
 /// share of the bill that the command saves: who saves most of the bill can do without the dearest part of it.
 const LAST_PER_SHARE_SAVED: f64 = 1.6;
 /// It is no less and no more than these.
-const LEAST_SHARE: f64 = 0.75;
-const MOST_SHARE: f64 = 1.1;
+const LEAST_SHARE: f64 = 0.77;
+const MOST_SHARE: f64 = 1.14;
 
 /// What savings must be worth.
 #[derive(Clone, Copy, Debug)]
