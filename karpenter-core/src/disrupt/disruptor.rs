@@ -46,7 +46,7 @@ pub struct DisruptorOptions {
     /// together. The last of them must save this times 1.6 times the share that the command saves of what the nodes cost that
     /// may go, but no less than 0.77 and no more than 1.14 times this: a command goes further where much of the bill is left.
     ///
-    /// By default a cent, or what the pods of nodes of pools cost on average on nodes that are three quarters full, if that
+    /// By default 0.0097, or what the pods of nodes of pools cost on average on nodes that are three quarters full, if that
     /// is less: nodes of small pods would never go otherwise.
     pub min_savings_per_eviction: Option<f64>,
     /// What it must save to replace nodes, as a share of what they cost.

@@ -365,26 +365,23 @@ impl<'a> Pool<'a> {
     /// no such label or its values have no end.
     pub(super) fn values(&self, row: usize, key: &str, wanted: Option<&Requirement>) -> Vec<Arc<str>> {
         let admits = |value: &Arc<str>| wanted.is_none_or(|wanted| wanted.admits(Some(value)));
-        if let Some(value) = self.fixed.get(key) {
-            return Some(Arc::from(value.as_str())).filter(admits).into_iter().collect();
-        }
-        let named = self.left_open(row, key);
-        named.iter().flat_map(Requirement::values).map(Arc::from).filter(admits).collect()
+        let open = self.left_open(row, key);
+        open.iter().flat_map(Requirement::values).map(Arc::from).filter(admits).collect()
     }
 
     /// The same with [`UNNAMED`] if the values have no end.
     pub(super) fn domains(&self, row: usize, key: &str, wanted: Option<&Requirement>) -> Vec<Arc<str>> {
-        let mut out = self.values(row, key, wanted);
-        let left = if self.is_fixed(key) { None } else { self.left_open(row, key) };
-        let left = left.map(|left| wanted.map_or_else(|| left.clone(), |wanted| left.intersection(wanted)));
-        if left.is_some_and(|left| is_endless(&left)) {
-            out.push(Arc::from(UNNAMED));
-        }
-        out
+        let Some(open) = self.left_open(row, key) else { return Vec::new() };
+        let open = wanted.map_or_else(|| open.clone(), |wanted| open.intersection(wanted));
+        let unnamed = is_endless(&open).then_some(UNNAMED);
+        open.values().chain(unnamed).map(Arc::from).collect()
     }
 
-    /// What offerings and requirements leave open of a label on a node bought by `row`, if either speaks of it.
+    /// What a node bought by `row` may have for a label, if anything speaks of it.
     fn left_open(&self, row: usize, key: &str) -> Option<Requirement> {
+        if let Some(value) = self.fixed.get(key) {
+            return Some(Requirement::one_of([value.as_str()]));
+        }
         match (self.table().cell(row, key), self.requirements.get(key)) {
             (Some(cell), Some(own)) => Some(cell.intersection(own)),
             (one, other) => one.or(other).cloned(),

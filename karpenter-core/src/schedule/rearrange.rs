@@ -6,7 +6,7 @@
 use super::{
     amounts::{Amounts, fits, take},
     occupancy::Occupancy,
-    problem::{Order, Tolerance, Trials},
+    problem::{Tolerance, Trials},
     search::Search,
 };
 
@@ -22,11 +22,8 @@ impl Search<'_, '_> {
         let course = &self.problem.course;
         // Other plans are compared with the plain orders, and very many plans with each other. Where little is planned, a plan in the
         // order of size may well be the best.
-        let is_measure = match course.order {
-            Order::Plain(_) => true,
-            Order::Size => !self.problem.is_small(),
-            _ => false,
-        };
+        let order = course.order;
+        let is_measure = order.is_karpenters() || order.is_by_size() && !self.problem.is_small();
         if course.trials != Trials::All || course.weighs_room || is_measure {
             return;
         }
