@@ -26,6 +26,7 @@ ACCEPTED = [
     ({"vmMemoryOverheadPercent": "0.1"}, {"VM_MEMORY_OVERHEAD_PERCENT": "0.1"}),
     ({"vmMemoryOverheadPercent": 0.1}, {"VM_MEMORY_OVERHEAD_PERCENT": "0.1"}),
     ({"vmMemoryOverheadPercent": 0}, {"VM_MEMORY_OVERHEAD_PERCENT": "0"}),
+    ({"disableDryRun": True, "awsFeatureGates": {"nodeClassCEL": True}}, {"DISABLE_DRY_RUN": "true", "AWS_FEATURE_GATES": "NodeClassCEL=true"}),
     ({"kubeClientQPS": 1000000, "kubeClientBurst": 2000000}, {"KUBE_CLIENT_QPS": "1000000", "KUBE_CLIENT_BURST": "2000000"}),
 ]
 REFUSED = [
@@ -36,6 +37,8 @@ REFUSED = [
     {"vmMemoryOverheadPercent": "7.5"},
     {"vmMemoryOverheadPercent": ""},
     {"kubeClientQPS": 0},
+    {"instanceFacts": {"branchInterfaces": {"m5.large": "9"}}},
+    {"instanceFacts": {"branchinterfaces": {}}},
 ]
 
 
@@ -71,6 +74,21 @@ def check_values():
             sys.exit(f"{settings} is not refused")
 
 
+def check_facts():
+    """What EC2 does not say reaches the controller as a file, with numbers as they were written."""
+    facts = {"branchInterfaces": {"m5.large": 9}, "networkBandwidthMbps": {"p5.48xlarge": 3200000}}
+    run = render(of_aws({"instanceFacts": facts}))
+    written = re.search(r"^  instance-facts.json: (.*)$", run.stdout, re.M)
+    if not written or json.loads(json.loads(written[1])) != facts or "3.2e" in written[1]:
+        sys.exit(f"facts of instance types become {written and written[1]}: {run.stderr}")
+    parts = ["mountPath: /etc/karpenter", "value: /etc/karpenter/instance-facts.json", "checksum/instance-facts: "]
+    for part in parts:
+        if part not in run.stdout:
+            sys.exit(f"with facts of instance types there is no {part}")
+    if "instance-facts" in render({"settings": {"instanceFacts": facts}}).stdout:
+        sys.exit("facts of instance types are there without EC2")
+
+
 def check_admin():
     """The administrators of the cluster may write the node classes of the provider, and no others."""
     classes = {"kwok": ["kwoknodeclasses"], "aws": ["ec2nodeclasses"], "": []}
@@ -89,6 +107,7 @@ def main():
     elif PLAIN.read_text() != text:
         sys.exit(f"{PLAIN} is not what the chart renders to: run {sys.argv[0]} --write")
     check_values()
+    check_facts()
     check_admin()
     print(f"{PLAIN}: {text.count(chr(10) + 'kind: ')} objects, as the chart has them")
 

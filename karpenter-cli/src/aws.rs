@@ -1,6 +1,6 @@
 //! Machines of EC2.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ArgAction;
 use karpenter_aws::{
@@ -14,7 +14,13 @@ use karpenter_aws::{
 use karpenter_core::provider::ProviderId;
 use karpenter_kube::{Client, Probes};
 
-use crate::{Error, aside::Aside, live::failed};
+use crate::{
+    Error,
+    aside::Aside,
+    live::failed,
+    load,
+    plan::{name_of, read_text},
+};
 
 /// What bears on the instance types of EC2. Flags and variables have the names and defaults of Karpenter's where they mean the
 /// same.
@@ -36,6 +42,10 @@ pub struct TypeArgs {
     /// How many network interfaces of a machine no pod has addresses of
     #[arg(long, env = "RESERVED_ENIS", default_value_t = 0, value_name = "N")]
     pub reserved_enis: u32,
+
+    /// What EC2 does not say of its types: a file with `branchInterfaces` and `networkBandwidthMbps`, each by type; none unless said otherwise
+    #[arg(long, env = "AWS_INSTANCE_FACTS", value_name = "FILE")]
+    pub aws_instance_facts: Option<PathBuf>,
 }
 
 /// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
@@ -87,13 +97,18 @@ impl AwsArgs {
 }
 
 impl TypeArgs {
-    fn options(&self, cluster_name: &str, region: String, cluster: ClusterAccess) -> ProviderOptions {
+    /// # Errors
+    /// The file with what EC2 does not say cannot be read.
+    fn options(&self, cluster_name: &str, region: String, cluster: ClusterAccess) -> Result<ProviderOptions, Error> {
         let mut options = ProviderOptions::new(cluster_name, region, cluster);
         options.types.reserved_enis = self.reserved_enis;
         options.types.vm_memory_overhead_millionths = millionths(self.vm_memory_overhead_percent);
         options.types.evaluates_expressions = self.aws_feature_gates;
+        if let Some(file) = &self.aws_instance_facts {
+            options.types.facts = Arc::new(load::facts(&read_text(file)?, &name_of(file))?);
+        }
         options.is_isolated = self.isolated_vpc;
-        options
+        Ok(options)
     }
 }
 
@@ -244,7 +259,7 @@ pub(crate) async fn ec2_to_ask(
 ) -> Result<(Ec2Provider, Vec<String>), Error> {
     let Account { api, region } = Account::of_environment().await?;
     let cluster = ClusterAccess { version: version(client).await?, ..ClusterAccess::default() };
-    let mut options = args.options("", region, cluster);
+    let mut options = args.options("", region, cluster)?;
     options.preparation = Preparation::Nothing;
     options.uses_reservations = uses_reservations;
     let provider = Ec2Provider::new(api, Arc::new(TokioClock), options);
@@ -274,7 +289,7 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
     }
     let Account { api, region } = Account::of_environment().await?;
     let (cluster, arn) = cluster(args, client, api.as_ref()).await?;
-    let mut options = args.types.options(&args.cluster_name, region, cluster);
+    let mut options = args.types.options(&args.cluster_name, region, cluster)?;
     if args.disable_dry_run {
         options.preparation = Preparation::Profile;
     }

@@ -35,6 +35,15 @@ annotations:
 {{- .Values.serviceAccount.name | default $default }}
 {{- end }}
 
+{{- /* Not empty if the controller gets to know what EC2 does not say of its types. */}}
+{{- define "karpenter.hasInstanceFacts" -}}
+{{- if and (eq .Values.provider "aws") .Values.settings.instanceFacts }}true{{ end }}
+{{- end }}
+
+{{- define "karpenter.instanceFactsName" -}}
+{{- include "karpenter.fullname" . }}-instance-facts
+{{- end }}
+
 {{- define "karpenter.image" -}}
 {{- with .Values.controller.image }}
 {{- .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}

@@ -7,9 +7,9 @@ use crate::ec2::{InstanceTypeInfo, thousandths_of};
 /// What is known of instance types beside what EC2 says of them.
 ///
 /// AWS publishes these numbers in documents and programs, but no call of its API gives them. Who needs them writes
-/// them to a file in JSON.
+/// them to a file. A field of another name is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Facts {
     /// Megabits a second by instance type, where what EC2 says is not to be believed.
     pub network_bandwidth_mbps: BTreeMap<String, u32>,
