@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// Prices of the instance types of a region, in dollars an hour; of those in China, in yuan an hour.
 ///
-/// It is the format of a price file, too: `{"onDemand": {"m5.large": 0.096}, "spot": {"m5.large": {"us-east-1a": 0.04}}}`.
+/// It is the format of a price file, too, in which a field of another name is an error: `{"onDemand": {"m5.large": 0.096}, "spot": {"m5.large": {"us-east-1a": 0.04}}}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Prices {
     /// By instance type.
     on_demand: BTreeMap<String, Price>,
@@ -20,9 +20,9 @@ pub struct Prices {
 
 /// A refresh that brought nothing, so that all prices stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no {kind} prices found")]
+#[error("AWS says no {kind} prices")]
 pub struct NoPrices {
-    /// Prices of what: `on-demand`, `on-demand bare metal` or `spot`.
+    /// Prices of what: `on-demand` or `spot`.
     pub kind: &'static str,
 }
 
@@ -51,19 +51,16 @@ impl Prices {
     /// type without a new price keeps its old one.
     ///
     /// # Errors
-    /// One of the lists is empty; then all prices stay as they are.
+    /// There are none of instances that share a host; then all prices stay as they are. Not every region has bare metal.
     pub fn update_on_demand(
         &mut self,
         shared: impl IntoIterator<Item = (String, f64)>,
         bare_metal: impl IntoIterator<Item = (String, f64)>,
     ) -> Result<(), NoPrices> {
         let shared: Vec<_> = shared.into_iter().filter_map(priced).collect();
-        let bare_metal: Vec<_> = bare_metal.into_iter().filter_map(priced).collect();
+        let bare_metal = bare_metal.into_iter().filter_map(priced);
         if shared.is_empty() {
             return Err(NoPrices { kind: "on-demand" });
-        }
-        if bare_metal.is_empty() {
-            return Err(NoPrices { kind: "on-demand bare metal" });
         }
         self.on_demand.extend(shared.into_iter().chain(bare_metal));
         Ok(())
@@ -135,17 +132,20 @@ mod tests {
     fn a_refresh_that_brings_nothing_changes_nothing() {
         let mut prices = some();
         let before = prices.clone();
-        let nothing: [(String, f64); 0] = [];
-        assert_eq!(
-            prices.update_on_demand([("a".to_owned(), 7.0)], nothing),
-            Err(NoPrices { kind: "on-demand bare metal" })
-        );
+        assert_eq!(prices.update_on_demand([], []), Err(NoPrices { kind: "on-demand" }));
         assert_eq!(
             prices.update_on_demand([("a".to_owned(), 0.0)], [("m".to_owned(), 1.0)]),
             Err(NoPrices { kind: "on-demand" })
         );
         assert_eq!(prices.update_spot([]), Err(NoPrices { kind: "spot" }));
         assert_eq!(prices, before);
+    }
+
+    #[test]
+    fn other_machines_have_prices_where_there_is_no_bare_metal() {
+        let mut prices = some();
+        prices.update_on_demand([("a".to_owned(), 7.0)], []).expect("prices");
+        assert_eq!(["a", "metal"].map(|name| prices.on_demand(name)), [price(7.0), price(9.0)]);
     }
 
     #[test]

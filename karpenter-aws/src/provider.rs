@@ -215,8 +215,8 @@ impl Ec2Provider {
         self.0.lock().unavailable.clone()
     }
 
-    /// Why AWS did not say the prices on demand or on the spot market when it was asked last, if so: offerings without a price are
-    /// not in catalogs, and the spot market costs what there is on demand.
+    /// Why AWS did not say the prices on demand or on the spot market when it was asked last, if so: offerings without a price
+    /// cannot be bought, and the spot market costs what there is on demand.
     pub fn price_fault(&self) -> Option<String> {
         self.0.lock().market.price_fault().map(str::to_owned)
     }

@@ -46,6 +46,10 @@ pub struct TypeArgs {
     /// What EC2 does not say of its types: a file with `branchInterfaces` and `networkBandwidthMbps`, each by type; none unless said otherwise
     #[arg(long, env = "AWS_INSTANCE_FACTS", value_name = "FILE")]
     pub aws_instance_facts: Option<PathBuf>,
+
+    /// Prices that count where AWS says none, such as on demand in an isolated network: a file with `onDemand` by type, and `spot` by type and zone
+    #[arg(long, env = "AWS_PRICES", value_name = "FILE")]
+    pub aws_prices: Option<PathBuf>,
 }
 
 /// What the provider of EC2 takes. Flags and variables have the names and defaults of Karpenter's where they mean the same.
@@ -98,7 +102,7 @@ impl AwsArgs {
 
 impl TypeArgs {
     /// # Errors
-    /// The file with what EC2 does not say cannot be read.
+    /// A file cannot be read.
     fn options(&self, cluster_name: &str, region: String, cluster: ClusterAccess) -> Result<ProviderOptions, Error> {
         let mut options = ProviderOptions::new(cluster_name, region, cluster);
         options.types.reserved_enis = self.reserved_enis;
@@ -106,6 +110,9 @@ impl TypeArgs {
         options.types.evaluates_expressions = self.aws_feature_gates;
         if let Some(file) = &self.aws_instance_facts {
             options.types.facts = Arc::new(load::facts(&read_text(file)?, &name_of(file))?);
+        }
+        if let Some(file) = &self.aws_prices {
+            options.prices = load::prices(&read_text(file)?, &name_of(file))?;
         }
         options.is_isolated = self.isolated_vpc;
         Ok(options)
@@ -155,7 +162,7 @@ fn evaluates_expressions(text: &str) -> Result<bool, String> {
 /// does by now.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How often it is asked how machines fare.
+/// How often it is asked how machines fare, and looked whether prices come.
 const HEALTH_PERIOD: Duration = Duration::from_mins(1);
 
 /// AWS, and the provider that buys there.
@@ -178,6 +185,7 @@ impl Ec2 {
             move || probes.is_leader()
         };
         let mut aside = Aside::default();
+        aside.begin("what looks whether prices come", tell_faults_of_prices(self.provider.clone()));
         aside.begin("what looks after node classes", classes.run(is_leader(probes)));
         aside.begin("what looks after machines that have joined", joined.run(is_leader(probes)));
         aside.begin("what asks how machines fare", check(health, is_leader(probes)));
@@ -190,6 +198,21 @@ impl Ec2 {
             aside.begin("what reads the queue of interruptions", read(queue, is_leader(probes)));
         }
         aside
+    }
+}
+
+/// Says when AWS does not say prices, and when it does again.
+async fn tell_faults_of_prices(provider: Ec2Provider) {
+    let mut told = None;
+    loop {
+        let fault = provider.price_fault();
+        match &fault {
+            _ if fault == told => {}
+            Some(fault) => tracing::warn!(error = %fault, "AWS does not say prices: what has none is not bought"),
+            None => tracing::info!("AWS says prices again"),
+        }
+        told = fault;
+        tokio::time::sleep(HEALTH_PERIOD).await;
     }
 }
 

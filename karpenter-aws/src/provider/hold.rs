@@ -1,6 +1,9 @@
 //! Machines that were bought: looking at them, and giving them back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use karpenter_core::provider::{Deletion, Instance, ProviderError, ProviderErrorKind, ProviderId};
 
@@ -136,7 +139,13 @@ impl Inner {
             let uid = state.owners.uid_of(&machine.id).or_else(|| state.owners.likely_uid_of(machine))?;
             Some(machines::to_instance(machine, uid))
         };
-        Ok(machines.iter().filter_map(told).collect())
+        let mut out: Vec<Instance> = machines.iter().filter_map(told).collect();
+        // EC2 may be silent about a zone in trouble, where nothing is taken for gone.
+        let is_told: BTreeSet<ProviderId> = out.iter().map(|machine| machine.id.clone()).collect();
+        let shifted = state.shifts.zones(now);
+        let silent = state.owners.in_zones(&shifted).filter(|(id, _)| !is_told.contains(id));
+        out.extend(silent.map(|(id, uid)| Instance::new(id, uid, BTreeMap::new())));
+        Ok(out)
     }
 
     /// All machines of the cluster that are not gone. What is known of their owners is brought up to date.

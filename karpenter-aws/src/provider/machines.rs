@@ -170,6 +170,12 @@ impl Owners {
         self.by_machine.get(machine).map(|owned| owned.zone.as_str())
     }
 
+    /// The machines in these zones of which it is known whose they are, with the uids of their claims.
+    pub(crate) fn in_zones(&self, zones: &BTreeSet<String>) -> impl Iterator<Item = (ProviderId, &str)> {
+        let here = self.by_machine.iter().filter(|(_, owned)| zones.contains(&owned.zone));
+        here.filter_map(|(machine, owned)| Some((provider_id(&owned.zone, machine), owned.uid.as_deref()?)))
+    }
+
     /// What a machine is, as far as that is known.
     pub(crate) fn kind_of(&self, machine: &str) -> Option<&MachineKind> {
         self.by_machine.get(machine)?.kind.as_ref()

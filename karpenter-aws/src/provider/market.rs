@@ -7,7 +7,7 @@ use std::{
 };
 
 use karpenter_core::{
-    Catalog, OfferingKey, Price, Timestamp,
+    Catalog, OfferingKey, Timestamp,
     provider::{ProviderError, ProviderErrorKind},
 };
 
@@ -166,8 +166,6 @@ impl Inner {
             if let Some(mut instance_type) = settings.instance_type(info, zones) {
                 state.memory.apply(&mut instance_type, &images, now);
                 settings.add_offerings(&mut instance_type, info, zones, class, &market);
-                // Whatever has no price would seem to be free.
-                instance_type.offerings.retain(|o| o.price > Price::ZERO || o.reservation_capacity.is_some());
                 out.push(instance_type);
             }
         }
@@ -240,16 +238,14 @@ impl Inner {
         let has_list = !self.options.is_isolated && !self.options.region().starts_with("us-gov");
         let on_demand = if has_list { Some(self.fetch_on_demand().await) } else { None };
         let mut state = self.lock();
-        let (mut first_error, mut is_complete) = (None, true);
+        // None at all is no news: all prices stay as they are, and it is asked again soon.
+        let (mut first_error, mut missing) = (None, None);
         match spot {
-            // None at all is no news: all prices stay as they are, and it is asked again soon.
-            Ok(records) => {
-                is_complete &= state.prices.update_spot(records.into_iter().filter_map(spot_price)).is_ok();
-            }
+            Ok(records) => missing = state.prices.update_spot(records.into_iter().filter_map(spot_price)).err(),
             Err(error) => first_error = Some(error),
         }
         match on_demand {
-            Some(Ok((shared, metal))) => is_complete &= state.prices.update_on_demand(shared, metal).is_ok(),
+            Some(Ok((shared, metal))) => missing = state.prices.update_on_demand(shared, metal).err().or(missing),
             Some(Err(error)) => first_error = Some(error),
             None => {}
         }
@@ -259,7 +255,7 @@ impl Inner {
         match first_error {
             Some(error) if !is_known => Err(error.to_error("catalog")),
             problem => {
-                let is_done = problem.is_none() && is_complete;
+                let is_done = problem.is_none() && missing.is_none();
                 let period = if is_done { self.options.catalog_period } else { RETRY };
                 state.market.prices_until = Some(now + period);
                 Ok(())

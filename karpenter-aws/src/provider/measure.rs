@@ -81,18 +81,21 @@ impl Inner {
 
 /// An offering is available if it is so for one class.
 fn measure_offerings<'c>(meter: &mut Meter, catalogs: impl Iterator<Item = &'c Catalog>) {
-    let mut all: BTreeMap<OfferingKey, (bool, Price)> = BTreeMap::new();
+    let mut all: BTreeMap<OfferingKey, (bool, Option<Price>)> = BTreeMap::new();
     for own in catalogs.flat_map(Catalog::types) {
         for offering in &own.offerings {
-            let known = all.entry(offering.key(&own.name)).or_insert((false, offering.price));
-            *known = (known.0 || offering.available, known.1.min(offering.price));
+            let (is_available, price) = all.entry(offering.key(&own.name)).or_default();
+            *is_available |= offering.available;
+            *price = price.iter().copied().chain(offering.known_price()).min();
         }
     }
     for (key, (is_available, price)) in all {
         let labels =
             vec![("instance_type", key.instance_type), ("capacity_type", key.capacity_type), ("zone", key.zone)];
         meter.set(OFFERING_AVAILABLE, labels.clone(), f64::from(u8::from(is_available)));
-        meter.set(OFFERING_PRICE, labels, price.dollars_per_hour());
+        if let Some(price) = price {
+            meter.set(OFFERING_PRICE, labels, price.dollars_per_hour());
+        }
     }
 }
 

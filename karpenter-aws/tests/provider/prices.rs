@@ -64,6 +64,18 @@ async fn who_reaches_no_price_list_does_not_ask_for_it() {
 }
 
 #[tokio::test]
+async fn machines_stay_offered_whose_price_is_not_known() {
+    let world = World::new();
+    world.aws.with(|state| state.on_demand_prices.clear());
+    let catalog = world.provider.catalog(&pool()).await.expect("spot prices are known");
+    let own = catalog.get("m5.large").expect("it is sold");
+    let on_demand: Vec<_> =
+        own.offerings.iter().filter(|one| one.label(labels::CAPACITY_TYPE) == labels::ON_DEMAND).collect();
+    assert!(!on_demand.is_empty(), "a running machine would seem to have drifted");
+    assert!(on_demand.iter().all(|one| !one.available && one.known_price().is_none()));
+}
+
+#[tokio::test]
 async fn what_a_file_says_of_prices_counts_where_aws_says_nothing() {
     let mut known = options();
     known.is_isolated = true;

@@ -98,11 +98,13 @@ async fn machines_of_a_shifted_zone_stay_as_they_are() {
     world.provider.name_machine(&named).await.expect_err("it is not tagged");
     // EC2 tells nothing of the zone.
     let hidden = world.aws.with(|state| state.instances.remove(&machine)).expect("there");
-    world.provider.list().await.expect("answers");
+    let listed = async || world.provider.list().await.expect("answers").iter().any(|one| one.id == id);
+    assert!(listed().await, "the engine would miss it");
     world.provider.get(&id).await.expect_err("it is not taken for gone");
     world.provider.create(&claim("u1", &[])).await.expect_err("nor bought again");
     assert_eq!(world.aws.count("CreateFleet"), 2);
     ask(&world, Vec::new()).await;
+    assert!(!listed().await);
     assert_eq!(world.provider.get(&id).await.expect("answers"), None);
     world.aws.with(|state| state.instances.insert(machine, hidden));
     world.provider.delete(&id).await.expect("it is given back");
@@ -118,7 +120,7 @@ async fn who_takes_over_during_a_shift_takes_no_machine_for_gone() {
     ask(&world, vec![shift("usw2-az1", None)]).await;
     world.provider.delete(&id).await.expect_err("it is not given back");
     world.aws.with(|state| state.instances.remove(&machine));
-    world.provider.list().await.expect("answers");
+    assert_eq!(world.provider.list().await.expect("answers").len(), 1);
     world.provider.get(&id).await.expect_err("it is not taken for gone");
 }
 

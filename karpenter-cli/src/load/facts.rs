@@ -1,5 +1,6 @@
-use karpenter_aws::instance_type::Facts;
+use karpenter_aws::{instance_type::Facts, price::Prices};
 use karpenter_core::api::FieldError;
+use serde::de::DeserializeOwned;
 
 use super::{documents::for_each_document, parse};
 use crate::Error;
@@ -16,16 +17,36 @@ use crate::Error;
 /// # Errors
 /// The text is not JSON or YAML or not one document, or has a field that facts do not have.
 pub fn facts(text: &str, file: &str) -> Result<Facts, Error> {
+    only(text, file)
+}
+
+/// Reads prices that count where AWS says none: those on demand where the price list is out of reach.
+///
+/// ```
+/// let text = r#"{"onDemand": {"m5.large": 0.096}}"#;
+/// let prices = karpenter_cli::load::prices(text, "prices.json")?;
+/// assert!(prices.on_demand("m5.large").is_some());
+/// # Ok::<(), karpenter_cli::Error>(())
+/// ```
+///
+/// # Errors
+/// The text is not JSON or YAML or not one document, or has a field that prices do not have, or a price that is none.
+pub fn prices(text: &str, file: &str) -> Result<Prices, Error> {
+    only(text, file)
+}
+
+/// The only document of a text.
+fn only<T: DeserializeOwned + Default>(text: &str, file: &str) -> Result<T, Error> {
     let wrong = |error: FieldError| Error::Object { file: file.to_owned(), error };
-    let mut facts = Facts::default();
+    let mut only = T::default();
     for_each_document(text, file, &mut |document, number| {
         if number > 1 {
-            return Err(wrong(FieldError::new(format!("document {number}"), "facts are one document")));
+            return Err(wrong(FieldError::new(format!("document {number}"), "one is expected")));
         }
-        facts = parse(document).map_err(wrong)?;
+        only = parse(document).map_err(wrong)?;
         Ok(())
     })?;
-    Ok(facts)
+    Ok(only)
 }
 
 #[cfg(test)]
@@ -46,12 +67,25 @@ mod tests {
             (r#"{"branchInterfaces": {"m5.large": -1}}"#, "f: branchInterfaces.m5.large: invalid value: integer `-1`"),
             (r#"{"branchinterfaces": {}}"#, "f: branchinterfaces: unknown field `branchinterfaces`"),
             ("7", "f: .: invalid type: integer `7`"),
-            ("{} {}", "f: document 2: facts are one document"),
+            ("{} {}", "f: document 2: one is expected"),
+            (r#"{"branchInterfaces": {"m5.large": 4294967296}}"#, "f: branchInterfaces.m5.large: invalid value"),
             ("{", "f: line 1 column 1: JSON syntax"),
             ("", "f: is empty"),
         ];
         for (text, expected) in cases {
             let error = facts(text, "f").expect_err(text).to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_prices_is_named() {
+        for (text, expected) in [
+            (r#"{"onDemand": {"m5.large": -1}}"#, "f: onDemand.m5.large: "),
+            (r#"{"spot": {"m5.large": 0.1}}"#, "f: spot.m5.large: invalid type"),
+            (r#"{"ondemand": {}}"#, "f: ondemand: unknown field `ondemand`"),
+        ] {
+            let error = prices(text, "f").expect_err(text).to_string();
             assert!(error.starts_with(expected), "{error}");
         }
     }

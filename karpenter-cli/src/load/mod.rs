@@ -31,7 +31,7 @@ use serde_json::value::RawValue;
 pub use catalog::{TypeList, catalog};
 pub use changes::FurtherObjects;
 pub(crate) use changes::{Accepted, ChangeReader};
-pub use facts::facts;
+pub use facts::{facts, prices};
 pub use manifests::manifests;
 pub(crate) use objects::is_gated;
 pub use objects::{BadPod, Cluster, ClusterReader};

@@ -59,7 +59,7 @@ pub struct Overhead {
 pub struct Offering {
     /// The labels that nodes bought this way have, on top of those of the type.
     pub requirements: Requirements,
-    /// What it costs.
+    /// What it costs. Zero for what cannot be bought means that nobody knows; see [`known_price`](Self::known_price).
     pub price: Price,
     /// Whether it can be bought now.
     pub available: bool,
@@ -153,6 +153,13 @@ impl Offering {
         requirements.add(labels::CAPACITY_TYPE, Requirement::one_of([capacity_type]));
         requirements.add(labels::ZONE, Requirement::one_of([zone]));
         Self { requirements, price, available: true, reservation_capacity: None, interruption: None }
+    }
+
+    /// What a machine that was bought this way costs, as far as it is known: a provider keeps an offering without a price, as
+    /// machines may run that were bought so, but nobody can buy it.
+    pub fn known_price(&self) -> Option<Price> {
+        let is_told = self.available || self.price > Price::ZERO || self.reservation_capacity.is_some();
+        is_told.then_some(self.price)
     }
 
     /// The only value of a label, or an empty text: there may be none, or several.

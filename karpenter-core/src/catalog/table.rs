@@ -18,6 +18,8 @@ pub(crate) struct Row {
     /// The index of the type in the catalog.
     pub(crate) type_index: usize,
     pub(crate) price: Price,
+    /// Whether the price is known.
+    pub(crate) has_price: bool,
     /// The chance that a node is taken back within an hour.
     pub(crate) interruption: f64,
     /// Whether it draws on a capacity reservation.
@@ -63,6 +65,7 @@ impl Table {
             rows.extend(instance_type.offerings.iter().map(|o| Row {
                 type_index,
                 price: o.price,
+                has_price: o.known_price().is_some(),
                 interruption: o.interruption.unwrap_or(0.0),
                 is_reserved: o.reservation_capacity.is_some() || o.label(labels::CAPACITY_TYPE) == labels::RESERVED,
                 is_available: o.available,

@@ -71,7 +71,7 @@ fn lifetime_remaining(claim: &NodeClaim, now: Timestamp) -> f64 {
 ///
 /// `None` if the catalog does not say.
 pub fn price_of(place: &Place, catalog: &Catalog) -> Option<Price> {
-    catalog.offering_of(&place.labels).map(|offering| offering.price)
+    catalog.offering_of(&place.labels)?.known_price()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Engine, Refusal, store::waits};
 use crate::{
-    Price, Quantity, ResourceName, Timestamp,
+    Offering, Price, Quantity, ResourceName, Timestamp,
     api::{
         Node, NodeClaim, ObjectMeta,
         conditions::{DISRUPTION_REASON, condition},
@@ -335,8 +335,8 @@ impl Engine {
             else {
                 continue;
             };
-            let offering = catalog.offering_of(&claim.metadata.labels);
-            out.entry(pool).or_default().extend(offering.map(|offering| offering.price));
+            let price = catalog.offering_of(&claim.metadata.labels).and_then(Offering::known_price);
+            out.entry(pool).or_default().extend(price);
         }
         out.into_iter().map(|(pool, prices)| (pool, prices.into_iter().sum())).collect()
     }

@@ -475,7 +475,8 @@ impl<'a> Pool<'a> {
                 _ => true,
             })
         };
-        let prices = table.rows_of(type_index).filter(is_it).map(|row| table.rows()[row].price);
+        let offerings = table.rows_of(type_index).filter(is_it).map(|row| &table.rows()[row]);
+        let prices = offerings.filter(|offering| offering.has_price).map(|offering| offering.price);
         prices.min().map(Price::dollars_per_hour)
     }
 
