@@ -7,6 +7,8 @@ use karpenter_core::{
     CloudProvider,
     api::{Node, NodeClaim},
     engine::{Action, ActionId, ActionResult, Note, Refusal, Request},
+    lifecycle::launch_deadline,
+    provider::{ProviderError, ProviderErrorKind},
 };
 use kube::{
     Client,
@@ -18,6 +20,7 @@ use tokio::{
 };
 
 use crate::{
+    clock,
     lease::Term,
     metrics::{Metrics, provider_error},
     mirror::Mirror,
@@ -42,7 +45,8 @@ pub struct CallLimits {
     pub writes_per_second: usize,
     /// So many of them at once. 300 by default, as Karpenter's `kube-client-burst`.
     pub writes_at_once: usize,
-    /// Calls of the provider that are under way at a time.
+    /// Calls of the provider that are under way at a time: so many that buy machines, so many that ask about drift, and so many
+    /// others, which wait for neither.
     pub provider_calls: usize,
     /// Notes that wait to be written; others are dropped.
     pub notes: usize,
@@ -91,7 +95,11 @@ pub(crate) struct Carrier {
     metrics: Arc<Metrics>,
     outcomes: Sender<Outcome>,
     writes: Lane,
-    provider_calls: Lane,
+    /// Buying takes long where little is to be had, and drift is asked about for all machines at once. What must not wait, such
+    /// as warnings of interruptions, passes both.
+    launches: Lane,
+    drifts: Lane,
+    other_calls: Lane,
     notes: Arc<Semaphore>,
     leads: watch::Receiver<Term>,
     tasks: JoinSet<()>,
@@ -117,7 +125,9 @@ impl Carrier {
             metrics,
             outcomes,
             writes: Lane::new(limits.writes_at_once, Some(limits.writes_per_second), leads),
-            provider_calls: Lane::new(limits.provider_calls, None, leads),
+            launches: Lane::new(limits.provider_calls, None, leads),
+            drifts: Lane::new(limits.provider_calls, None, leads),
+            other_calls: Lane::new(limits.provider_calls, None, leads),
             notes: Arc::new(Semaphore::new(limits.notes)),
             leads: leads.clone(),
             tasks: JoinSet::new(),
@@ -131,10 +141,7 @@ impl Carrier {
             match action {
                 Action::Note(note) => self.note(note, mirror),
                 action => {
-                    let (call, lane) = match self.cluster_call(action, mirror) {
-                        Ok(call) => (call, &self.writes),
-                        Err(action) => (self.provider_call(action), &self.provider_calls),
-                    };
+                    let (call, lane) = self.call(action, mirror);
                     let (lane, outcomes) = (lane.clone(), self.outcomes.clone());
                     // Nobody is left to be told if the controller has stopped.
                     let tell = async move |result| drop(outcomes.send((id, result)).await);
@@ -151,6 +158,30 @@ impl Carrier {
             tracing::warn!(calls = self.tasks.len(), "calls that take too long are given up");
             self.tasks.abort_all();
         }
+    }
+
+    /// What carries an action out, and where it queues.
+    fn call(&self, action: Action, mirror: &Mirror) -> (Call, &Lane) {
+        match self.cluster_call(action, mirror) {
+            Ok(call) => (call, &self.writes),
+            Err(Action::Launch(claim)) => (self.launch(claim), &self.launches),
+            Err(action @ Action::Drift(_)) => (self.provider_call(action), &self.drifts),
+            Err(action) => (self.provider_call(action), &self.other_calls),
+        }
+    }
+
+    /// A launch may have waited for so long that its claim was given up meanwhile: nobody wants the machine any more.
+    fn launch(&self, claim: Box<NodeClaim>) -> Call {
+        let (deadline, provider) = (launch_deadline(&claim), Arc::clone(&self.provider));
+        let call = self.provider_call(Action::Launch(claim));
+        Box::pin(async move {
+            if deadline.is_none_or(|deadline| clock::now() < deadline) {
+                return call.await;
+            }
+            let message = "it waited for others until its claim was given up";
+            let error = ProviderError::new(provider.name(), "create", ProviderErrorKind::Unavailable, message);
+            ActionResult::Launched(Err(error.into()))
+        })
     }
 
     /// A call of the API server; an action of another kind is given back.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Action, ActionResult, Engine, ObjectRef, Refusal, Target, Work,
+    Action, Engine, ObjectRef, Target, Work,
     lives::{Content, DriftAnswer, RepairEnd, Sound},
     outbox::Purpose,
     provision::is_static,
@@ -19,7 +19,7 @@ use crate::{
     },
     disrupt::{Drift, ProviderDrift},
     labels,
-    lifecycle::{self, Ailment, LAUNCH_TIMED_OUT, LaunchReaction, launch_backoff},
+    lifecycle::{self, Ailment, LaunchReaction, launch_backoff},
     provider::{CreateError, Launched},
 };
 
@@ -67,11 +67,8 @@ impl Engine {
             return;
         }
         if self.is_succeeded(&claim) {
-            if !claim.status.is_true(REGISTERED) {
-                // So soon a name does not come again, unless the provider has one for several machines: others would go like this one.
-                self.provisioner.strike(name, &self.store, now);
-                self.upkeep.record_launch(&claim, false);
-            }
+            // So soon a name does not come again, unless the provider has one for several machines: others would go like this one.
+            self.note_stillborn(&claim, now);
             let message = format!("The machine of NodeClaim {name} is gone, and there is another one of its name");
             self.delete_claim(&claim, "GarbageCollected", message, now);
             return;
@@ -95,53 +92,15 @@ impl Engine {
             self.lives.of(&claim).machine = None;
         }
         let node_refs: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
+        if self.is_kept_out(&claim, now) {
+            return;
+        }
         let step = lifecycle::live(&claim, &node_refs, now);
         self.take_step(&claim, step, now);
         if claim.status.is_true(REGISTERED)
             && let [node] = &nodes[..]
         {
             self.look_after(&claim, node, now);
-        }
-    }
-
-    /// Writes which machine a claim has, which is given up if the API server takes it in no form until it is time.
-    fn write_machine(&mut self, claim: &Arc<NodeClaim>, written: NodeClaim, now: Timestamp) {
-        let name = claim.name();
-        let deadline = lifecycle::launch_deadline(claim);
-        let refusal = self.lives.of(claim).refusal.clone();
-        let Some(why) = refusal.filter(|_| deadline.is_some_and(|deadline| deadline <= now)) else {
-            if let Some(deadline) = deadline.filter(|deadline| now < *deadline) {
-                self.agenda.at(Work::Claim(name.to_owned()), deadline);
-            }
-            self.write_claim(written, now);
-            return;
-        };
-        // The next claim for the same pods would most likely fare the same.
-        self.provisioner.strike(name, &self.store, now);
-        self.upkeep.record_launch(claim, false);
-        self.agenda_pool_of(claim);
-        let message = format!("Deleting NodeClaim {name}, which cannot say which machine it has: {why}");
-        self.delete_claim(claim, LAUNCH_TIMED_OUT, message, now);
-    }
-
-    /// Takes in whether the API server takes a claim as it was written. People are told once why it does not.
-    pub(super) fn heed_refusal(&mut self, name: &str, result: &ActionResult, now: Timestamp) {
-        let refusal = match result {
-            ActionResult::Written => None,
-            ActionResult::Refused(Refusal::Invalid(why)) => Some(why.clone()),
-            _ => return,
-        };
-        let Some(life) = self.lives.named(name) else { return };
-        let is_news = refusal.is_some() && life.refusal != refusal;
-        let has_machine = life.machine().is_some();
-        life.refusal.clone_from(&refusal);
-        let Some(why) = refusal.filter(|_| is_news) else { return };
-        let message = format!("NodeClaim {name} cannot be written: {why}");
-        let pool = self.store.claims.get(name).and_then(|claim| claim.pool_name()).map(str::to_owned);
-        self.note(ObjectRef::NodeClaim(name.to_owned()), true, "FailedUpdate", message.clone(), now);
-        // Until somebody mends it, no node comes of what is bought for the pool.
-        if let Some(pool) = pool.filter(|_| has_machine) {
-            self.note(ObjectRef::NodePool(pool), true, "FailedUpdate", message, now);
         }
     }
 
@@ -186,7 +145,7 @@ impl Engine {
         }
     }
 
-    fn agenda_pool_of(&mut self, claim: &NodeClaim) {
+    pub(super) fn agenda_pool_of(&mut self, claim: &NodeClaim) {
         if let Some(pool) = claim.pool_name() {
             self.agenda.add(Work::Pool(pool.to_owned()));
         }

@@ -35,6 +35,7 @@ mod rests;
 mod results;
 mod siblings;
 mod statics;
+mod stillborn;
 mod store;
 mod tenants;
 mod turns;

@@ -23,8 +23,10 @@ impl Engine {
         match (purpose, result) {
             (Purpose::Create { claim }, ActionResult::Refused(refusal)) => self.not_created(&claim, &refusal, now),
             (Purpose::Write(target), result @ (ActionResult::Written | ActionResult::Refused(_))) => {
-                if let Target::Claim(name) = &target {
-                    self.heed_refusal(name, &result, now);
+                match &target {
+                    Target::Claim(name) => self.heed_refusal(name, &result, now),
+                    Target::Node(name) => self.heed_refusal_of_node(name, &result, now),
+                    Target::Pool(_) | Target::Overlay(_) => {}
                 }
                 if self.outbox.is_missed(&target) {
                     self.look_again(target, again.min(now + ECHO));

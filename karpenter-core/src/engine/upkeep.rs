@@ -30,6 +30,8 @@ use crate::{
 const COUNT_PERIOD: Duration = Duration::from_secs(5);
 /// How soon all machines are listed again after that failed.
 const LIST_RETRY: Duration = Duration::from_secs(15);
+/// Why claims go whose machine ended, by whoever it was.
+const TERMINATED: &str = "InstanceTerminated";
 /// How many launches of a pool are remembered; two failures among them make it unhealthy.
 const RING_SIZE: usize = 4;
 /// So many failed launches among the last ones make a pool unhealthy.
@@ -208,6 +210,7 @@ impl Engine {
         });
         for name in lost.claims {
             if let Some(claim) = self.store.claims.get(&name).cloned() {
+                self.note_stillborn(&claim, now);
                 self.delete_claim(&claim, "GarbageCollected", format!("The machine of NodeClaim {name} is gone"), now);
             }
         }
@@ -259,13 +262,16 @@ impl Engine {
                     (id, "Interrupted", "The cloud takes back")
                 }
                 ProviderEvent::Ending { id, .. } => (id, "Interrupted", "It ends before its time:"),
-                ProviderEvent::Terminated { id } => (id, "InstanceTerminated", "The cloud takes back"),
+                ProviderEvent::Terminated { id } => (id, TERMINATED, "The cloud takes back"),
                 ProviderEvent::Notice { id, is_warning, reason, message } => {
                     self.note_of_machine(&id, is_warning, &reason, &message, now);
                     continue;
                 }
             };
             let Some(claim) = self.store.claim_of_machine(id.as_str()).cloned() else { continue };
+            if reason == TERMINATED {
+                self.note_stillborn(&claim, now);
+            }
             self.delete_claim(&claim, reason, format!("{what} {id}"), now);
             self.provisioner.hurry(now);
         }

@@ -16,6 +16,8 @@ use crate::{
 pub const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
 /// Why claims go that have no machine by then.
 pub(crate) const LAUNCH_TIMED_OUT: &str = "LaunchTimeout";
+/// Why claims go whose node has not joined by then.
+pub(crate) const REGISTRATION_TIMED_OUT: &str = "RegistrationTimeout";
 /// How long the node of a machine may take to join. Slow images boot in five minutes.
 pub const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
 
@@ -83,9 +85,14 @@ fn grow(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
     }
 }
 
-/// Until when a claim must say which machine it has; `None` if it is not known how old it is.
-pub(crate) fn launch_deadline(claim: &NodeClaim) -> Option<Timestamp> {
+/// Until when a claim must say which machine it has; `None` if it is not known how old it is. A claim that does not goes.
+pub fn launch_deadline(claim: &NodeClaim) -> Option<Timestamp> {
     Some(since(claim, LAUNCHED).or(claim.metadata.creation_timestamp)? + LAUNCH_TIMEOUT)
+}
+
+/// Until when the node of a claim that has a machine must join.
+pub(crate) fn registration_deadline(claim: &NodeClaim) -> Option<Timestamp> {
+    Some(since(claim, LAUNCHED).or(claim.metadata.creation_timestamp)? + REGISTRATION_TIMEOUT)
 }
 
 fn await_launch(claim: &NodeClaim, now: Timestamp) -> Step {
@@ -104,11 +111,10 @@ fn await_launch(claim: &NodeClaim, now: Timestamp) -> Step {
 }
 
 fn await_registration(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
-    let since = since(claim, LAUNCHED).or(claim.metadata.creation_timestamp);
-    let deadline = since.map(|at| at + REGISTRATION_TIMEOUT);
+    let deadline = registration_deadline(claim);
     // A node that has joined is taken in, however late somebody looks.
     if nodes.len() != 1 && deadline.is_some_and(|deadline| deadline <= now) {
-        return Step { delete: Some("RegistrationTimeout"), ..Step::default() };
+        return Step { delete: Some(REGISTRATION_TIMED_OUT), ..Step::default() };
     }
     let (claim, node) = register(claim, nodes, now);
     Step { claim, node, wake: deadline.filter(|deadline| now < *deadline), ..Step::default() }

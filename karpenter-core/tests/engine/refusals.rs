@@ -1,8 +1,9 @@
-//! What becomes of claims that the API server does not take.
+//! What becomes of claims and nodes that the API server does not take, and of machines that end before they are nodes.
 
 use karpenter_core::{
     api::{ConditionStatus, ObjectKey},
     engine::Refusal,
+    provider::ProviderEvent,
 };
 
 use crate::world::{World, still};
@@ -63,4 +64,54 @@ fn a_claim_is_not_given_up_because_the_api_server_does_not_answer() {
     world.run(60);
     assert_eq!((world.bought, world.unbound()), (1, 0), "{:#?}", world.log);
     assert_eq!(world.count("FailedUpdate"), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn a_machine_whose_node_may_not_register_is_given_back() {
+    let mut world = World::with_pool(still());
+    world.node_refusal = Some(Refusal::Invalid(WHY.to_owned()));
+    world.add_pods("web", 1, "900m");
+    world.run(120);
+    let first = world.claims.keys().next().expect("a claim").clone();
+    assert!(!world.nodes.is_empty(), "it has joined");
+    assert_eq!(world.count("note FailedUpdate"), 2, "of the node and of its claim: {:#?}", world.log);
+    world.run(14 * 60);
+    assert!(!world.claims.contains_key(&first), "{:#?}", world.log);
+    assert_eq!(world.count(&format!("cannot register: {WHY}")), 1, "{:#?}", world.log);
+    world.run(2 * 3600);
+    assert!(world.bought <= 9, "{} machines", world.bought);
+    assert_eq!(is_healthy(&world), ConditionStatus::False);
+    // Somebody mends it.
+    world.node_refusal = None;
+    world.run(3600);
+    assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_machine_whose_node_may_not_register_for_a_short_while_stays() {
+    let mut world = World::with_pool(still());
+    world.node_refusal = Some(Refusal::Invalid(WHY.to_owned()));
+    world.add_pods("web", 1, "900m");
+    world.run(10 * 60);
+    world.node_refusal = None;
+    world.run(10 * 60);
+    assert_eq!((world.bought, world.unbound()), (1, 0), "{:#?}", world.log);
+}
+
+#[test]
+fn machines_that_end_before_they_join_are_not_bought_for_ever() {
+    for tells in [true, false] {
+        let mut world = World::with_pool(still());
+        world.never_joins = true;
+        world.add_pods("web", 1, "900m");
+        for _ in 0..2 * 360 {
+            world.run(10);
+            let ended = std::mem::take(&mut world.machines).into_values().map(|machine| machine.instance.id);
+            if tells {
+                world.provider_events.extend(ended.map(|id| ProviderEvent::Terminated { id }));
+            }
+        }
+        assert!(world.bought <= 20, "{} machines in two hours", world.bought);
+        assert_eq!(is_healthy(&world), ConditionStatus::False);
+    }
 }

@@ -81,6 +81,8 @@ pub(crate) struct World {
     pub(crate) cannot_create_claims: bool,
     /// Why the API server takes no claim that says which machine it has, if so.
     pub(crate) machine_refusal: Option<Refusal>,
+    /// Why the API server takes no node as the engine writes it, if so.
+    pub(crate) node_refusal: Option<Refusal>,
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
     /// Whether the kube-scheduler binds each pod to the node that has most CPU left, instead of the first one.
@@ -141,6 +143,7 @@ impl World {
             cannot_delete_claims: false,
             cannot_create_claims: false,
             machine_refusal: None,
+            node_refusal: None,
             unbindable: BTreeSet::new(),
             spreads: false,
             provider_events: Vec::new(),

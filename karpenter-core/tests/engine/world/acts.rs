@@ -47,6 +47,9 @@ impl World {
                 }
                 return ActionResult::Refused(Refusal::Conflict);
             }
+            Action::UpdateNode(_) if self.node_refusal.is_some() => {
+                return ActionResult::Refused(self.node_refusal.clone().expect("there is one"));
+            }
             Action::UpdateNode(node) => {
                 let known = self.nodes.get(&node.metadata.name).map(|n| n.metadata.resource_version.clone());
                 if known.as_ref() != Some(&node.metadata.resource_version) {
