@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Action, Engine, ObjectRef, Target, Work,
+    disruption::NOT_NEEDED,
     lives::{Content, DriftAnswer, RepairEnd, Sound},
     outbox::Purpose,
     provision::is_static,
@@ -71,6 +72,11 @@ impl Engine {
             self.note_stillborn(&claim, now);
             let message = format!("The machine of NodeClaim {name} is gone, and there is another one of its name");
             self.delete_claim(&claim, "GarbageCollected", message, now);
+            return;
+        }
+        if self.disruption.has_given_up(name) && self.is_unbought(&claim) {
+            let message = format!("NodeClaim {name} came when its disruption was given up already");
+            self.delete_claim(&claim, NOT_NEEDED, message, now);
             return;
         }
         if let Some(reason) = self.lives.of(&claim).doom {
@@ -149,6 +155,12 @@ impl Engine {
         if let Some(pool) = claim.pool_name() {
             self.agenda.add(Work::Pool(pool.to_owned()));
         }
+    }
+
+    /// Whether no machine was asked for yet.
+    fn is_unbought(&mut self, claim: &NodeClaim) -> bool {
+        let life = self.lives.of(claim);
+        life.asked_at.is_none() && life.machine.is_none() && claim.status.provider_id.is_empty()
     }
 
     /// The names under which room of a claim may have been promised: its own, and those of its nodes.

@@ -6,7 +6,13 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, ObjectRef, Target, blocked::Blocked, outbox::SETTLE, recall::Replaces, rests::Rests};
+use super::{
+    Engine, ObjectRef, Target,
+    blocked::Blocked,
+    outbox::{LOST_AFTER, SETTLE},
+    recall::Replaces,
+    rests::Rests,
+};
 use crate::{
     Backoff, Snapshot, Timestamp,
     api::{
@@ -22,6 +28,8 @@ use crate::{
 const FORCED_SEARCH: Duration = Duration::from_mins(5);
 /// The most commands under way. Each holds a node at least, and clusters have at most some thousands of them.
 const MAX_COMMANDS: usize = 1000;
+/// Why replacements go whose command was given up.
+pub(super) const NOT_NEEDED: &str = "ReplacementNotNeeded";
 /// How long a command may take: a machine joins in about five minutes.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -42,6 +50,8 @@ pub(super) struct Disruption {
     /// Counts how often a command was begun or ended.
     pub(super) turns: u64,
     rests: Rests,
+    /// Replacements of commands that were given up, and when. One that is being made then comes when nobody waits for it any more.
+    given_up: BTreeMap<String, Timestamp>,
     /// How many searches were stopped since the last one that found nothing or led to something.
     stopped: u32,
     /// What the last search that found nothing was made from, and when.
@@ -109,6 +119,17 @@ impl Disruption {
     /// Whether a claim is a replacement of a command under way.
     pub(super) fn awaits(&self, claim: &str) -> bool {
         self.active.iter().any(|active| active.replacements.iter().any(|name| name == claim))
+    }
+
+    /// Remembers the replacements of a command that is given up, for as long as it may take until the API server tells of them.
+    fn give_up(&mut self, active: &Active, now: Timestamp) {
+        self.given_up.retain(|_, since| now < *since + LOST_AFTER);
+        self.given_up.extend(active.replacements.iter().map(|name| (name.clone(), now)));
+    }
+
+    /// Whether a claim is a replacement of a command that was given up.
+    pub(super) fn has_given_up(&self, claim: &str) -> bool {
+        self.given_up.contains_key(claim)
     }
 
     /// The traits of the pods of a snapshot, those of pods that are as they were taken over.
@@ -373,6 +394,7 @@ impl Engine {
     fn roll_back(&mut self, active: &Active, why: &str, now: Timestamp) {
         // What was found before may be for the same pools.
         self.disruption.probation = None;
+        self.disruption.give_up(active, now);
         let wait = backoff(self.options.disruption_period.unwrap_or_default());
         for pool in active.pools() {
             self.disruption.rests.begin(pool, now.since(active.since), wait, now);
@@ -383,7 +405,7 @@ impl Engine {
             let has_pods = |node: &str| self.store.pods_on(node).any(|pod| pod.is_reschedulable());
             let is_used = self.store.nodes_of(&claim).any(|node| has_pods(&node.metadata.name));
             if !is_used {
-                self.delete_claim(&claim, "ReplacementNotNeeded", format!("The disruption was given up: {why}"), now);
+                self.delete_claim(&claim, NOT_NEEDED, format!("The disruption was given up: {why}"), now);
             }
         }
         for outgoing in &active.candidates {

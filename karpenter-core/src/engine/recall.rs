@@ -69,7 +69,9 @@ impl Engine {
         let since = replacements.iter().filter_map(|claim| claim.metadata.creation_timestamp).min().unwrap_or(now);
         let are_all_there =
             replacements.len() == replaces.replacements && replacements.iter().all(|claim| stays(claim));
-        let is_known = |claim: &&Arc<NodeClaim>| self.disruption.awaits(claim.name());
+        let is_known = |claim: &&Arc<NodeClaim>| {
+            self.disruption.awaits(claim.name()) || self.disruption.has_given_up(claim.name())
+        };
         if !are_all_there || replacements.iter().any(is_known) || since + COMMAND_TIMEOUT <= now {
             return None;
         }

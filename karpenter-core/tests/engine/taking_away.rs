@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use karpenter_core::{
     Quantity, Timestamp,
     api::{
-        NillableDuration, NodeClaim, NodePool, ObjectKey, Pod, Toleration,
+        NillableDuration, NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, Toleration,
         conditions::{DISRUPTION_REASON, set_condition},
     },
     engine::{Engine, EngineOptions, Event, Metric, MetricLabels, Object, ObjectRef},
@@ -198,6 +198,33 @@ fn a_replacement_that_never_joins_goes_again() {
     world.run(60);
     assert!(!is_marked(&world), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.claims.len(), world.machines.len()), (0, 1, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_replacement_that_is_made_when_its_command_was_given_up_goes_before_a_machine_is_bought() {
+    let of_type = |name| NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, [name]);
+    let mut world = World::new(EngineOptions::default());
+    world.put_pool(NodePool::named("general").require(of_type("large")));
+    world.add_pods("web", 3, "1900m");
+    world.run(45);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+    // It drifts, and three small nodes must come in its place, of which the API server takes one, and late.
+    let mut pool = NodePool::named("general").require(of_type("small"));
+    pool.spec.disruption.consolidate_after = NillableDuration::never();
+    pool.metadata.generation = Some(2);
+    world.put_pool(pool.clone());
+    (world.late_claims, world.cannot_create_claims) = (1, true);
+    world.run_until(120, |world| world.count("DisruptionFailed") == 1);
+    assert_eq!((world.kept_claims.len(), world.claims.len()), (1, 1), "{:#?}", world.log);
+    // Nothing else begins.
+    pool.spec.disruption.budgets = vec![serde_json::from_str(r#"{"nodes": "0"}"#).expect("a budget")];
+    world.put_pool(pool);
+    world.cannot_create_claims = false;
+    for request in std::mem::take(&mut world.kept_claims) {
+        world.carry_out(request);
+    }
+    world.run(120);
+    assert_eq!((world.bought, world.claims.len(), is_marked(&world)), (1, 1, false), "{:#?}", world.log);
 }
 
 #[test]

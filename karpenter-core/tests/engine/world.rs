@@ -83,6 +83,9 @@ pub(crate) struct World {
     pub(crate) machine_refusal: Option<Refusal>,
     /// Why the API server takes no node as the engine writes it, if so.
     pub(crate) node_refusal: Option<Refusal>,
+    /// So many claims are made late: when they are taken from `kept_claims`.
+    pub(crate) late_claims: usize,
+    pub(crate) kept_claims: Vec<Request>,
     /// Names of pods that the kube-scheduler never binds.
     pub(crate) unbindable: BTreeSet<String>,
     /// Whether the kube-scheduler binds each pod to the node that has most CPU left, instead of the first one.
@@ -144,6 +147,8 @@ impl World {
             cannot_create_claims: false,
             machine_refusal: None,
             node_refusal: None,
+            late_claims: 0,
+            kept_claims: Vec::new(),
             unbindable: BTreeSet::new(),
             spreads: false,
             provider_events: Vec::new(),
@@ -229,6 +234,11 @@ impl World {
             self.log.push(format!("{} {}", self.now.as_millis() / 1000 - 1_000_000, named(&request.action)));
         }
         if self.is_silent_on_drift && matches!(request.action, Action::Drift(_)) {
+            return;
+        }
+        if matches!(request.action, Action::CreateClaim(_)) && self.late_claims > 0 {
+            self.late_claims -= 1;
+            self.kept_claims.push(request);
             return;
         }
         let is_late = matches!(request.action, Action::List) && self.late_lists > 0;
