@@ -1,6 +1,9 @@
 //! Machines that have become nodes: the provider is told what they really have, and they get their names.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use karpenter_core::{
@@ -30,12 +33,14 @@ pub struct JoinedMachines {
     waiting: BTreeMap<String, NodeClaim>,
     /// The uids of claims for which all is done, by their names.
     done: BTreeMap<String, String>,
+    /// The names of claims that were not told since the last list began.
+    unlisted: BTreeSet<String>,
 }
 
 impl JoinedMachines {
     /// For a provider and the cluster of a client.
     pub fn new(client: Client, provider: Ec2Provider) -> Self {
-        Self { client, provider, waiting: BTreeMap::new(), done: BTreeMap::new() }
+        Self { client, provider, waiting: BTreeMap::new(), done: BTreeMap::new(), unlisted: BTreeSet::new() }
     }
 
     /// Works until it is dropped. Machines are tagged only while `may_write` says so: of several replicas one does.
@@ -62,8 +67,15 @@ impl JoinedMachines {
 
     fn hear(&mut self, event: watcher::Event<DynamicObject>) {
         match event {
-            watcher::Event::Init | watcher::Event::InitDone => {}
+            watcher::Event::Init => self.unlisted = self.waiting.keys().chain(self.done.keys()).cloned().collect(),
+            // What went while nobody watched is told by nobody else.
+            watcher::Event::InitDone => {
+                for name in std::mem::take(&mut self.unlisted) {
+                    self.forget(&name);
+                }
+            }
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+                self.unlisted.remove(&object.name_any());
                 let claim = serde_json::to_value(&object).and_then(serde_json::from_value::<NodeClaim>);
                 // A claim that cannot be read is nobody's: the engine says so.
                 let Ok(claim) = claim else { return };
@@ -73,11 +85,13 @@ impl JoinedMachines {
                     self.waiting.insert(claim.name().to_owned(), claim);
                 }
             }
-            watcher::Event::Delete(object) => {
-                self.waiting.remove(&object.name_any());
-                self.done.remove(&object.name_any());
-            }
+            watcher::Event::Delete(object) => self.forget(&object.name_any()),
         }
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.waiting.remove(name);
+        self.done.remove(name);
     }
 
     /// Does what is left to do. What fails is tried again with the next period.

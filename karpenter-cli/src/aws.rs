@@ -11,7 +11,6 @@ use karpenter_aws::{
     provider::{ClusterAccess, Ec2Provider, Preparation, ProviderOptions},
     sdk::{SdkAws, TokioClock},
 };
-use karpenter_core::provider::ProviderId;
 use karpenter_kube::{Client, Probes};
 
 use crate::{
@@ -320,9 +319,8 @@ pub(crate) async fn ec2(args: &AwsArgs, client: &Client, uses_reservations: bool
     options.images_period = args.ami_refresh_interval;
     options.subnets_period = args.subnet_refresh_interval;
     let provider = Ec2Provider::new(Arc::clone(&api), Arc::new(TokioClock), options);
-    let claims = karpenter_kube::claims(client).await.map_err(|error| failed("the cluster", &error))?;
-    for claim in claims.iter().filter(|claim| !claim.status.provider_id.is_empty()) {
-        provider.adopt(&ProviderId::new(&claim.status.provider_id), &claim.metadata.uid);
+    for (machine, uid) in karpenter_kube::machines(client).await.map_err(|error| failed("the cluster", &error))? {
+        provider.adopt(&machine, &uid);
     }
     let shifting = args.enable_zonal_shift.then_some(arn);
     if let Some(arn) = &shifting {

@@ -1,8 +1,11 @@
 //! What a cluster holds now, as the API server writes it.
 
-use karpenter_core::api::{
-    CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, PersistentVolume, PersistentVolumeClaim,
-    Pod, PodDisruptionBudget, StorageClass,
+use karpenter_core::{
+    api::{
+        CsiNode, DaemonSet, Namespace, Node, NodeClaim, NodeOverlay, NodePool, PersistentVolume, PersistentVolumeClaim,
+        Pod, PodDisruptionBudget, StorageClass,
+    },
+    provider::ProviderId,
 };
 use kube::{Client, Error, api::ListParams, core::Request};
 use serde::Deserialize;
@@ -61,22 +64,32 @@ pub async fn node_pools(client: &Client) -> Result<Vec<Page>, DumpError> {
     list::<NodePool>(client).await
 }
 
-/// All claims, as they are now.
+/// The machines that claims have, as they are now, with the uids of these. Claims count that cannot be read otherwise, such as those
+/// that a later version has written.
 ///
 /// # Errors
-/// [`DumpError`] if they cannot be read, or one of them is not what it should be.
-pub async fn claims(client: &Client) -> Result<Vec<NodeClaim>, DumpError> {
-    #[derive(Deserialize)]
-    struct Claims {
-        items: Vec<NodeClaim>,
-    }
-
+/// [`DumpError`] if they cannot be listed.
+pub async fn machines(client: &Client) -> Result<Vec<(ProviderId, String)>, DumpError> {
     let mut all = Vec::new();
     for page in list::<NodeClaim>(client).await? {
         let source = |error| DumpError { kind: page.kind, source: Box::new(Error::SerdeError(error)) };
-        all.extend(serde_json::from_str::<Claims>(&page.text).map_err(source)?.items);
+        all.extend(machines_of(&page.text).map_err(source)?);
     }
     Ok(all)
+}
+
+fn machines_of(text: &str) -> Result<Vec<(ProviderId, String)>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Claims {
+        items: Vec<serde_json::Value>,
+    }
+
+    let claims: Claims = serde_json::from_str(text)?;
+    let machine = |claim: &serde_json::Value| {
+        let text = |path| claim.pointer(path)?.as_str().filter(|text| !text.is_empty());
+        Some((ProviderId::new(text("/status/providerID")?), text("/metadata/uid")?.to_owned()))
+    };
+    Ok(claims.items.iter().filter_map(machine).collect())
 }
 
 async fn list<T: Watched>(client: &Client) -> Result<Vec<Page>, DumpError> {
@@ -125,6 +138,17 @@ mod tests {
     fn the_core_group_has_a_path_of_its_own() {
         assert_eq!(path::<Pod>(), "/api/v1/pods");
         assert_eq!(path::<NodePool>(), "/apis/karpenter.sh/v1/nodepools");
+    }
+
+    #[test]
+    fn machines_are_known_of_claims_that_cannot_be_read() {
+        let text = r#"{"items":[
+            {"metadata":{"name":"a","uid":"u1"},"spec":{"expireAfter":"a fortnight"},"status":{"providerID":"m-1"}},
+            {"metadata":{"name":"b","uid":"u2"},"status":{"providerID":""}},
+            {"metadata":{"name":"c","uid":"u3"}},
+            {"metadata":{"name":"d","uid":7},"status":{"providerID":"m-4"}}]}"#;
+        assert_eq!(machines_of(text).expect("a list"), [(ProviderId::new("m-1"), "u1".to_owned())]);
+        assert!(machines_of("{}").is_err());
     }
 
     #[test]

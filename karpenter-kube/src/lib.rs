@@ -40,7 +40,7 @@ pub use carry::CallLimits;
 pub use connect::{ConnectError, config};
 pub use controller::{Controller, ControllerOptions, Stopped};
 pub use crds::CUSTOM_RESOURCE_DEFINITIONS;
-pub use dump::{DumpError, Page, claims, dump, node_pools};
+pub use dump::{DumpError, Page, dump, machines, node_pools};
 #[cfg(feature = "kwok")]
 pub use kwok::KwokCloud;
 pub use lease::LeaseOptions;

@@ -17,7 +17,7 @@ use super::{
     class::ClassError,
     error::LaunchFailure,
     filters::{self, Pick, Wanted},
-    fleets::{Bought, Context},
+    fleets::{Bought, Context, Tries},
     launch::{self, Order, Terms},
     machines::ClaimName,
     tags, template_data, templates,
@@ -104,12 +104,12 @@ impl Inner {
         catalog: &Catalog,
     ) -> Result<Option<Launched>, CreateError> {
         let Some(attempt) = self.lock().owners.attempt_of(&name.uid).cloned() else { return Ok(None) };
-        let bought = self.context().try_once(&attempt).await.remove(&name.uid);
+        let bought = self.context().try_once(&attempt, Tries::Further).await.remove(&name.uid);
         match bought.map(|bought| bought.machine) {
             Some(Ok(Some((id, choice)))) => {
                 Ok(self.describe(&id, &choice, &attempt.terms, name, claim, &attempt.request, catalog))
             }
-            Some(Err(error)) if error.is_ambiguous() => Err(error.to_error("create").into()),
+            Some(Err(error)) if Tries::Further.leaves_open(&error) => Err(error.to_error("create").into()),
             _ => Ok(None),
         }
     }

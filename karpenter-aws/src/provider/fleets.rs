@@ -28,6 +28,21 @@ pub(crate) struct Bought {
     pub(super) request_id: String,
 }
 
+/// Whether a fleet is asked for the first time, or again because the answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tries {
+    First,
+    Further,
+}
+
+impl Tries {
+    /// Whether an error leaves it open what came of the fleet: of one that was asked for before, that this call may not be made now
+    /// says nothing.
+    pub(crate) fn leaves_open(self, error: &ApiError) -> bool {
+        error.is_ambiguous() || self == Self::Further && error.kind() != ProviderErrorKind::Other
+    }
+}
+
 /// What buying needs beside the request.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -49,17 +64,17 @@ impl Context {
         let begun = self.clock.now();
         let request = launch::request(FleetRequest::clone(&first.body), &claims, begun);
         let attempt = Arc::new(Attempt { begun, request, claims, terms: first.terms.clone() });
-        let results = self.try_once(&attempt).await;
+        let results = self.try_once(&attempt, Tries::First).await;
         orders.iter().filter_map(|order| results.get(&order.claim.uid).cloned()).collect()
     }
 
-    /// Asks for a fleet. Until the answer is there, the attempt is remembered for each of its claims.
-    pub(crate) async fn try_once(&self, attempt: &Arc<Attempt>) -> BTreeMap<String, Bought> {
+    /// Asks for a fleet. Until it is known what came of it, the attempt is remembered for each of its claims.
+    pub(crate) async fn try_once(&self, attempt: &Arc<Attempt>, tries: Tries) -> BTreeMap<String, Bought> {
         self.lock().owners.attempted(attempt, self.clock.now());
         let answer = self.api.create_fleet(&attempt.request).await;
         let dealt = {
             let mut state = self.lock();
-            if !answer.as_ref().is_err_and(ApiError::is_ambiguous) {
+            if !answer.as_ref().is_err_and(|error| tries.leaves_open(error)) {
                 state.owners.answered(attempt);
             }
             answer

@@ -213,6 +213,20 @@ async fn a_lost_answer_buys_once() {
 }
 
 #[tokio::test]
+async fn a_lost_answer_buys_once_though_asking_again_is_refused_for_a_while() {
+    for code in ["ExpiredToken", "UnauthorizedOperation", "RequestLimitExceeded"] {
+        let world = World::new();
+        world.aws.lose_answer("CreateFleet");
+        let claim = claim("u1", &[]);
+        world.provider.create(&claim).await.expect_err("lost");
+        world.aws.refuse("CreateFleet", code, "not now");
+        world.provider.create(&claim).await.expect_err("refused");
+        world.provider.create(&claim).await.expect("it was bought");
+        assert_eq!(world.machines(), 1, "{code}");
+    }
+}
+
+#[tokio::test]
 async fn a_lost_answer_buys_once_for_claims_that_shared_a_fleet() {
     let world = World::new();
     world.aws.lose_answer("CreateFleet");
