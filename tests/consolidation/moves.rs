@@ -232,6 +232,27 @@ fn a_drifted_node_is_replaced_even_if_that_costs_more() {
     assert_eq!(world.commands(), []);
 }
 
+/// What holds the pod stays until the grace period of the node is over, and so does the pod: what it would go to now waits empty.
+#[test]
+fn no_place_is_bought_for_pods_of_a_drifted_node_that_may_not_be_evicted() {
+    for held in [0, 1, 2] {
+        // None of the pods has a place on another node.
+        let mut world = World::of([machine("m", 4, 10)]);
+        world.node("a", "m", &["2", "1"]);
+        world.objects.claims[0].status.conditions.push(condition("Drifted"));
+        let hour = serde_json::from_str(r#""1h""#).expect("a duration");
+        world.objects.claims[0].spec.termination_grace_period = Some(hour);
+        for pod in &mut world.objects.pods[..held] {
+            pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        }
+        let commands = world.commands();
+        let [command] = &commands[..] else { panic!("{held} held: {commands:?}") };
+        let moved: usize = command.replacements.iter().map(|claim| claim.pods.len()).sum();
+        assert_eq!((command.method, moved, command.evictions), (Method::Drift, 2 - held, 2 - held));
+        assert_eq!(command.replacements.len(), usize::from(held < 2));
+    }
+}
+
 #[test]
 fn pennies_move_nothing() {
     // Ten pods cost 10 cents to move, and a cent of each dollar is not worth the trouble.

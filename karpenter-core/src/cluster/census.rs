@@ -178,7 +178,7 @@ fn nominated_node(pod: &Pod) -> Option<&String> {
 }
 
 /// Whether a pod on a node that is being deleted will need another place.
-fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget], now: Timestamp) -> bool {
+pub(crate) fn must_move(pod: &Pod, budgets: &[PodDisruptionBudget], now: Timestamp) -> bool {
     if !pod.is_reschedulable() {
         return false;
     }

@@ -18,7 +18,7 @@ mod unique;
 use std::{collections::BTreeMap, sync::Arc};
 
 pub use builder::{SnapshotBuilder, SnapshotError};
-pub(crate) use census::is_provisionable;
+pub(crate) use census::{is_provisionable, must_move};
 pub use place::Place;
 pub(crate) use place::is_ephemeral_taint;
 pub use ports::HostPort;

@@ -1,6 +1,7 @@
 //! From a cluster to the commands that it needs.
 
 use std::{
+    borrow::Cow,
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     Catalogs, Planner, PlannerOptions, Snapshot, Timestamp,
     api::{DisruptionReason, ObjectKey, conditions::DRIFTED},
-    cluster::Place,
+    cluster::{Place, must_move},
     schedule::{Shelf, StopFlag, Warning},
 };
 
@@ -340,6 +341,7 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, homeless: &mut Homeless, 
     let order = by_drift(scene, candidates, false);
     let mut left = MAX_DRIFT_PLANNED;
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
+        let candidate = &without_held_pods(scene, candidate, now);
         // Where types are sold out there may be thousands of nodes without another place for their pods.
         if scene.try_without(&[candidate], Care::Sketch).is_err() {
             left = left.checked_sub(1)?;
@@ -351,6 +353,18 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, homeless: &mut Homeless, 
         let trial = scene.try_without(&[candidate], Care::Best).map_err(keep).ok()?;
         Some(Scene::command(Method::Drift, &[candidate], trial))
     })
+}
+
+/// A node with those pods to move that leave once it is drained. Others stay until its termination grace period is over: a place
+/// for them now would be paid for until then.
+fn without_held_pods<'c>(scene: &Scene<'_>, candidate: &'c Candidate, now: Timestamp) -> Cow<'c, Candidate> {
+    if !candidate.has_termination_grace_period {
+        return Cow::Borrowed(candidate);
+    }
+    let (pods, budgets) = (scene.snapshot.pods(), scene.snapshot.budgets());
+    let moves = |&pod: &usize| must_move(&pods[pod], budgets, now);
+    let moving = candidate.pods.iter().copied().filter(moves).collect();
+    Cow::Owned(Candidate { pods: moving, ..candidate.clone() })
 }
 
 /// The drifted nodes that may go, of static pools or of the others, in the order of drift.
