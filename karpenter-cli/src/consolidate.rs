@@ -20,7 +20,7 @@ use crate::{
     args::{ConsolidateArgs, InputArgs},
     load::BadPod,
     plan::{self, Input},
-    whatif::{Changes, Difference, Future},
+    whatif::{self, Changes, Difference, Future},
 };
 
 /// Commands and what belongs in a report about them.
@@ -82,32 +82,44 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
         return Ok(search(args, now, Prepared::from_input(input, now)?).0);
     };
     let mut changed = asked.apply(&input)?;
-    let after = Prepared::from_input(mem::take(&mut changed.input), now)?;
-    let before = Ended::of(args, now, Prepared::from_input(input, now)?);
-    let after = Ended::of(args, now, after);
-    let mut difference = Difference::between(&before.future(), &after.future(), changed);
-    difference.is_complete &= before.found.is_complete && after.found.is_complete;
-    Ok(Consolidation { difference: Some(difference), ..after.found })
+    let with_changes = mem::take(&mut changed.input);
+    let after = Ended::of(args, now, &with_changes)?;
+    let before = Ended::of(args, now, &input)?;
+    let difference = Difference::between(&before.future(), &after.future(), changed);
+    let found = match after.has_bound {
+        true => search(args, now, Prepared::from_input(with_changes, now)?).0,
+        false => after.found,
+    };
+    Ok(Consolidation { difference: Some(difference), ..found })
 }
 
-/// Commands, and where the pods go that wait before them.
+/// Where the pods of a cluster go that wait, and the commands once they are there.
 struct Ended {
+    snapshot: Snapshot,
+    waiting: Plan,
+    /// Whether pods are thought of on nodes to which they are not bound yet.
+    has_bound: bool,
     found: Consolidation,
     catalogs: Catalogs,
-    waiting: Plan,
 }
 
 impl Ended {
-    fn of(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> Self {
-        let (found, catalogs) = search(args, now, prepared);
-        let options = args.disruption.options(&args.policies).planner;
-        let waiting = Planner::new(options).plan(&found.snapshot, &catalogs);
-        Self { found, catalogs, waiting }
+    /// # Errors
+    /// As for [`Prepared::from_input`].
+    fn of(args: &ConsolidateArgs, now: Timestamp, input: &Input) -> Result<Self, Error> {
+        let Prepared { snapshot, catalogs, .. } = Prepared::from_input(input.clone(), now)?;
+        let waiting = Planner::new(args.disruption.options(&args.policies).planner).plan(&snapshot, &catalogs);
+        // That a pod is on its way to a node keeps the node for some seconds, and the question is what is left at the end.
+        let mut input = input.clone();
+        let has_bound = whatif::bind(&mut input.cluster, waiting.existing());
+        let (found, catalogs) = search(args, now, Prepared::from_input(input, now)?);
+        Ok(Self { snapshot, waiting, has_bound, found, catalogs })
     }
 
     fn future(&self) -> Future<'_> {
-        let Self { found, catalogs, waiting } = self;
-        Future { snapshot: &found.snapshot, catalogs, plan: waiting, commands: &found.commands }
+        let Self { snapshot, waiting, found, catalogs, .. } = self;
+        let is_complete = waiting.is_complete() && found.is_complete;
+        Future { snapshot, catalogs, plan: waiting, commands: &found.commands, is_complete }
     }
 }
 
@@ -179,12 +191,21 @@ fn timed(mut search: Commands<'_>, most: usize, start: Instant) -> Vec<Found> {
 }
 
 impl Bill {
-    pub(crate) fn of(snapshot: &Snapshot, catalogs: &Catalogs, commands: &[Found]) -> Self {
+    fn of(snapshot: &Snapshot, catalogs: &Catalogs, commands: &[Found]) -> Self {
+        Self::of_places(snapshot.places().iter().map(AsRef::as_ref), catalogs, commands)
+    }
+
+    /// The bill of some of the nodes.
+    pub(crate) fn of_places<'p>(
+        places: impl Iterator<Item = &'p Place>,
+        catalogs: &Catalogs,
+        commands: &[Found],
+    ) -> Self {
         let price = |place: &Place| price_of(place, catalogs.get(place.pool.as_deref()?)?);
         let gone: BTreeSet<&str> =
             commands.iter().flat_map(|found| &found.command.candidates).map(String::as_str).collect();
         let (mut before, mut kept, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-        for place in snapshot.places() {
+        for place in places {
             let Some(price) = price(place) else {
                 unknown.push(place.name.clone());
                 continue;

@@ -83,7 +83,13 @@ fn run_as_is(args: &PlanArgs, input: Input) -> Result<Outcome, Error> {
 
 impl Outcome {
     fn future(&self) -> Future<'_> {
-        Future { snapshot: &self.snapshot, catalogs: &self.catalogs, plan: &self.plan, commands: &[] }
+        Future {
+            snapshot: &self.snapshot,
+            catalogs: &self.catalogs,
+            plan: &self.plan,
+            commands: &[],
+            is_complete: self.plan.is_complete(),
+        }
     }
 }
 

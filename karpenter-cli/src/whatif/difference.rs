@@ -86,6 +86,8 @@ pub(crate) struct Future<'f> {
     pub(crate) catalogs: &'f Catalogs,
     pub(crate) plan: &'f Plan,
     pub(crate) commands: &'f [Found],
+    /// Whether planning and the search went to their end.
+    pub(crate) is_complete: bool,
 }
 
 /// Where a pod is.
@@ -109,7 +111,7 @@ impl Difference {
         let unknown: BTreeSet<String> = unknown_before.into_iter().chain(unknown_after).collect();
         let mut out = Self {
             changes: changed.changes,
-            is_complete: before.plan.is_complete() && after.plan.is_complete(),
+            is_complete: before.is_complete && after.is_complete,
             cost_before,
             cost_after,
             unknown: unknown.into_iter().collect(),
@@ -151,7 +153,8 @@ impl Difference {
 impl Future<'_> {
     /// What all nodes cost in the end, and those of which nobody knows what they cost.
     fn cost(&self) -> (Price, Vec<String>) {
-        let Bill { after, unknown, .. } = Bill::of(self.snapshot, self.catalogs, self.commands);
+        let staying = self.snapshot.places().iter().filter(|place| !place.is_deleting);
+        let Bill { after, unknown, .. } = Bill::of_places(staying.map(AsRef::as_ref), self.catalogs, self.commands);
         ([after, self.plan.hourly_cost()].into_iter().sum(), unknown)
     }
 

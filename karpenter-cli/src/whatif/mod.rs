@@ -202,6 +202,27 @@ fn release(pod: &mut Pod) {
     pod.status = PodStatus::unschedulable();
 }
 
+/// Binds pods to the nodes, by name, to which they are to go, and says whether there are any. Those on their way out stay where they
+/// are.
+pub(crate) fn bind(cluster: &mut Cluster, pods_of_nodes: &BTreeMap<String, Vec<ObjectKey>>) -> bool {
+    let is_node = |name: &str| cluster.nodes.iter().any(|node| node.metadata.name == name);
+    let real = pods_of_nodes.iter().filter(|(name, _)| is_node(name));
+    let node_of: BTreeMap<&ObjectKey, &String> =
+        real.flat_map(|(node, pods)| pods.iter().map(move |pod| (pod, node))).collect();
+    let mut has_bound = false;
+    for pod in cluster.pods.iter_mut().filter(|pod| !pod.is_terminating()) {
+        if let Some(node) = node_of.get(&pod.key()) {
+            has_bound = true;
+            let pod = Arc::make_mut(pod);
+            pod.spec.node_name.clone_from(node);
+            "Running".clone_into(&mut pod.status.phase);
+            pod.status.conditions.clear();
+            pod.status.nominated_node_name.clear();
+        }
+    }
+    has_bound
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -222,6 +222,29 @@ fn a_change_that_changes_nothing_makes_no_difference() {
     assert!(out.contains("no difference") && out.contains("The same nodes are made, and the same go."), "{out}");
 }
 
+#[test]
+fn pods_that_find_room_keep_no_node_that_would_go() {
+    let mut objects = vec![pool("general", "100%")];
+    for node in ["a", "b"] {
+        objects.extend(managed(node, "general", ""));
+        objects.push(running(&format!("web-{node}"), "500m", node));
+    }
+    let files = files("whatif-promised", &objects);
+    let difference = changed(&files, CONSOLIDATE, "--without-node a").1;
+    assert_eq!(difference["hourlyCostMore"], json!(0.0), "what is left fits a small node, as before: {difference}");
+}
+
+#[test]
+fn nodes_on_their_way_out_cost_nothing_in_the_end() {
+    let mut objects = vec![pool("general", "100%")];
+    let leaving = r#""name":"a","deletionTimestamp":"2026-01-31T00:00:00Z","#;
+    objects.extend(managed("a", "general", "").iter().map(|object| object.replacen(r#""name":"a","#, leaving, 1)));
+    let files = files("whatif-leaving", &objects);
+    for ask in [PLAN, CONSOLIDATE] {
+        assert_eq!(changed(&files, ask, "--without-node a").1["hourlyCostMore"], json!(0.0), "{ask}");
+    }
+}
+
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"shop"},"spec":{"replicas":3,
   "template":{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}}"#;
 
