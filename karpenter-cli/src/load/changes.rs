@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
-use karpenter_core::api::{FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod};
+use karpenter_core::{
+    api::{FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod},
+    disrupt::{PoolBudgets, UnreadableBudget},
+};
 
 use super::{
     LoadWarning,
@@ -164,6 +167,13 @@ impl ClusterReader {
     }
 }
 
+/// A budget that cannot be read, for which nothing would be allowed.
+fn unreadable_budget(pool: &NodePool) -> Option<FieldError> {
+    let budgets = PoolBudgets::of(pool);
+    let UnreadableBudget { index, fault, .. } = budgets.unreadable()?;
+    Some(FieldError::new(format!("spec.disruption.budgets[{index}].{}", fault.field()), fault.to_string()))
+}
+
 /// The kind and the key of an object.
 pub(crate) type Named = (&'static str, ObjectKey);
 
@@ -173,7 +183,8 @@ impl Cluster {
         match kind? {
             Kind::NodePool => {
                 let pool = self.pools.last()?;
-                pool.validate().err().map(|error| error.of(format!("NodePool {}", pool.name())))
+                let wrong = pool.validate().err().or_else(|| unreadable_budget(pool));
+                wrong.map(|error| error.of(format!("NodePool {}", pool.name())))
             }
             Kind::NodeOverlay => {
                 let overlay = self.overlays.last()?;

@@ -2,9 +2,13 @@
 
 mod difference;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
-use karpenter_core::api::{ObjectKey, Pod, PodStatus};
+use karpenter_core::api::{NodePool, ObjectKey, Pod, PodStatus, conditions::CONSOLIDATABLE};
 
 pub(crate) use difference::Future;
 pub use difference::{Difference, NodesOfType, WithoutPlace};
@@ -112,6 +116,7 @@ impl Changes {
             Arc::make_mut(pod).status = PodStatus::unschedulable();
         }
         further.give_free_names(cluster);
+        forget_quiet(cluster, &further.cluster.pools);
         let replaced = cluster.put(&further);
         let change = |(kind, key): (&'static str, ObjectKey)| {
             let name = if key.namespace.is_empty() { key.name.clone() } else { key.to_string() };
@@ -200,6 +205,19 @@ fn release(pod: &mut Pod) {
     pod.spec.node_name.clear();
     (pod.metadata.creation_timestamp, pod.metadata.deletion_timestamp) = (None, None);
     pod.status = PodStatus::unschedulable();
+}
+
+/// Claims do not say any more for how long pods have left them alone where that counts from anew, as their pool says so.
+fn forget_quiet(cluster: &mut Cluster, pools: &[NodePool]) {
+    let wait = |pool: &NodePool| pool.spec.disruption.consolidate_after.clone();
+    let is_other =
+        |known: &&NodePool| pools.iter().any(|pool| pool.name() == known.name() && wait(pool) != wait(known));
+    let others: BTreeSet<String> = cluster.pools.iter().filter(is_other).map(|pool| pool.name().to_owned()).collect();
+    for claim in &mut cluster.claims {
+        if claim.pool_name().is_some_and(|pool| others.contains(pool)) {
+            claim.status.conditions.retain(|condition| condition.r#type != CONSOLIDATABLE);
+        }
+    }
 }
 
 /// Binds pods to the nodes, by name, to which they are to go, and says whether there are any. Those on their way out stay where they

@@ -245,6 +245,22 @@ fn nodes_on_their_way_out_cost_nothing_in_the_end() {
     }
 }
 
+#[test]
+fn a_pool_that_waits_longer_keeps_nodes_that_were_quiet_for_less() {
+    let mut objects = vec![pool("general", "100%")];
+    let quiet = r#"{"type":"Consolidatable","status":"True","lastTransitionTime":"2026-01-31T22:00:00Z","reason":"Consolidatable","message":""}"#;
+    let [claim, node] = managed("a", "general", quiet);
+    let seen = r#""status":{"lastPodEventTime":"2026-01-31T22:00:00Z","#;
+    objects.extend([claim.replace(r#""status":{"#, seen), node]);
+    let files = files("whatif-quiet", &objects);
+    for (wait, goes) in [("1h", true), ("24h", false)] {
+        let wait = format!(r#""consolidateAfter":"{wait}""#);
+        files.write("pool.json", &objects[0].replace(r#""consolidateAfter":"0s""#, &wait));
+        let document = changed(&files, CONSOLIDATE, "--set-pool pool.json").0;
+        assert_eq!(document["commands"].as_array().unwrap().len(), usize::from(goes), "{wait}");
+    }
+}
+
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"shop"},"spec":{"replicas":3,
   "template":{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}}}"#;
 
@@ -355,6 +371,10 @@ fn mistakes_are_one_line() {
         (
             pool("general", "100").replace(r#""nodes":"100""#, r#""nodes":"1","schedule":"daily""#),
             "NodePool general: spec.disruption.budgets[0]",
+        ),
+        (
+            pool("general", "100").replace(r#""nodes":"100""#, r#""nodes":"1","duration":"1h","schedule":"0 9 * * mon-fry""#),
+            "NodePool general: spec.disruption.budgets[0].schedule: ",
         ),
         (
             r#"{"apiVersion":"karpenter.sh/v1alpha1","kind":"NodeOverlay","metadata":{"name":"o"},"spec":{"price":"-1"}}"#
