@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, mem, sync::Arc};
 
 use karpenter_core::{
-    api::{FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod},
+    api::{DaemonSet, FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod},
     disrupt::{PoolBudgets, UnreadableBudget},
 };
 
@@ -97,8 +97,13 @@ impl ChangeReader {
         self.objects.start_file(file);
     }
 
+    /// A workload that another one has made is left to that one: the replica set of a deployment has no pods of its own.
     pub(crate) fn finish(self) -> FurtherObjects {
-        FurtherObjects { cluster: self.objects.finish(), workloads: self.workloads }
+        let mut cluster = self.objects.finish();
+        let is_made = |one: &Workload| self.workloads.iter().any(|other| other.controls(one));
+        let (made, workloads): (Vec<Workload>, Vec<Workload>) = self.workloads.iter().cloned().partition(is_made);
+        cluster.pods.retain(|pod| !made.iter().any(|one| one.has_made(pod)));
+        FurtherObjects { cluster, workloads }
     }
 
     pub(super) fn take(
@@ -202,6 +207,7 @@ impl Cluster {
         out.extend(put("NodeOverlay", &mut self.overlays, &new.overlays, |one| named(&one.metadata)));
         out.extend(put("NodeClaim", &mut self.claims, &new.claims, |one| named(&one.metadata)));
         out.extend(put("Node", &mut self.nodes, &new.nodes, |one| named(&one.metadata)));
+        self.roll_out(&new.daemonsets);
         out.extend(put("DaemonSet", &mut self.daemonsets, &new.daemonsets, |one| in_namespace(&one.metadata)));
         out.extend(put("PodDisruptionBudget", &mut self.budgets, &new.budgets, |one| in_namespace(&one.metadata)));
         out.extend(put("Namespace", &mut self.namespaces, &new.namespaces, |one| named(&one.metadata)));
@@ -216,6 +222,33 @@ impl Cluster {
         self.warnings.retain(|warning| !warning.is_about_any(&new.pools));
         self.warnings.extend(new.warnings.iter().cloned());
         out
+    }
+
+    /// Makes the pods of daemonsets that get another template such as it makes them.
+    fn roll_out(&mut self, daemonsets: &[DaemonSet]) {
+        let key = |one: &DaemonSet| in_namespace(&one.metadata);
+        let is_other = |one: &&DaemonSet| {
+            let known = self.daemonsets.iter().find(|known| key(known) == key(one));
+            known.is_some_and(|known| known.spec.template != one.spec.template)
+        };
+        for daemonset in daemonsets.iter().filter(is_other) {
+            let is_its = |pod: &&mut Arc<Pod>| {
+                let owner = pod.metadata.controller().filter(|owner| owner.kind == "DaemonSet");
+                owner.is_some_and(|owner| ObjectKey::new(pod.namespace(), &owner.name) == key(daemonset))
+            };
+            for pod in self.pods.iter_mut().filter(is_its) {
+                let pod = Arc::make_mut(pod);
+                let template = daemonset.spec.template.clone();
+                let before = mem::replace(&mut pod.spec, template.spec);
+                // Where it is stays as it is, and so does what its controller wrote for that.
+                (pod.spec.node_name, pod.spec.affinity) = (before.node_name, before.affinity);
+                // Admission writes it, of a class that the template names.
+                pod.spec.priority = pod.spec.priority.or(before.priority);
+                pod.spec.tolerate_as_daemon();
+                pod.metadata.labels = template.metadata.labels;
+                pod.status.container_statuses.clear();
+            }
+        }
     }
 
     /// Takes the pods of workloads out, and gives back the workloads that had some.

@@ -1,6 +1,8 @@
 //! Workloads, and the pods that they make.
 
-use karpenter_core::api::{FieldError, ObjectKey, OwnerReference, Pod, PodTemplate};
+use karpenter_core::api::{
+    Condition, ConditionStatus, FieldError, ObjectKey, ObjectMeta, OwnerReference, Pod, PodTemplate,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -19,6 +21,8 @@ pub struct Workload {
     pub key: ObjectKey,
     /// How many pods it makes.
     pub replicas: u32,
+    /// What made it, if anything did.
+    pub controller: Option<OwnerReference>,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +44,31 @@ struct Spec {
     #[serde(default)]
     volume_claim_templates: Option<Vec<Value>>,
     template: PodTemplate,
+}
+
+/// What a job says of itself, and what made a workload.
+#[derive(Deserialize)]
+struct Rest {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    conditions: Option<Vec<Condition>>,
+}
+
+impl Status {
+    /// Whether a job has run to its end, well or not (<https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup>).
+    fn is_over(&self) -> bool {
+        let mut all = self.conditions.iter().flatten();
+        all.any(|condition| {
+            condition.status == ConditionStatus::True && matches!(condition.r#type.as_str(), "Complete" | "Failed")
+        })
+    }
 }
 
 impl Spec {
@@ -97,7 +126,10 @@ pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Work
     if replicas > MAX_REPLICAS {
         return Err(FieldError::new(format!("spec.{field}"), format!("{replicas} is more than {MAX_REPLICAS}")));
     }
-    Ok((Workload { kind, key, replicas }, spec.template))
+    let Rest { metadata, status } = parse(object.raw)?;
+    let is_over = kind == "Job" && status.is_some_and(|status| status.is_over());
+    let replicas = if is_over { 0 } else { replicas };
+    Ok((Workload { kind, key, replicas, controller: metadata.controller().cloned() }, spec.template))
 }
 
 impl Workload {
@@ -116,6 +148,23 @@ impl Workload {
         owner.kind == self.kind && owner.name == self.key.name
     }
 
+    /// Whether a pod stands for one that it makes.
+    pub(super) fn has_made(&self, pod: &Pod) -> bool {
+        pod.metadata.controller().is_some_and(|owner| owner.uid == self.uid())
+    }
+
+    /// Whether it made another workload.
+    pub(super) fn controls(&self, other: &Self) -> bool {
+        let controller = other.controller.as_ref();
+        self.key.namespace == other.key.namespace
+            && controller.is_some_and(|owner| owner.kind == self.kind && owner.name == self.key.name)
+    }
+
+    /// What stands for a uid in the pods that it makes.
+    fn uid(&self) -> String {
+        format!("{} {}", self.kind, self.key)
+    }
+
     /// The pod of this number.
     fn pod(&self, template: &PodTemplate, index: u32) -> Pod {
         let mut pod = Pod::default();
@@ -129,7 +178,7 @@ impl Workload {
             kind => ("apps/v1", kind, self.key.name.clone()),
         };
         (owner.api_version, owner.kind, owner.name) = (api_version.to_owned(), kind.to_owned(), name);
-        owner.uid = format!("{} {}", self.kind, self.key);
+        owner.uid = self.uid();
         owner.controller = Some(true);
         pod.metadata.owner_references = vec![owner];
         pod.spec = template.spec.clone();

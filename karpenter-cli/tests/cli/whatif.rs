@@ -296,6 +296,44 @@ fn workloads_stand_for_their_pods() {
 }
 
 #[test]
+fn what_a_deployment_has_made_and_jobs_that_are_over_make_no_pods() {
+    let files = files("whatif-made", &[pool("general", "100%")]);
+    let by = r#""metadata":{"name":"shop-5d9","ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"shop","uid":"u","controller":true}]}"#;
+    let made = DEPLOYMENT.replacen("Deployment", "ReplicaSet", 1).replacen(r#""metadata":{"name":"shop"}"#, by, 1);
+    let over = r#""status":{"conditions":[{"type":"Complete","status":"True"}]},"spec""#;
+    let job = DEPLOYMENT.replace("Deployment", "Job").replace("apps/v1", "batch/v1").replacen(r#""spec""#, over, 1);
+    for (objects, expected) in [(list(&[DEPLOYMENT, &made]), 3), (made.clone(), 3), (job, 0)] {
+        files.write("with.json", &objects);
+        assert_eq!(changed(&files, PLAN, "--with with.json").0["pods"], json!(expected), "{objects}");
+    }
+}
+
+#[test]
+fn a_daemonset_with_another_template_has_other_pods() {
+    let template = |cpu: &str| {
+        format!(
+            r#"{{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{{"name":"agent","namespace":"default","uid":"agent"}},"spec":{{"template":{{
+        "spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}}}}}}}}"#
+        )
+    };
+    let mut objects = vec![pool("general", "100%"), template("100m"), waiting("new", "1500m")];
+    objects.extend(managed("full", "general", ""));
+    objects.push(running("web", "3800m", "full"));
+    let owner = r#""apiVersion":"apps/v1","kind":"DaemonSet","name":"agent","uid":"agent""#;
+    objects.push(
+        running("agent-1", "100m", "full")
+            .replace(r#""apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"web""#, owner),
+    );
+    let files = files("whatif-daemons", &objects);
+    files.write("same.json", &objects[1]);
+    files.write("larger.json", &template("1500m"));
+    assert_eq!(changed(&files, PLAN, "--with same.json").0, plain(&files, PLAN));
+    let (document, difference) = changed(&files, PLAN, "--with larger.json");
+    assert_eq!(document["newNodeClaims"][0]["instanceTypes"][0], json!("m-4x"), "{document}");
+    assert!(difference["hourlyCostMore"].as_f64().unwrap() > 0.0, "{difference}");
+}
+
+#[test]
 fn misspelt_fields_of_manifests_are_named() {
     let files = files("whatif-misspelt", &[pool("general", "100%")]);
     let misspelt = DEPLOYMENT.replace("replicas", "replica").replace("requests", "request");
