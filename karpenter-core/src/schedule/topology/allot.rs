@@ -201,9 +201,11 @@ impl<'b, 'a> Allotter<'b, 'a> {
         true
     }
 
+    /// Leaves what is left of a class without a place. No rule about neighbours is to blame where none would have one alone.
     fn block(&mut self, class: usize, obstacle: Option<TopologyObstacle>) {
         let count = std::mem::take(&mut self.left[class]);
         if count > 0 {
+            let obstacle = obstacle.filter(|_| self.has_node(class));
             self.out.blocked.push(Blocked { class, count, obstacle });
         }
     }
