@@ -86,10 +86,8 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let after = Ended::of(args, now, &with_changes)?;
     let before = Ended::of(args, now, &input)?;
     let difference = Difference::between(&before.future(), &after.future(), changed);
-    let found = match after.has_bound {
-        true => search(args, now, Prepared::from_input(with_changes, now)?).0,
-        false => after.found,
-    };
+    let found =
+        if after.has_bound { search(args, now, Prepared::from_input(with_changes, now)?).0 } else { after.found };
     Ok(Consolidation { difference: Some(difference), ..found })
 }
 

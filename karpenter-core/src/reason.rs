@@ -162,7 +162,7 @@ impl fmt::Display for TopologyObstacle {
                 write_domains(f, domains)
             }
             Self::Affinity { key, domains } if domains.is_empty() => {
-                write!(f, "affinity over {key}: in no domain are all pods there or planned that it must be near to")
+                write!(f, "affinity over {key}: no domain has the pods that it must be near to, running or planned")
             }
             Self::Affinity { key, domains } => {
                 write!(f, "affinity over {key}: it cannot go where such pods are, in ")?;

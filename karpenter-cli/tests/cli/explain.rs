@@ -89,8 +89,8 @@ fn a_rule_about_neighbours_is_named_with_its_operands() {
     let text = files.run("explain lonely --cluster cluster.json --catalog types.json").out;
     assert_eq!(
         text,
-        "default/lonely: without a place: affinity over topology.kubernetes.io/zone: no pod that it must be\n    \
-         near to is there or planned\n"
+        "default/lonely: without a place: affinity over topology.kubernetes.io/zone: no domain has the pods\n    \
+         that it must be near to, running or planned\n"
     );
 }
 
