@@ -172,6 +172,7 @@ fn on_nodes(shut_out: &NodesShutOut) -> OnNodes {
 
 pub(super) fn of_types(obstacle: &Obstacle) -> Described {
     let (kind, operands) = match obstacle {
+        Obstacle::Static => ("static", json!({})),
         Obstacle::NotReady { .. } => ("notReady", json!({})),
         Obstacle::Taint(taint) => ("taint", json!({ "taint": taint })),
         Obstacle::NoInstanceTypes => ("noInstanceTypes", json!({})),

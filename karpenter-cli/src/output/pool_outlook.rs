@@ -3,7 +3,7 @@
 use karpenter_core::{
     api::DisruptionReason,
     disrupt::{PoolBudget, PoolOutlook},
-    reason::TypesRuledOut,
+    reason::{Obstacle, TypesRuledOut},
     schedule::{LimitUse, RemainingType, ValueCount},
 };
 
@@ -28,7 +28,9 @@ fn paragraph(outlook: &PoolOutlook) -> String {
     out += &section("remaining, the cheapest first", remaining(&types.remaining).into_iter());
     out += &section("claims must keep several values", types.min_values.iter().map(values));
     out += &section("limits", types.limits.iter().map(limit));
-    out + &section("nodes that may be disrupted now", outlook.budgets.iter().map(budget))
+    // Nodes of static pools go for no other reason.
+    let is_meant = |budget: &&PoolBudget| outlook.replicas.is_none() || budget.reason == DisruptionReason::Drifted;
+    out + &section("nodes that may be disrupted now", outlook.budgets.iter().filter(is_meant).map(budget))
 }
 
 /// Lines under a heading; nothing if there are none.
@@ -41,6 +43,9 @@ fn section(heading: &str, lines: impl Iterator<Item = String>) -> String {
 fn verdict(outlook: &PoolOutlook) -> String {
     let types = &outlook.types;
     let all = count(types.type_count, "type");
+    if let Some(obstacle @ Obstacle::Static) = &types.obstacle {
+        return obstacle.to_string();
+    }
     if let Some(obstacle) = &types.obstacle {
         return format!("no node is made of it: {obstacle}");
     }

@@ -85,17 +85,14 @@ impl NodePool {
         self
     }
 
-    /// Why no node may be made of this pool for pods now, if so: it is being deleted, static, or said to be not ready.
-    pub fn unready(&self) -> Option<String> {
-        if self.metadata.deletion_timestamp.is_none() && self.spec.replicas.is_some() {
-            return Some("it is static (spec.replicas is set)".to_owned());
-        }
-        self.not_ready()
+    /// Whether it is kept at a number of nodes, whatever pods need.
+    pub fn is_static(&self) -> bool {
+        self.spec.replicas.is_some()
     }
 
-    /// Why no node may be made of this pool now, be it to keep the number of a static one: it is being deleted, or said to be
+    /// Why no node may be made of this pool now, be it to keep the number of a static one, if so: it is being deleted, or said to be
     /// not ready.
-    pub(crate) fn not_ready(&self) -> Option<String> {
+    pub fn not_ready(&self) -> Option<String> {
         if self.metadata.deletion_timestamp.is_some() {
             return Some("it is being deleted".to_owned());
         }

@@ -41,7 +41,7 @@ pub struct PoolBudget {
     pub reason: DisruptionReason,
     /// What sets the limit.
     pub limit: BudgetLimit,
-    /// How many nodes may go now: no more than the pool has that are not away already.
+    /// How many nodes may go now: no more than the pool has that are not away already, and of a static pool none but drifted ones.
     pub nodes: u32,
 }
 
@@ -54,7 +54,8 @@ impl PoolOutlook {
         let here = counts.managed.saturating_sub(counts.not_ready_or_leaving);
         let budget = |reason| {
             let limit = allowance::limit(snapshot, source, reason, now);
-            PoolBudget { reason, nodes: limit.allowed().min(here), limit }
+            let is_meant = !source.is_static() || reason == DisruptionReason::Drifted;
+            PoolBudget { reason, nodes: if is_meant { limit.allowed().min(here) } else { 0 }, limit }
         };
         let reasons = [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
         Some(Self {

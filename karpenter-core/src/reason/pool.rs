@@ -37,6 +37,8 @@ pub struct TypesShutOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
+    /// The pool is static: it is kept at its `spec.replicas`, whatever pods need.
+    Static,
     /// No node may be made of the pool now.
     NotReady {
         /// Why.
@@ -178,6 +180,7 @@ impl fmt::Display for Asker {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Static => f.write_str("static: it is kept at its spec.replicas, and no node is made of it for pods"),
             Self::NotReady { message } => write!(f, "not ready: {message}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),

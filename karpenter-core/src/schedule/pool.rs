@@ -150,7 +150,10 @@ impl<'a> Pool<'a> {
 
     /// The catalog of a pool of which nodes may be made, or why none may be made.
     pub(super) fn ready_catalog(source: &NodePool, catalogs: &'a Catalogs) -> Result<&'a Catalog, Box<Obstacle>> {
-        if let Some(message) = source.unready() {
+        if source.is_static() && source.metadata.deletion_timestamp.is_none() {
+            return Err(Box::new(Obstacle::Static));
+        }
+        if let Some(message) = source.not_ready() {
             return Err(Box::new(Obstacle::NotReady { message }));
         }
         source.validate_for_provisioning().map_err(|error| Obstacle::NotReady { message: error.to_string() })?;

@@ -250,7 +250,9 @@ impl<'a> Base<'a> {
             match Pool::new(source, snapshot, catalogs, &daemons, &classes.axes, shelf) {
                 Ok(pool) => pools.push(pool),
                 Err(obstacle) => {
-                    warnings.push(Warning::PoolSkipped { pool: name.clone(), obstacle: (*obstacle).clone() });
+                    if *obstacle != Obstacle::Static {
+                        warnings.push(Warning::PoolSkipped { pool: name.clone(), obstacle: (*obstacle).clone() });
+                    }
                     obstacles.push(obstacle.of(&name));
                 }
             }

@@ -235,7 +235,7 @@ fn a_pool_of_which_no_node_is_made_still_says_what_it_could_launch() {
     world.pool.spec.replicas = Some(2);
     let look = world.look();
     assert_eq!(look.remaining.len(), 3);
-    assert_eq!(look.obstacle.expect("it is static").to_string(), "not ready: it is static (spec.replicas is set)");
+    assert_eq!(look.obstacle, Some(Obstacle::Static));
     let (snapshot, catalogs) = world.parts();
     let now: Timestamp = NOW.parse().expect("a time");
     let outlook = PoolOutlook::of(&snapshot, &catalogs, "p", now).expect("there is such a pool");
