@@ -85,11 +85,14 @@ impl ChangeReader {
     /// accepted; a node pool or an overlay that breaks a rule, so that planning would leave it out.
     pub(crate) fn read(&mut self, text: &str, file: &str, accepted: Accepted) -> Result<(), Error> {
         self.start(file);
+        let mut is_empty = true;
         for_each_object(text, file, &mut |object, position| {
+            is_empty = false;
             self.take(object, position, file, accepted)?;
             let broken = self.objects.cluster_mut().broken_rule(Kind::of(&object.api_version, &object.kind));
             broken.map_or(Ok(()), |error| Err(Error::Object { file: file.to_owned(), error }))
-        })
+        })?;
+        if is_empty { Err(Error::Empty { file: file.to_owned() }) } else { Ok(()) }
     }
 
     /// All objects from here on are of this file.

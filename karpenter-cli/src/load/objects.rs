@@ -182,6 +182,12 @@ impl ClusterReader {
 
     pub(super) fn take(&mut self, object: &Object<'_>, position: &Position<'_>, file: &str) -> Result<(), Error> {
         let kind = Kind::of(&object.api_version, &object.kind);
+        if let Some(error) = no_object(object) {
+            return Err(Error::Object {
+                file: file.to_owned(),
+                error: error.of(format!("{} ({position})", object.kind)),
+            });
+        }
         if kind.is_none() && group_of(&object.api_version) != KARPENTER_GROUP {
             return Ok(());
         }
@@ -245,6 +251,27 @@ impl ClusterReader {
             Kind::CsiNode => cluster.csi_nodes.push(needed(raw, name, file)?),
         }
         Ok(())
+    }
+}
+
+/// Why what an API server answers is no object of a cluster: it failed, or wrote it for people.
+fn no_object(object: &Object<'_>) -> Option<FieldError> {
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(default)]
+        message: String,
+    }
+
+    match (object.api_version.as_str(), object.kind.as_str()) {
+        ("v1", "Status") => {
+            let status: Result<Status, _> = serde_json::from_str(object.raw.get());
+            let why = status.map(|status| status.message).unwrap_or_default();
+            Some(FieldError::new("kind", format!("the API server gave no objects: {why}")))
+        }
+        ("meta.k8s.io/v1", "Table" | "PartialObjectMetadata") => {
+            Some(FieldError::new("kind", "it does not have the objects: expected what `kubectl get -o json` prints"))
+        }
+        _ => None,
     }
 }
 

@@ -54,6 +54,11 @@ fn texts_that_are_not_objects() {
         (r#"{"kind":"List","items":{"a":1}}"#, "document 1: items: invalid type: map, expected a sequence"),
         (r#"{"kind":"List"}"#, "document 1: items: is missing"),
         (r#"{"kind":7}"#, "document 1: kind: invalid type: integer `7`, expected a string"),
+        (
+            r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"forbidden"}"#,
+            "Status (document 1): kind: the API server gave no objects: forbidden",
+        ),
+        (r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}"#, "Table (document 1): kind: it does not have"),
         (r#"{"kind":"Pod"}"#, "Pod (document 1): metadata.name: is missing"),
         (r#"[{"kind":"Pod","metadata":{"name":""}}]"#, "Pod (document 1 element [0]): metadata.name: is missing"),
         (

@@ -420,6 +420,7 @@ fn mistakes_are_one_line() {
             "NodeOverlay o: spec.price: \"-1\" is not a number such as 0.05",
         ),
         (String::new(), "is empty"),
+        (list(&[]), "is empty"),
     ] {
         files.write("with.json", &text);
         let line = refusal(&files, "--with with.json");
