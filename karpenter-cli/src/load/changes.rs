@@ -130,7 +130,9 @@ impl ChangeReader {
             let name = format!("{} {key}", object.kind);
             let (workload, pods) = workload::read(object, key)
                 .map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })?;
-            self.note(workload::unknown_fields(object), &format!("{} {}", workload.kind, workload.key), file);
+            let name = format!("{} {}", workload.kind, workload.key);
+            self.note(workload::unknown_fields(object), &name, file);
+            self.note_classes(object, &name, file);
             self.workloads.push(workload);
             return pods.into_iter().try_for_each(|pod| self.objects.add_pod(pod, file));
         }
@@ -144,8 +146,23 @@ impl ChangeReader {
         if kind == Some(Kind::Pod) {
             let name = format!("Pod {}", key_of(object, kind).map_err(wrong)?);
             self.note(unread::unknown_of_pod(object), &name, file);
+            self.note_classes(object, &name, file);
         }
         Ok(())
+    }
+
+    /// Keeps what is to be said of classes of which admission has not written what they stand for.
+    fn note_classes(&mut self, object: &Object<'_>, name: &str, file: &str) {
+        let at = if object.kind == "Pod" { "spec" } else { "spec.template.spec" };
+        let value: serde_json::Value = serde_json::from_str(object.raw.get()).unwrap_or_default();
+        let spec = at.split('.').fold(&value, |value, field| &value[field]);
+        for (class, written) in [("priorityClassName", "priority"), ("runtimeClassName", "overhead")] {
+            if spec[class].as_str().is_some_and(|class| !class.is_empty()) && spec[written].is_null() {
+                let (file, object, field) = (file.to_owned(), name.to_owned(), format!("{at}.{class}"));
+                let warning = LoadWarning::NotAdmitted { file, object, field, written };
+                self.objects.cluster_mut().warnings.push(warning);
+            }
+        }
     }
 
     /// Keeps what is to be said of fields that there are not.

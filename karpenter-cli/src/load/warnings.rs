@@ -61,6 +61,17 @@ pub enum LoadWarning {
         /// How many other instance types of the file have it too.
         others: usize,
     },
+    /// A pod, or the template of a workload, names a class of which admission would write what pods of it have.
+    NotAdmitted {
+        /// The file.
+        file: String,
+        /// The kind and the name.
+        object: String,
+        /// The field with the name of the class.
+        field: String,
+        /// The field that admission would write.
+        written: &'static str,
+    },
     /// Claims of which no machine is bought yet, so that nobody knows which pods they are for.
     NotLaunched {
         /// How many.
@@ -150,6 +161,12 @@ impl fmt::Display for LoadWarning {
                     1 => f.write_str(" (and so in another instance type)"),
                     n => write!(f, " (and so in {n} other instance types)"),
                 }
+            }
+            Self::NotAdmitted { file, object, field, written } => {
+                write!(
+                    f,
+                    "{file}: {object}: {field}: what the class says does not count, as nobody wrote {written} beside it"
+                )
             }
             Self::NotLaunched { count, first } => counted(
                 f,

@@ -350,6 +350,27 @@ fn misspelt_fields_of_manifests_are_named() {
 }
 
 #[test]
+fn classes_of_which_admission_wrote_nothing_are_named() {
+    let files = files("whatif-classes", &[pool("general", "100%")]);
+    for (spec, expected) in [
+        (
+            r#""priorityClassName":"high","#,
+            Some("spec.template.spec.priorityClassName: what the class says does not count"),
+        ),
+        (r#""priorityClassName":"high","priority":7,"#, None),
+        (
+            r#""runtimeClassName":"kata","#,
+            Some("spec.template.spec.runtimeClassName: what the class says does not count"),
+        ),
+    ] {
+        files.write("with.json", &DEPLOYMENT.replacen(r#""containers""#, &format!(r#"{spec}"containers""#), 1));
+        let warnings = changed(&files, PLAN, "--with with.json").0["warnings"].to_string();
+        assert_eq!(expected.is_some(), warnings.contains("what the class says"), "{warnings}");
+        assert!(expected.is_none_or(|expected| warnings.contains(expected)), "{warnings}");
+    }
+}
+
+#[test]
 fn pods_of_a_workload_take_the_place_of_no_pods_of_others() {
     let of_set = running("shop-0", "1", "by-hand")
         .replace("ReplicaSet", "StatefulSet")
