@@ -31,6 +31,9 @@ fn paragraph(outlook: &NodeOutlook) -> String {
         }
         Some(DisruptionReason::Underutilized) => "may go: its pods have a cheaper place",
         Some(DisruptionReason::Drifted) => "may go: it is not what its pool asks for any more",
+        _ if outlook.guards.iter().any(|guard| matches!(guard, Guard::Leaving | Guard::Disrupted)) => {
+            "is on its way out"
+        }
         _ => "stays",
     };
     let mut out = folded(&format!("{}: {verdict}", outlook.name), "");

@@ -175,3 +175,14 @@ fn what_goes_for_its_drift_need_save_nothing() {
         "no node can come in its place now: its pool has more nodes than replicas, or as many as its limit allows";
     assert!(waits.starts_with("old: stays\n") && words.ends_with(end), "{waits}");
 }
+
+#[test]
+fn a_node_that_is_on_its_way_out_does_not_stay() {
+    let mut objects = vec![pool("general", "100%")];
+    let leaving = r#""name":"a","deletionTimestamp":"2026-01-31T00:00:00Z","#;
+    objects.extend(managed("a", "general", "").iter().map(|object| object.replacen(r#""name":"a","#, leaving, 1)));
+    objects.push(running("web", "500m", "a"));
+    let files = files("outlook-leaving", &objects);
+    let out = files.run("explain --node a --cluster cluster.json --catalog types.json --now 2026-02-01T00:00:00Z").out;
+    assert!(out.starts_with("a: is on its way out\n"), "{out}");
+}

@@ -90,8 +90,7 @@ impl Engine {
             return false;
         }
         let Some((why, since)) = self.lives.of(claim).node_refusal.clone() else { return false };
-        let deadline =
-            lifecycle::registration_deadline(claim).map_or(since, |at| at.max(since)).max(since + MIN_REFUSED);
+        let deadline = (since + MIN_REFUSED).max(lifecycle::registration_deadline(claim).unwrap_or(since));
         if now < deadline {
             self.agenda.at(Work::Claim(claim.name().to_owned()), deadline);
             return false;
