@@ -176,11 +176,12 @@ pub(super) fn of_types(obstacle: &Obstacle) -> Described {
         Obstacle::NotReady { .. } => ("notReady", json!({})),
         Obstacle::Taint(taint) => ("taint", json!({ "taint": taint })),
         Obstacle::NoInstanceTypes => ("noInstanceTypes", json!({})),
-        Obstacle::Label { key, wanted, asker, offered, similar_key, .. } => {
+        Obstacle::Label { key, wanted, asker, offered, is_had_alone, similar_key, .. } => {
             let offered: Vec<_> = offered.iter().flat_map(|offered| expressions(key, offered)).collect();
             let (wanted, asker) = (expressions(key, wanted), of_asker(*asker));
             let operands = json!({
-                "key": key, "wanted": wanted, "asker": asker, "offered": offered, "similarKey": similar_key,
+                "key": key, "wanted": wanted, "asker": asker, "offered": offered, "hadAlone": is_had_alone,
+                "similarKey": similar_key,
             });
             ("label", operands)
         }

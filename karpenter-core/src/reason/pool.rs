@@ -56,8 +56,10 @@ pub enum Obstacle {
         wanted: Requirement,
         /// On whose account.
         asker: Asker,
-        /// What nodes of these types can have.
+        /// What nodes of these types can have that meet as much else as they can.
         offered: Vec<Requirement>,
+        /// Whether nodes of these types can have it as it is wanted, but not together with all else.
+        is_had_alone: bool,
         /// A label that the pool's nodes do have and that may be the one that was meant.
         similar_key: Option<String>,
         /// Whether no node has the label because the key names a resource of instance types, which pods ask for in
@@ -184,8 +186,9 @@ impl fmt::Display for Obstacle {
             Self::NotReady { message } => write!(f, "not ready: {message}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
-            Self::Label { key, wanted, asker, offered, similar_key, is_resource } => {
-                write!(f, "label {key} must be {wanted}{asker}, but nodes ")?;
+            Self::Label { key, wanted, asker, offered, is_had_alone, similar_key, is_resource } => {
+                let which = if *is_had_alone { "nodes with all else " } else { "nodes " };
+                write!(f, "label {key} must be {wanted}{asker}, but {which}")?;
                 write_offered(f, offered)?;
                 if *is_resource {
                     return write!(f, " ({key} is a resource, not a label: ask for it under resources.limits)");

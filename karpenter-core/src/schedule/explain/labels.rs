@@ -47,8 +47,11 @@ impl<'p> Asked<'p> {
         let is_unknown = !can_have(pool, key);
         let is_resource = is_unknown && problem.base.pools.iter().any(|p| has_resource(p, key));
         let similar_key = if is_unknown && !is_resource { similar_key(pool, key) } else { None };
+        let types: BTreeSet<usize> = rows.iter().map(|&row| pool.table().rows()[row].type_index).collect();
+        let mut alone = types.into_iter().flat_map(|index| pool.table().rows_of(index));
+        let is_had_alone = alone.any(|row| pool.rows.contains(row) && self.rows.contains(row));
         let (wanted, asker) = (self.wanted.clone(), asker(problem, lot, key, self.wanted));
-        Obstacle::Label { key: key.to_owned(), wanted, asker, offered, similar_key, is_resource }
+        Obstacle::Label { key: key.to_owned(), wanted, asker, offered, is_had_alone, similar_key, is_resource }
     }
 }
 
