@@ -4,7 +4,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::{
-    CloudProvider,
+    CloudProvider, Timestamp,
     api::{Node, NodeClaim},
     engine::{Action, ActionId, ActionResult, Note, Refusal, Request},
     lifecycle::launch_deadline,
@@ -174,14 +174,7 @@ impl Carrier {
     fn launch(&self, claim: Box<NodeClaim>) -> Call {
         let (deadline, provider) = (launch_deadline(&claim), Arc::clone(&self.provider));
         let call = self.provider_call(Action::Launch(claim));
-        Box::pin(async move {
-            if deadline.is_none_or(|deadline| clock::now() < deadline) {
-                return call.await;
-            }
-            let message = "it waited for others until its claim was given up";
-            let error = ProviderError::new(provider.name(), "create", ProviderErrorKind::Unavailable, message);
-            ActionResult::Launched(Err(error.into()))
-        })
+        Box::pin(async move { unless_late(deadline, provider.name(), call).await })
     }
 
     /// A call of the API server; an action of another kind is given back.
@@ -285,6 +278,16 @@ impl Carrier {
     }
 }
 
+/// Makes a call of a provider, if it is not too late for it.
+async fn unless_late(deadline: Option<Timestamp>, provider: &str, call: Call) -> ActionResult {
+    if deadline.is_none_or(|deadline| clock::now() < deadline) {
+        return call.await;
+    }
+    let message = "it waited for others until its claim was given up";
+    let error = ProviderError::new(provider, "create", ProviderErrorKind::Unavailable, message);
+    ActionResult::Launched(Err(error.into()))
+}
+
 /// The object is not what the action was made from.
 fn changed() -> Call {
     Box::pin(async { ActionResult::Refused(Refusal::Conflict) })
@@ -328,6 +331,17 @@ mod tests {
             seconds.push(at.as_secs());
         }
         seconds
+    }
+
+    #[tokio::test]
+    async fn no_machine_is_bought_for_a_claim_that_was_given_up_meanwhile() {
+        let (past, future) = (clock::now(), clock::now() + Duration::from_mins(1));
+        for (deadline, is_made) in [(Some(past), false), (Some(future), true), (None, true)] {
+            let call: Call = Box::pin(async { ActionResult::Written });
+            let result = unless_late(deadline, "test", call).await;
+            assert_eq!(matches!(result, ActionResult::Written), is_made, "{deadline:?}");
+            assert_eq!(matches!(result, ActionResult::Launched(Err(_))), !is_made, "{deadline:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
