@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
     Catalog, InstanceType, PlannedClaim, Requirements, ResourceList, ResourceName,
-    api::{ConditionStatus, NodeClaim, NodePool, ObjectKey, Operator, Pod, PodSpec},
+    api::{ConditionStatus, NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodSpec},
     labels,
 };
 
@@ -80,7 +80,8 @@ impl Checker<'_> {
         for (index, claim) in self.plan.claims().iter().enumerate() {
             let Some(pool) = self.snapshot.pool(&claim.node_pool) else { continue };
             let pods = self.pods(&claim.pods);
-            for heavier in self.snapshot.pools().iter().filter(|p| p.weight() > pool.weight() && is_open(p)) {
+            let is_heavier = |p: &&NodePool| p.weight() > pool.weight() && is_open(p) && !self.has_doubtful_daemons(p);
+            for heavier in self.snapshot.pools().iter().filter(is_heavier) {
                 let rooms = rooms
                     .entry(heavier.name())
                     .or_insert_with(|| self.rooms(heavier).into_iter().filter(|room| !room.is_reserved).collect());
@@ -96,6 +97,21 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+
+    /// Whether daemons ask for a label that the pool leaves open. They are reckoned with, as in Karpenter, though a node that nobody
+    /// asks for the label has none, so that they do not come.
+    fn has_doubtful_daemons(&self, pool: &NodePool) -> bool {
+        let is_open = |r: &NodeSelectorRequirement| !matches!(r.operator, Operator::In | Operator::DoesNotExist);
+        let open = pool.spec.template.spec.requirements.iter().filter(|r| is_open(r));
+        let keys: BTreeSet<&str> = open.map(|r| r.key.as_str()).collect();
+        let asks = |spec: &PodSpec| {
+            let terms = spec.affinity.node_affinity.required.iter().flat_map(|all| &all.node_selector_terms);
+            let mut expressions = terms.flat_map(|term| &term.match_expressions);
+            spec.node_selector.keys().any(|key| keys.contains(key.as_str()))
+                || expressions.any(|expression| keys.contains(expression.key.as_str()))
+        };
+        !keys.is_empty() && self.daemons.0.iter().any(|(daemonset, _)| asks(&daemonset.spec.template.spec))
     }
 
     /// All nodes that a pool can have, each without pods. Those that have no room for their daemons are left out.
@@ -162,9 +178,7 @@ pub(super) fn takes(pool: &NodePool, rooms: &[Room], pod: &Pod) -> bool {
 
 /// The types that a claim names, all if it names none.
 fn types_of<'c>(claim: &NodeClaim, catalog: &'c Catalog) -> Vec<&'c InstanceType> {
-    let is_list = |r: &&karpenter_core::api::NodeSelectorRequirement| {
-        r.key == labels::INSTANCE_TYPE && r.operator == Operator::In
-    };
+    let is_list = |r: &&NodeSelectorRequirement| r.key == labels::INSTANCE_TYPE && r.operator == Operator::In;
     match claim.spec.requirements.iter().find(is_list) {
         Some(named) => named.values.iter().filter_map(|name| catalog.get(name)).collect(),
         None => catalog.types().iter().collect(),

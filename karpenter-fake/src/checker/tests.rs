@@ -432,6 +432,15 @@ fn heavier_pools_come_first() {
     let narrowed = claim(&["small"], 0.05, r#"[{"key":"team","operator":"In","values":["x"]}]"#);
     let builder = in_pool(r#"{"template":{"metadata":{"labels":{"team":"x"}}}}"#, wide).pool(heavy("{}"));
     assert_eq!(violations(builder, &of_claims(vec![narrowed])), [""; 0]);
+    // The planner reckons with the daemon, which fills the node.
+    let open = r#"{"template":{"spec":{CLASS,"requirements":[{"key":"team","operator":"NotIn","values":["z"]}]}}}"#;
+    assert_eq!(with(open).len(), 1);
+    let daemonset: DaemonSet = read(
+        r#"{"metadata":{"name":"d"},"spec":{"template":{"spec":{"nodeSelector":{"team":"a"},"containers":[
+            {"name":"c","resources":{"requests":{"cpu":"4"}}}]}}}}"#,
+    );
+    let doubtful = problem("").pool(heavy(open)).daemonset(daemonset);
+    assert_eq!(violations(doubtful, &of_claims(vec![small()])), [""; 0]);
 }
 
 #[test]
