@@ -105,12 +105,14 @@ impl Ended {
     /// # Errors
     /// As for [`Prepared::from_input`].
     fn of(args: &ConsolidateArgs, now: Timestamp, input: &Input) -> Result<Self, Error> {
-        let Prepared { snapshot, catalogs, .. } = Prepared::from_input(input.clone(), now)?;
-        let waiting = Planner::new(args.disruption.options(&args.policies).planner).plan(&snapshot, &catalogs);
+        let prepared = Prepared::from_input(input.clone(), now)?;
+        let snapshot = prepared.snapshot.clone();
+        let waiting = Planner::new(args.disruption.options(&args.policies).planner).plan(&snapshot, &prepared.catalogs);
         // That a pod is on its way to a node keeps the node for some seconds, and the question is what is left at the end.
-        let mut input = input.clone();
-        let has_bound = whatif::bind(&mut input.cluster, waiting.existing());
-        let (found, catalogs) = search(args, now, Prepared::from_input(input, now)?);
+        let mut bound = input.clone();
+        let has_bound = whatif::bind(&mut bound.cluster, waiting.existing());
+        let in_the_end = if has_bound { Prepared::from_input(bound, now)? } else { prepared };
+        let (found, catalogs) = search(args, now, in_the_end);
         Ok(Self { snapshot, waiting, has_bound, found, catalogs })
     }
 

@@ -223,8 +223,8 @@ fn forget_quiet(cluster: &mut Cluster, pools: &[NodePool]) {
 /// Binds pods to the nodes, by name, to which they are to go, and says whether there are any. Those on their way out stay where they
 /// are.
 pub(crate) fn bind(cluster: &mut Cluster, pods_of_nodes: &BTreeMap<String, Vec<ObjectKey>>) -> bool {
-    let is_node = |name: &str| cluster.nodes.iter().any(|node| node.metadata.name == name);
-    let real = pods_of_nodes.iter().filter(|(name, _)| is_node(name));
+    let nodes: BTreeSet<&str> = cluster.nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+    let real = pods_of_nodes.iter().filter(|(name, _)| nodes.contains(name.as_str()));
     let node_of: BTreeMap<&ObjectKey, &String> =
         real.flat_map(|(node, pods)| pods.iter().map(move |pod| (pod, node))).collect();
     let mut has_bound = false;

@@ -82,7 +82,7 @@ impl NodePool {
     }
 
     fn validate_static(&self) -> Check {
-        if self.spec.replicas.is_none() {
+        if !self.is_static() {
             return Ok(());
         }
         check(self.spec.weight.is_none(), "spec.weight", || "not allowed together with spec.replicas".to_owned())?;

@@ -7,7 +7,11 @@ use super::{
     roster::Roster,
     survey::{Survey, is_leaving},
 };
-use crate::{Catalogs, Price, Snapshot, Timestamp, api::DisruptionReason, labels};
+use crate::{
+    Catalogs, Price, Snapshot, Timestamp,
+    api::{DisruptionReason, NodePool},
+    labels,
+};
 
 /// A node that may go, for one reason at least.
 #[derive(Clone, Debug)]
@@ -142,7 +146,7 @@ impl Candidates {
 
     /// Leaves out the nodes of some pools that have pods to move, or of which the pool must have as many as there are.
     pub(super) fn rest(&mut self, snapshot: &Snapshot, pools: &BTreeSet<String>) {
-        let is_static = |pool: &str| snapshot.pool(pool).is_some_and(|pool| pool.spec.replicas.is_some());
+        let is_static = |pool: &str| snapshot.pool(pool).is_some_and(NodePool::is_static);
         self.all.retain(|node| !pools.contains(&node.pool) || node.pods.is_empty() && !is_static(&node.pool));
     }
 

@@ -245,7 +245,7 @@ impl Commands<'_> {
     pub fn warnings(&self) -> Vec<Warning> {
         let Self { scene, .. } = self;
         // Neither pods nor nodes bear on it, and there may be very many.
-        let pools = scene.snapshot.pools().iter().filter(|pool| pool.spec.replicas.is_none()).cloned();
+        let pools = scene.snapshot.pools().iter().filter(|pool| !pool.is_static()).cloned();
         let alone = Snapshot::builder().pools(pools).build();
         alone.map(|alone| scene.planner.plan(&alone, scene.catalogs).warnings().to_vec()).unwrap_or_default()
     }
@@ -372,7 +372,7 @@ pub(super) fn by_drift<'c>(scene: &Scene<'_>, candidates: &'c Candidates, is_sta
     let place = |candidate: &Candidate| &scene.snapshot.places()[candidate.place];
     let is_asked = |candidate: &&Candidate| {
         let pool = scene.snapshot.pool(&candidate.pool);
-        is_drifted(place(candidate)) && pool.is_some_and(|pool| pool.spec.replicas.is_some() == is_static)
+        is_drifted(place(candidate)) && pool.is_some_and(|pool| pool.is_static() == is_static)
     };
     let mut order: Vec<&Candidate> = candidates.for_reason(DisruptionReason::Drifted).filter(is_asked).collect();
     order.sort_by_cached_key(|candidate| {

@@ -63,6 +63,6 @@ fn holdup(snapshot: &Snapshot, pool: &NodePool, reason: DisruptionReason, now: T
     if limit.allowed() == 0 {
         return Some(Holdup::Budget { reason, limit });
     }
-    let is_replaced = pool.spec.replicas.is_some() && reason == DisruptionReason::Drifted;
+    let is_replaced = pool.is_static() && reason == DisruptionReason::Drifted;
     (is_replaced && spare(snapshot, pool) == Some(0)).then_some(Holdup::NodeLimit)
 }

@@ -193,7 +193,7 @@ impl View<'_, '_> {
     fn plan(&self, moving: &[usize]) -> Option<Plan> {
         let Self { scene, target, place, .. } = self;
         let pool = place.pool.as_deref().and_then(|pool| scene.snapshot.pool(pool));
-        let Some(pool) = pool.filter(|pool| pool.spec.replicas.is_some()) else {
+        let Some(pool) = pool.filter(|pool| pool.is_static()) else {
             return Some(target.plan_without(&BTreeSet::from([self.index]), moving.iter().copied(), Care::Best));
         };
         let has_room = static_drift::most_more(&scene.snapshot, pool) > 0;

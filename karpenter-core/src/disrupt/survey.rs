@@ -144,7 +144,7 @@ impl<'s> Survey<'s> {
     fn guards_of_pool(&self, origin: &Origin<'_>, candidate: &Candidate) -> Vec<Guard> {
         let (rules, pool) = (&origin.pool.spec.disruption, || origin.pool.name().to_owned());
         let mut out = Vec::new();
-        if origin.pool.spec.replicas.is_some() {
+        if origin.pool.is_static() {
             out.push(Guard::StaticPool { pool: pool() });
         }
         if rules.consolidate_after.duration().is_none() {

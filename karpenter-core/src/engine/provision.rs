@@ -193,5 +193,5 @@ impl Engine {
 }
 
 pub(super) fn is_static(pool: Option<&NodePool>) -> bool {
-    pool.is_some_and(|pool| pool.spec.replicas.is_some())
+    pool.is_some_and(NodePool::is_static)
 }

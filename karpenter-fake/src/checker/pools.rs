@@ -105,13 +105,8 @@ impl Checker<'_> {
         let is_open = |r: &NodeSelectorRequirement| !matches!(r.operator, Operator::In | Operator::DoesNotExist);
         let open = pool.spec.template.spec.requirements.iter().filter(|r| is_open(r));
         let keys: BTreeSet<&str> = open.map(|r| r.key.as_str()).collect();
-        let asks = |spec: &PodSpec| {
-            let terms = spec.affinity.node_affinity.required.iter().flat_map(|all| &all.node_selector_terms);
-            let mut expressions = terms.flat_map(|term| &term.match_expressions);
-            spec.node_selector.keys().any(|key| keys.contains(key.as_str()))
-                || expressions.any(|expression| keys.contains(expression.key.as_str()))
-        };
-        !keys.is_empty() && self.daemons.0.iter().any(|(daemonset, _)| asks(&daemonset.spec.template.spec))
+        let mut asked = self.daemons.0.iter().flat_map(|(one, _)| topology::node_keys(&one.spec.template.spec));
+        asked.any(|key| keys.contains(key))
     }
 
     /// All nodes that a pool can have, each without pods. Those that have no room for their daemons are left out.

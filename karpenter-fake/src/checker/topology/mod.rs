@@ -13,7 +13,7 @@ mod spread;
 use std::collections::BTreeSet;
 
 use karpenter_core::{Snapshot, api::ObjectKey};
-pub(super) use scene::{Faces, Interest};
+pub(super) use scene::{Faces, Interest, node_keys};
 use scene::{Scene, World};
 pub(super) use selector::Namespaces;
 use selector::{Census, PodSelector};

@@ -70,7 +70,7 @@ pub(super) fn hard_keys(spec: &PodSpec) -> BTreeSet<&str> {
 }
 
 /// The labels by which the pod chooses its node.
-fn node_keys(spec: &PodSpec) -> impl Iterator<Item = &str> {
+pub(in crate::checker) fn node_keys(spec: &PodSpec) -> impl Iterator<Item = &str> {
     let terms = spec.affinity.node_affinity.required.iter().flat_map(|s| &s.node_selector_terms);
     let of_terms = terms.flat_map(|term: &NodeSelectorTerm| &term.match_expressions).map(|e| e.key.as_str());
     spec.node_selector.keys().map(String::as_str).chain(of_terms)
