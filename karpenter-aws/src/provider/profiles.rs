@@ -29,6 +29,9 @@ pub(crate) fn bare_role(role: &str) -> &str {
 }
 
 /// Sees to it that there is a profile of this name with this role and no other.
+///
+/// A profile that gets no role stays for the next try, so that one that goes on failing makes and deletes nothing. It goes
+/// with its class, or once nobody needs it.
 pub(crate) async fn ensure(api: &dyn AwsApi, name: &str, path: &str, role: &str, tags: &Tags) -> Result<(), ApiError> {
     let role = bare_role(role);
     let found = match api.get_instance_profile(name).await {
@@ -38,12 +41,7 @@ pub(crate) async fn ensure(api: &dyn AwsApi, name: &str, path: &str, role: &str,
                 Err(error) if !error.is_already_there() => return Err(error),
                 _ => {}
             }
-            let added = api.add_role_to_instance_profile(name, role).await;
-            if added.is_err() {
-                // A profile without a role is of no use; that it may stay is no worse than the error itself.
-                let _ = api.delete_instance_profile(name).await;
-            }
-            return added;
+            return api.add_role_to_instance_profile(name, role).await;
         }
         Err(error) => return Err(error),
     };
@@ -103,11 +101,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_profile_whose_role_is_not_there_is_taken_back() {
+    async fn a_profile_waits_for_its_role() {
         let aws = MemoryAws::small();
-        let error = ensure(&aws, "p", "/", "nobody", &Tags::new()).await.expect_err("no such role");
-        assert!(error.is_not_found());
-        assert!(aws.with(|state| state.profiles.is_empty()));
+        for _ in 0..2 {
+            let error = ensure(&aws, "p", "/", "late", &Tags::new()).await.expect_err("no such role");
+            assert!(error.is_not_found());
+        }
+        aws.with(|state| state.roles.push("late".to_owned()));
+        ensure(&aws, "p", "/", "late", &Tags::new()).await.expect("made");
+        assert_eq!(aws.with(|state| state.profiles[0].roles.clone()), ["late"]);
+        assert_eq!((aws.count("CreateInstanceProfile"), aws.count("DeleteInstanceProfile")), (1, 0));
     }
 
     #[test]
