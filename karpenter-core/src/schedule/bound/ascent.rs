@@ -49,8 +49,8 @@ struct Seller<'p> {
 }
 
 /// The search for charges.
-struct Ascent<'p, 'a> {
-    program: &'p Program<'p, 'a>,
+struct Ascent<'p> {
+    program: &'p Program,
     /// The kinds that no other beats.
     sellers: Vec<Seller<'p>>,
     /// What each request pays on a node that costs 1, by request and seller; infinite where it does not fit.
@@ -64,7 +64,7 @@ struct Ascent<'p, 'a> {
 }
 
 /// The best charges that are found, for the kinds that no other beats, in their order.
-pub(super) fn ascend(program: &Program<'_, '_>) -> Charges {
+pub(super) fn ascend(program: &Program) -> Charges {
     let mut ascent = Ascent::new(program);
     let rounds = (PAIRS / ascent.parts.len().max(1)).clamp(ROUNDS.0, ROUNDS.1);
     let (mut best, mut charges) = (0.0, ascent.charges());
@@ -91,8 +91,8 @@ pub(super) fn ascend(program: &Program<'_, '_>) -> Charges {
     charges
 }
 
-impl<'p, 'a> Ascent<'p, 'a> {
-    fn new(program: &'p Program<'p, 'a>) -> Self {
+impl<'p> Ascent<'p> {
+    fn new(program: &'p Program) -> Self {
         let kinds = program.kinds.iter().filter(|kind| kind.beaten_by.is_none());
         let demand = program.demand();
         let mut sellers: Vec<_> = kinds.map(|kind| Seller::new(kind, &program.requests, &demand)).collect();

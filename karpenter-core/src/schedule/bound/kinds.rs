@@ -109,27 +109,135 @@ pub(super) struct ReservedRow {
     pub(super) admits: Vec<bool>,
 }
 
-/// All kinds of nodes for pods that ask for these.
-pub(super) fn all(base: &Base<'_>, constraints: &[Constraint], requests: &[Amounts], groups: &[Group]) -> Vec<Kind> {
-    let mut reserved: BTreeMap<usize, Vec<ReservedRow>> = BTreeMap::new();
-    let mut out: Vec<Kind> = Vec::new();
-    let mut heavier = Heavier::default();
-    for (index, pool) in base.pools.iter().enumerate() {
-        let meetings: Vec<Option<Meeting>> = constraints.iter().map(|constraint| meet(pool, constraint)).collect();
-        if heavier.closes(pool, &meetings, requests, groups) {
-            continue;
+/// Where nodes for pods of some constraints may come from.
+pub(super) struct Supply<'b, 'a> {
+    base: &'b Base<'a>,
+    /// The pools that the rule of weights does not keep closed, with how each constraint meets them.
+    pools: Vec<(usize, Vec<Option<Meeting>>)>,
+    /// For each place which of `admissions` is its own.
+    places: Vec<usize>,
+    /// Whether pods of each constraint may be on places that are alike.
+    admissions: Vec<Vec<bool>>,
+}
+
+impl<'b, 'a> Supply<'b, 'a> {
+    pub(super) fn new(base: &'b Base<'a>, constraints: &[Constraint], requests: &[Amounts], groups: &[Group]) -> Self {
+        let mut heavier = Heavier::default();
+        let mut pools = Vec::new();
+        for (index, pool) in base.pools.iter().enumerate() {
+            let meetings: Vec<Option<Meeting>> = constraints.iter().map(|constraint| meet(pool, constraint)).collect();
+            if !heavier.closes(pool, &meetings, requests, groups) {
+                pools.push((index, meetings));
+            }
         }
-        let rows = Rows::new(base, pool);
-        for (reservation, row) in rows.reserved {
-            let admits = meetings.iter().map(|meeting| admits(meeting.as_ref(), row)).collect();
-            let (room, price) = (pool.variant(row).most_room.clone(), price(pool, row));
-            reserved.entry(reservation).or_default().push(ReservedRow { room, price, admits });
-        }
-        out.extend(of_pool(index, pool, &rows.plain, &meetings, requests));
+        let (places, admissions) = admissions(base, constraints);
+        Self { base, pools, places, admissions }
     }
-    out.extend(reserved.into_iter().map(|(reservation, rows)| of_reservation(base, reservation, rows, requests)));
-    out.extend(of_places(base, constraints, requests));
-    out
+
+    /// The numbers of the constraints, those together that some kind of node has in common.
+    pub(super) fn parts(&self) -> Vec<Vec<usize>> {
+        let count = self.pools.first().map(|(_, meetings)| meetings.len());
+        let mut parts = Parts::new(count.or_else(|| Some(self.admissions.first()?.len())).unwrap_or(0));
+        let mut of_reservations: BTreeMap<usize, usize> = BTreeMap::new();
+        for (index, meetings) in &self.pools {
+            let pool = &self.base.pools[*index];
+            let is_met = |(constraint, meeting): (usize, &Option<Meeting>)| {
+                let (_, alternatives) = meeting.as_ref()?;
+                alternatives.iter().any(|alternative| !alternative.rows.is_clear()).then_some(constraint)
+            };
+            let Some(first) = parts.unite(meetings.iter().enumerate().filter_map(is_met)) else { continue };
+            for &row in &pool.reserved_rows {
+                if let Some(reservation) = self.base.reservations.of(pool.catalog, row) {
+                    let other = *of_reservations.entry(reservation).or_insert(first);
+                    parts.unite([first, other].into_iter());
+                }
+            }
+        }
+        for admits in &self.admissions {
+            parts.unite(admits.iter().enumerate().filter(|(_, admits)| **admits).map(|(constraint, _)| constraint));
+        }
+        parts.finish()
+    }
+
+    /// All kinds of nodes for pods of these constraints that ask for these.
+    pub(super) fn kinds(&self, constraints: &[usize], requests: &[Amounts]) -> Vec<Kind> {
+        let mut reserved: BTreeMap<usize, Vec<ReservedRow>> = BTreeMap::new();
+        let mut out: Vec<Kind> = Vec::new();
+        for (index, all) in &self.pools {
+            let pool = &self.base.pools[*index];
+            let meetings: Vec<Option<&Meeting>> =
+                constraints.iter().map(|&constraint| all[constraint].as_ref()).collect();
+            if meetings.iter().all(Option::is_none) {
+                continue;
+            }
+            let rows = Rows::new(self.base, pool);
+            for (reservation, row) in rows.reserved {
+                let admits = meetings.iter().map(|meeting| admits(*meeting, row)).collect();
+                let (room, price) = (pool.variant(row).most_room.clone(), price(pool, row));
+                reserved.entry(reservation).or_default().push(ReservedRow { room, price, admits });
+            }
+            out.extend(of_pool(*index, pool, &rows.plain, &meetings, requests));
+        }
+        let of_reservations =
+            reserved.into_iter().map(|(reservation, rows)| of_reservation(self.base, reservation, rows, requests));
+        out.extend(of_reservations);
+        out.extend(self.of_places(constraints, requests));
+        out
+    }
+
+    /// The existing places: those that take the same pods are one kind.
+    fn of_places(&self, constraints: &[usize], requests: &[Amounts]) -> Vec<Kind> {
+        let own = |all: &Vec<bool>| -> Vec<bool> { constraints.iter().map(|&constraint| all[constraint]).collect() };
+        let admissions: Vec<Vec<bool>> = self.admissions.iter().map(own).collect();
+        let mut kinds: IndexMap<(&[bool], Vec<bool>), Vec<usize>, FxBuild> = IndexMap::default();
+        for (place, &admission) in self.places.iter().enumerate() {
+            let admits = &*admissions[admission];
+            if admits.contains(&true) {
+                let fits = fitting(requests, &room_of(self.base, place));
+                kinds.entry((admits, fits)).or_default().push(place);
+            }
+        }
+        let kind = |((admits, fits), places): ((&[bool], Vec<bool>), Vec<usize>)| {
+            let mut room = self.base.classes.axes.zero();
+            for &place in &places {
+                let of_place = room_of(self.base, place);
+                room.iter_mut().zip(of_place).for_each(|(sum, amount)| *sum = sum.saturating_add(amount.max(0)));
+            }
+            let prices = admits.iter().map(|&admits| if admits { 0.0 } else { f64::INFINITY }).collect();
+            Kind { origin: Origin::Places(places), room, fits, prices, capacity: Some(1.0), beaten_by: None }
+        };
+        kinds.into_iter().map(kind).filter(|kind| kind.fits.contains(&true)).collect()
+    }
+}
+
+/// Numbers that belong together, in parts that become fewer.
+struct Parts(Vec<usize>);
+
+impl Parts {
+    /// Each number by itself.
+    fn new(count: usize) -> Self {
+        Self((0..count).collect())
+    }
+
+    /// Makes one part of all that these are in. Gives back one of these.
+    fn unite(&mut self, mut numbers: impl Iterator<Item = usize>) -> Option<usize> {
+        let first = numbers.next()?;
+        for number in numbers {
+            let (kept, gone) = (self.0[first], self.0[number]);
+            if kept != gone {
+                self.0.iter_mut().filter(|part| **part == gone).for_each(|part| *part = kept);
+            }
+        }
+        Some(first)
+    }
+
+    fn finish(self) -> Vec<Vec<usize>> {
+        let mut out: IndexMap<usize, Vec<usize>, FxBuild> = IndexMap::default();
+        for (number, part) in self.0.into_iter().enumerate() {
+            out.entry(part).or_default().push(number);
+        }
+        out.into_values().collect()
+    }
 }
 
 /// The offerings by which a pool could make nodes now.
@@ -171,7 +279,7 @@ fn of_pool(
     index: usize,
     pool: &Pool<'_>,
     rows: &FixedBitSet,
-    meetings: &[Option<Meeting>],
+    meetings: &[Option<&Meeting>],
     requests: &[Amounts],
 ) -> Vec<Kind> {
     let mut prices = vec![vec![f64::INFINITY; meetings.len()]; pool.variants.len()];
@@ -212,31 +320,19 @@ fn of_reservation(base: &Base<'_>, reservation: usize, rows: Vec<ReservedRow>, r
 /// What a node has for each key that pods name.
 type Labels<'n> = Vec<Option<&'n str>>;
 
-/// The existing places: those that take the same pods are one kind.
-fn of_places(base: &Base<'_>, constraints: &[Constraint], requests: &[Amounts]) -> Vec<Kind> {
+/// For each place the number of its kind, and for each kind whether pods of each constraint may be there.
+fn admissions(base: &Base<'_>, constraints: &[Constraint]) -> (Vec<usize>, Vec<Vec<bool>>) {
     let alternatives = constraints.iter().flat_map(|constraint| constraint.wanted.alternatives());
     let keys: BTreeSet<&str> = alternatives.flat_map(|all| all.iter().map(|(key, _)| key)).collect();
     let mut known: IndexMap<(Labels<'_>, &[Taint]), Vec<bool>, FxBuild> = IndexMap::default();
-    let mut kinds: IndexMap<(Vec<bool>, Vec<bool>), Vec<usize>, FxBuild> = IndexMap::default();
-    for (index, OpenPlace { source, .. }) in base.places.iter().enumerate() {
+    let mut places = Vec::with_capacity(base.places.len());
+    for OpenPlace { source, .. } in &base.places {
         let labels = keys.iter().map(|&key| node_value(key, &source.name, &source.labels));
-        let admits = known
-            .entry((labels.collect(), &source.taints))
-            .or_insert_with(|| constraints.iter().map(|c| c.tolerance_of(source).is_some()).collect());
-        let fits = fitting(requests, &room_of(base, index));
-        kinds.entry((admits.clone(), fits)).or_default().push(index);
+        let entry = known.entry((labels.collect(), &source.taints));
+        places.push(entry.index());
+        entry.or_insert_with(|| constraints.iter().map(|c| c.tolerance_of(source).is_some()).collect());
     }
-    let kind = |((admits, fits), places): ((Vec<bool>, Vec<bool>), Vec<usize>)| {
-        let mut room = base.classes.axes.zero();
-        for &place in &places {
-            let of_place = room_of(base, place);
-            room.iter_mut().zip(of_place).for_each(|(sum, amount)| *sum = sum.saturating_add(amount.max(0)));
-        }
-        let prices = admits.iter().map(|&admits| if admits { 0.0 } else { f64::INFINITY }).collect();
-        Kind { origin: Origin::Places(places), room, fits, prices, capacity: Some(1.0), beaten_by: None }
-    };
-    let is_of_use = |kind: &Kind| kind.prices.contains(&0.0) && kind.fits.contains(&true);
-    kinds.into_iter().map(kind).filter(is_of_use).collect()
+    (places, known.into_values().collect())
 }
 
 /// What a place leaves to new pods, rounded up.

@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::program::Program;
 use super::{Plan, Problem};
 use crate::Price;
 
@@ -115,10 +114,10 @@ impl Problem<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn certify(&self, plan: &Plan) -> Certificate {
-        let program = Program::new(&self.base, plan);
-        if program.groups.is_empty() {
-            return Certificate::default();
+        let mut ledger = proof::Ledger::new(&self.base);
+        for program in program::all(&self.base, plan) {
+            ledger.enter(&program, &ascent::ascend(&program));
         }
-        proof::certificate(&program, &ascent::ascend(&program))
+        ledger.finish()
     }
 }

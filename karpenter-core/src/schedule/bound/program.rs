@@ -3,7 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 
 use super::{
-    kinds::{self, Kind},
+    kinds::{Kind, Supply},
     weights::Ties,
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
 };
 
 /// Pods that ask for the same amounts and may be on the same kinds of nodes.
+#[derive(Clone)]
 pub(super) struct Group {
     /// The index of what each asks for.
     pub(super) request: usize,
@@ -28,9 +29,8 @@ pub(super) struct Group {
     pub(super) is_free: bool,
 }
 
-/// All that the bound is about.
-pub(super) struct Program<'b, 'a> {
-    pub(super) base: &'b Base<'a>,
+/// All that the bound is about, or a part of it with which the others share no kind of node.
+pub(super) struct Program {
     /// What pods ask for, each once.
     pub(super) requests: Vec<Amounts>,
     pub(super) groups: Vec<Group>,
@@ -39,12 +39,20 @@ pub(super) struct Program<'b, 'a> {
     pub(super) kinds: Vec<Kind>,
 }
 
-impl<'b, 'a> Program<'b, 'a> {
-    /// The program of the pods that a plan places.
-    pub(super) fn new(base: &'b Base<'a>, plan: &Plan) -> Self {
-        let Demand { requests, constraints, groups } = Demand::new(base, plan);
-        let kinds = kinds::all(base, &constraints, &requests, &groups);
-        let mut program = Self { base, requests, groups, constraint_count: constraints.len(), kinds };
+/// The programs of the pods that a plan places. Where each team has its own pools, each has a program, which is much less work
+/// than one of all pods and all pools.
+pub(super) fn all(base: &Base<'_>, plan: &Plan) -> Vec<Program> {
+    let demand = Demand::new(base, plan);
+    let supply = Supply::new(base, &demand.constraints, &demand.requests, &demand.groups);
+    demand.parts(&supply.parts()).iter().map(|part| Program::new(&supply, part)).collect()
+}
+
+impl Program {
+    fn new(supply: &Supply<'_, '_>, part: &Part) -> Self {
+        let kinds = supply.kinds(&part.constraints, &part.requests);
+        let Part { constraints, requests, groups } = part;
+        let (requests, groups) = (requests.clone(), groups.clone());
+        let mut program = Self { requests, groups, constraint_count: constraints.len(), kinds };
         program.merge_constraints();
         program.beat();
         program
@@ -52,7 +60,7 @@ impl<'b, 'a> Program<'b, 'a> {
 
     /// What all pods together ask for.
     pub(super) fn demand(&self) -> Vec<f64> {
-        let mut out = vec![0.0; self.base.classes.axes.names().len()];
+        let mut out = vec![0.0; self.requests.first().map_or(0, |request| request.len())];
         for group in &self.groups {
             let request = &self.requests[group.request];
             out.iter_mut().zip(request).for_each(|(sum, &amount)| *sum += amount as f64 * group.count as f64);
@@ -107,6 +115,13 @@ impl<'b, 'a> Program<'b, 'a> {
     }
 }
 
+/// Constraints, by their numbers, with the groups of their pods, which number constraints and requests by these lists.
+struct Part {
+    constraints: Vec<usize>,
+    requests: Vec<Amounts>,
+    groups: Vec<Group>,
+}
+
 /// What the pods of a plan ask for.
 struct Demand {
     requests: Vec<Amounts>,
@@ -144,6 +159,29 @@ impl Demand {
                 .map(|((request, constraint, is_free), count)| Group { request, constraint, count, is_free })
                 .collect(),
         }
+    }
+}
+
+impl Demand {
+    /// What pods of the constraints of each part ask for.
+    fn parts(&self, parts: &[Vec<usize>]) -> Vec<Part> {
+        let mut place_of = vec![(0, 0); self.constraints.len()];
+        for (part, constraints) in parts.iter().enumerate() {
+            constraints.iter().enumerate().for_each(|(local, &constraint)| place_of[constraint] = (part, local));
+        }
+        let mut requests: Vec<IndexSet<usize, FxBuild>> = vec![IndexSet::default(); parts.len()];
+        let mut groups: Vec<Vec<Group>> = vec![Vec::new(); parts.len()];
+        for group in &self.groups {
+            let (part, constraint) = place_of[group.constraint];
+            let (request, _) = requests[part].insert_full(group.request);
+            groups[part].push(Group { request, constraint, ..group.clone() });
+        }
+        let part = |((constraints, requests), groups): ((&Vec<usize>, IndexSet<usize, FxBuild>), Vec<Group>)| Part {
+            constraints: constraints.clone(),
+            requests: requests.into_iter().map(|request| self.requests[request].clone()).collect(),
+            groups,
+        };
+        parts.iter().zip(requests).zip(groups).map(part).collect()
     }
 }
 

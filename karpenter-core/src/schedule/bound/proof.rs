@@ -9,7 +9,10 @@ use super::{
     program::{Group, Program, fitting},
     whole,
 };
-use crate::{Price, schedule::amounts::Amounts};
+use crate::{
+    Price,
+    schedule::{amounts::Amounts, problem::Base},
+};
 
 /// All of a price, in the unit of shares.
 const WHOLE: f64 = 1e6;
@@ -17,34 +20,6 @@ const WHOLE: f64 = 1e6;
 const SURE: f64 = 1.0 - 1e-12;
 /// Larger products are not worked out; the pod pays nothing then.
 const TOO_LARGE: f64 = 1e37;
-
-/// The certificate of charges.
-pub(super) fn certificate(program: &Program<'_, '_>, charges: &Charges) -> Certificate {
-    let mut ledger =
-        Ledger { program, tills: Vec::new(), pools: BTreeMap::new(), worth: 0, out: Certificate::default() };
-    let mut seller = 0..;
-    let sellers: Vec<Option<usize>> =
-        program.kinds.iter().map(|kind| kind.beaten_by.is_none().then(|| seller.next()).flatten()).collect();
-    // The shares of a kind that is beaten are those of the one that beats it.
-    let shares = |kind: usize| {
-        let of = program.kinds[kind].beaten_by.unwrap_or(kind);
-        sellers[of].map_or(&[][..], |seller| &charges.shares[seller])
-    };
-    for (index, kind) in program.kinds.iter().enumerate() {
-        let worth = sellers[index].map_or(0.0, |seller| charges.worths[seller]);
-        match &kind.origin {
-            Origin::Pool { pool, variant } => ledger.enter_type(*pool, *variant, shares(index)),
-            Origin::Reservation { reservation, rows } => {
-                ledger.enter_reservation(*reservation, rows, shares(index), worth);
-            }
-            Origin::Places(places) => ledger.enter_places(kind, places, shares(index), worth),
-        }
-    }
-    ledger.enter_prices();
-    let bound = i64::try_from(ledger.bound().max(0)).unwrap_or(i64::MAX);
-    ledger.out.lower_bound = Price::of_nano_dollars(bound);
-    ledger.finish()
-}
 
 /// What pods pay on nodes of one kind.
 struct Till {
@@ -82,21 +57,88 @@ impl Till {
 }
 
 /// A certificate in the making.
-struct Ledger<'p, 'a> {
-    program: &'p Program<'p, 'a>,
-    tills: Vec<Till>,
+pub(super) struct Ledger<'b, 'a> {
+    base: &'b Base<'a>,
     /// The shares of each type of each pool, in millionths.
     pools: BTreeMap<(usize, usize), Vec<u32>>,
-    /// What existing places and reservations are worth together, in billionths of a dollar an hour.
-    worth: i128,
+    /// What all pods pay at least beyond what places and reservations are worth, in billionths of a dollar an hour.
+    bound: i128,
     out: Certificate,
 }
 
-impl Ledger<'_, '_> {
+impl<'b, 'a> Ledger<'b, 'a> {
+    pub(super) fn new(base: &'b Base<'a>) -> Self {
+        Self { base, pools: BTreeMap::new(), bound: 0, out: Certificate::default() }
+    }
+
+    /// Takes in what nodes charge the pods of a program.
+    pub(super) fn enter(&mut self, program: &Program, charges: &Charges) {
+        let mut seller = 0..;
+        let sellers: Vec<Option<usize>> =
+            program.kinds.iter().map(|kind| kind.beaten_by.is_none().then(|| seller.next()).flatten()).collect();
+        // The shares of a kind that is beaten are those of the one that beats it.
+        let shares = |kind: usize| {
+            let of = program.kinds[kind].beaten_by.unwrap_or(kind);
+            sellers[of].map_or(&[][..], |seller| &charges.shares[seller])
+        };
+        let mut page = Page { ledger: self, program, tills: Vec::new(), worth: 0 };
+        for (index, kind) in program.kinds.iter().enumerate() {
+            let worth = sellers[index].map_or(0.0, |seller| charges.worths[seller]);
+            match &kind.origin {
+                Origin::Pool { pool, variant } => page.enter_type(*pool, *variant, shares(index)),
+                Origin::Reservation { reservation, rows } => {
+                    page.enter_reservation(*reservation, rows, shares(index), worth);
+                }
+                Origin::Places(places) => page.enter_places(kind, places, shares(index), worth),
+            }
+        }
+        page.enter_prices();
+        self.bound += page.bound();
+    }
+
+    /// The certificate, which lists the types of each pool, those with equal shares together.
+    pub(super) fn finish(mut self) -> Certificate {
+        let bound = i64::try_from(self.bound.max(0)).unwrap_or(i64::MAX);
+        self.out.lower_bound = Price::of_nano_dollars(bound);
+        let mut lists: BTreeMap<(usize, &[u32]), Vec<String>> = BTreeMap::new();
+        for (&(pool, type_index), shares) in &self.pools {
+            let name = self.base.pools[pool].catalog.types()[type_index].name.clone();
+            lists.entry((pool, shares)).or_default().push(name);
+        }
+        let list = |((pool, shares), instance_types): ((usize, &[u32]), Vec<String>)| PoolShares {
+            node_pool: self.base.pools[pool].source.name().to_owned(),
+            instance_types,
+            shares_ppm: self.named(shares),
+        };
+        self.out.node_pools = lists.into_iter().map(list).collect();
+        self.out
+    }
+
+    fn worth_of(&self, nano_dollars_per_hour: i64, shares: &[u32]) -> Worth {
+        Worth { worth_nano_dollars_per_hour: nano_dollars_per_hour, shares_ppm: self.named(shares) }
+    }
+
+    /// The shares that are not zero, by the names of resources.
+    fn named(&self, shares: &[u32]) -> BTreeMap<String, u32> {
+        let names = self.base.classes.axes.names().iter().map(ToString::to_string);
+        names.zip(shares.iter().copied()).filter(|(_, share)| *share > 0).collect()
+    }
+}
+
+/// What a ledger says of one program.
+struct Page<'l, 'b, 'a> {
+    ledger: &'l mut Ledger<'b, 'a>,
+    program: &'l Program,
+    tills: Vec<Till>,
+    /// What existing places and reservations are worth together, in billionths of a dollar an hour.
+    worth: i128,
+}
+
+impl Page<'_, '_, '_> {
     /// The first kind of a type gives its shares to all.
     fn enter_type(&mut self, pool: usize, variant: usize, shares: &[f64]) {
-        let type_index = self.program.base.pools[pool].variants[variant].type_index;
-        if let Entry::Vacant(entry) = self.pools.entry((pool, type_index)) {
+        let type_index = self.ledger.base.pools[pool].variants[variant].type_index;
+        if let Entry::Vacant(entry) = self.ledger.pools.entry((pool, type_index)) {
             entry.insert(millionths(shares));
         }
     }
@@ -105,7 +147,7 @@ impl Ledger<'_, '_> {
     fn enter_prices(&mut self) {
         let shares = |kind: &Kind| match kind.origin {
             Origin::Pool { pool, variant } => {
-                self.pools.get(&(pool, self.program.base.pools[pool].variants[variant].type_index))
+                self.ledger.pools.get(&(pool, self.ledger.base.pools[pool].variants[variant].type_index))
             }
             _ => None,
         };
@@ -122,7 +164,7 @@ impl Ledger<'_, '_> {
 
     fn enter_reservation(&mut self, reservation: usize, rows: &[ReservedRow], shares: &[f64], worth: f64) {
         let (worth, shares) = (whole(worth), millionths(shares));
-        let base = self.program.base;
+        let base = self.ledger.base;
         let (name, _) = base.reservations.left.get_index(reservation).expect("a reservation that an offering names");
         self.worth += i128::from(worth) * i128::from(base.reservations.said[reservation].capacity);
         let requests = &self.program.requests;
@@ -132,8 +174,8 @@ impl Ledger<'_, '_> {
             let till = Till::new(&row.room, &fits, row.admits.iter().map(price).collect(), &shares, requests);
             self.tills.push(till);
         }
-        let worth = self.worth_of(worth, &shares);
-        self.out.reservations.insert(name.clone(), worth);
+        let worth = self.ledger.worth_of(worth, &shares);
+        self.ledger.out.reservations.insert(name.clone(), worth);
     }
 
     /// Places of one kind charge the same for a resource, so each is worth what its own room comes to. What pods pay on
@@ -142,7 +184,7 @@ impl Ledger<'_, '_> {
         let requests = &self.program.requests;
         let mut pays = vec![f64::INFINITY; requests.len()];
         for &place in places {
-            let room = room_of(self.program.base, place);
+            let room = room_of(self.ledger.base, place);
             let (total, shares) = worth_of_room(&room, &kind.room, shares, worth);
             let till = Till::new(&room, &kind.fits, vec![total as f64], &shares, requests);
             for (request, pay) in pays.iter_mut().enumerate().filter(|(request, _)| kind.fits[*request]) {
@@ -150,23 +192,13 @@ impl Ledger<'_, '_> {
             }
             if total > 0 {
                 self.worth += i128::from(total);
-                let name = self.program.base.places[place].source.name.clone();
-                let worth = self.worth_of(total, &shares);
-                self.out.places.insert(name, worth);
+                let name = self.ledger.base.places[place].source.name.clone();
+                let worth = self.ledger.worth_of(total, &shares);
+                self.ledger.out.places.insert(name, worth);
             }
         }
         let prices = kind.prices.iter().map(|price| price + 1.0).collect();
         self.tills.push(Till { prices, terms: pays.clone(), width: 1, parts: pays });
-    }
-
-    fn worth_of(&self, nano_dollars_per_hour: i64, shares: &[u32]) -> Worth {
-        Worth { worth_nano_dollars_per_hour: nano_dollars_per_hour, shares_ppm: self.named(shares) }
-    }
-
-    /// The shares that are not zero, by the names of resources.
-    fn named(&self, shares: &[u32]) -> BTreeMap<String, u32> {
-        let names = self.program.base.classes.axes.names().iter().map(ToString::to_string);
-        names.zip(shares.iter().copied()).filter(|(_, share)| *share > 0).collect()
     }
 
     /// What all pods pay at least beyond what places and reservations are worth, in billionths of a dollar an hour.
@@ -185,22 +217,6 @@ impl Ledger<'_, '_> {
             i128::from(whole(pay)) * group.count as i128
         };
         self.program.groups.iter().map(pay).sum::<i128>() - self.worth
-    }
-
-    /// Lists the types of each pool, those with equal shares together.
-    fn finish(mut self) -> Certificate {
-        let mut lists: BTreeMap<(usize, &[u32]), Vec<String>> = BTreeMap::new();
-        for (&(pool, type_index), shares) in &self.pools {
-            let name = self.program.base.pools[pool].catalog.types()[type_index].name.clone();
-            lists.entry((pool, shares)).or_default().push(name);
-        }
-        let list = |((pool, shares), instance_types): ((usize, &[u32]), Vec<String>)| PoolShares {
-            node_pool: self.program.base.pools[pool].source.name().to_owned(),
-            instance_types,
-            shares_ppm: self.named(shares),
-        };
-        self.out.node_pools = lists.into_iter().map(list).collect();
-        self.out
     }
 }
 
