@@ -1,4 +1,5 @@
-//! Machines that have become nodes: the provider is told what they really have, and they get their names.
+//! Machines that have become nodes: the provider is told what they really have, they get their names, and claims of another
+//! version of Karpenter the hash of their class.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,10 +14,12 @@ use karpenter_core::{
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
     core::GroupVersionKind,
     runtime::{WatchStreamExt as _, watcher},
 };
+
+use serde_json::json;
 
 use crate::{nodeclass::GROUP, provider::Ec2Provider};
 
@@ -45,8 +48,7 @@ impl JoinedMachines {
 
     /// Works until it is dropped. Machines are tagged only while `may_write` says so: of several replicas one does.
     pub async fn run(mut self, may_write: impl Fn() -> bool + Send) {
-        let claims = self.api("karpenter.sh", "NodeClaim", "nodeclaims");
-        let mut events = watcher(claims, watcher::Config::default()).default_backoff().boxed();
+        let mut events = watcher(self.claims(), watcher::Config::default()).default_backoff().boxed();
         let mut period = tokio::time::interval(PERIOD);
         loop {
             tokio::select! {
@@ -58,6 +60,10 @@ impl JoinedMachines {
                 _ = period.tick() => if may_write() { self.tend().await },
             }
         }
+    }
+
+    fn claims(&self) -> Api<DynamicObject> {
+        self.api("karpenter.sh", "NodeClaim", "nodeclaims")
     }
 
     fn api(&self, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
@@ -114,6 +120,7 @@ impl JoinedMachines {
             if let Some(memory) = node.as_ref().and_then(memory_of) {
                 self.provider.learn_memory(claim, memory).await.map_err(|error| error.to_string())?;
             }
+            self.renew_hash(claim).await?;
             self.provider.name_machine(claim).await.map_err(|error| error.to_string())
         };
         match done.await {
@@ -122,6 +129,19 @@ impl JoinedMachines {
                 tracing::warn!(claim = claim.name(), error, "what comes after joining could not be done");
                 false
             }
+        }
+    }
+
+    async fn renew_hash(&self, claim: &NodeClaim) -> Result<(), String> {
+        let renewed = self.provider.renewed_hash(claim).await.map_err(|error| error.to_string())?;
+        if renewed.is_empty() {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": renewed}});
+        match self.claims().patch(claim.name(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+            // It is gone, or there is another one of its name.
+            Err(kube::Error::Api(refusal)) if matches!(refusal.code, 404 | 409) => Ok(()),
+            answer => answer.map(drop).map_err(|error| error.to_string()),
         }
     }
 }

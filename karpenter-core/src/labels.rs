@@ -77,8 +77,18 @@ pub fn normalized(key: &str) -> &str {
 
 /// Whether a key may not be set or asked for by a pool: the host name, and all of `karpenter.sh` but the capacity type.
 pub fn is_restricted(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let domain = domain(key);
     key == HOSTNAME || key != CAPACITY_TYPE && (domain == "karpenter.sh" || domain.ends_with(".karpenter.sh"))
+}
+
+/// Whether a label is one of those that a provider gives, such as `karpenter.k8s.aws/instance-category`.
+pub fn is_of_provider(key: &str) -> bool {
+    domain(key).starts_with("karpenter.") && domain(key) != "karpenter.sh"
+}
+
+/// What stands before the slash of a key; empty if there is none.
+pub fn domain(key: &str) -> &str {
+    key.split_once('/').map_or("", |(domain, _)| domain)
 }
 
 /// Whether a text is a qualified name: an optional DNS subdomain and a slash, then at most 63 characters of name.

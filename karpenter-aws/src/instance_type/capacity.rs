@@ -91,7 +91,11 @@ impl TypeSettings {
     /// How many pods a node runs: as many as are asked for, else as many as have addresses.
     pub(super) fn pod_count(&self, info: &InstanceTypeInfo) -> u32 {
         let written = || self.kubelet.max_pods_count().or_else(|| self.evaluated_max_pods(info)?.ok());
-        let count = written().unwrap_or_else(|| self.pods_of_family(info));
+        self.up_to_cores(info, written().unwrap_or_else(|| self.pods_of_family(info)))
+    }
+
+    /// So many pods, or as many as the processors may have.
+    pub(super) fn up_to_cores(&self, info: &InstanceTypeInfo, count: u32) -> u32 {
         let per_core = self.kubelet.pods_per_core.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
         match per_core.filter(|_| self.family.honours_pods_per_core()) {
             Some(per_core) => count.min(per_core.saturating_mul(info.vcpu_info.default_vcpus)),

@@ -20,7 +20,7 @@ impl TypeSettings {
     /// How many pods the expression for it says; `None` if there is none.
     pub(super) fn evaluated_max_pods(&self, info: &InstanceTypeInfo) -> Option<Result<u32, ExpressionError>> {
         let expression = self.expressions.max_pods.as_ref()?;
-        let found = expression.evaluate(&variables(info, self.pods_of_family(info)));
+        let found = expression.evaluate(&variables(info, self.up_to_cores(info, self.pods_of_family(info))));
         Some(found.and_then(|count| {
             let in_range = u32::try_from(count).ok().filter(|_| count <= MOST_PODS);
             in_range.ok_or_else(|| ExpressionError::NoValue { message: format!("{count} is no number of pods") })
@@ -53,7 +53,11 @@ impl TypeSettings {
         let variables = variables(info, self.pod_count(info));
         self.reserved_expressions().into_iter().find_map(|(field, expressions)| {
             expressions.iter().find_map(|(resource, expression)| {
-                let error = expression.evaluate(&variables).err()?;
+                let error = match expression.evaluate(&variables) {
+                    Ok(number) if number >= 0 => return None,
+                    Ok(number) => ExpressionError::NoValue { message: format!("{number} is below zero") },
+                    Err(error) => error,
+                };
                 Some(of_type(&format!("{field}.{resource}"), &error))
             })
         })

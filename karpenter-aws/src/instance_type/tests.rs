@@ -221,7 +221,8 @@ fn expressions_are_evaluated_where_that_is_asked_for() {
     let overhead = settings.instance_type(&large(), &zones()).expect("compatible").overhead;
     assert_eq!(overhead.kube_reserved.to_string(), "cpu 70m, memory 592Mi, ephemeral-storage 1Gi, pid 1k");
     assert!(overhead.system_reserved.is_empty(), "below zero");
-    assert_eq!(settings.without_value(&large()), None);
+    let fault = settings.without_value(&large()).expect("one is below zero");
+    assert!(fault.starts_with("spec.kubelet.systemReserved.memory for m5.large: "), "{fault}");
     let told = settings.evaluated_class(&class, &large());
     let reserved = &told.spec.kubelet.0["kubeReserved"];
     assert_eq!((reserved["cpu"].as_str(), reserved["memory"].as_str()), (Some("70m"), Some("592Mi")));
@@ -230,15 +231,19 @@ fn expressions_are_evaluated_where_that_is_asked_for() {
 
 #[test]
 fn a_number_of_pods_must_be_one_that_a_kubelet_takes() {
-    for (expression, expected) in
-        [("0 - 1", None), ("2147483648", None), ("2147483647", Some(2_147_483_647)), ("0", Some(0))]
-    {
-        let class = with_kubelet("al2023@latest", &format!(r#"{{"maxPods":"{expression}"}}"#));
+    for (kubelet, expected) in [
+        (r#"{"maxPods":"0 - 1"}"#, None),
+        (r#"{"maxPods":"2147483648"}"#, None),
+        (r#"{"maxPods":"2147483647"}"#, Some(2_147_483_647)),
+        (r#"{"maxPods":"0"}"#, Some(0)),
+        (r#"{"maxPods":"max_pods - 1","podsPerCore":10}"#, Some(19)),
+    ] {
+        let class = with_kubelet("al2023@latest", kubelet);
         let mut options = TypeOptions::of_region("us-east-1");
         options.evaluates_expressions = true;
         let settings = TypeSettings::new(&class, &options).expect("valid");
-        assert_eq!(settings.without_value(&large()).is_none(), expected.is_some(), "{expression}");
-        assert_eq!(settings.pods(&large()), expected.unwrap_or(29), "{expression}");
+        assert_eq!(settings.without_value(&large()).is_none(), expected.is_some(), "{kubelet}");
+        assert_eq!(settings.pods(&large()), expected.unwrap_or(29), "{kubelet}");
     }
 }
 

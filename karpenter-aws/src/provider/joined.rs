@@ -1,14 +1,20 @@
 //! What is done once a machine has become a node.
 
+use std::collections::BTreeMap;
+
 use karpenter_core::{
     Quantity,
-    api::NodeClaim,
+    api::{NodeClaim, conditions::DRIFTED},
     labels,
     provider::{ProviderError, ProviderId},
 };
 
 use super::{Ec2Provider, Inner, Resolved, class::ClassError, machines, tags, template_data::image_for};
-use crate::{api::ApiError, ec2::Tags};
+use crate::{
+    api::ApiError,
+    ec2::Tags,
+    nodeclass::{HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION},
+};
 
 /// The tag that the console of EC2 shows.
 const NAME: &str = "Name";
@@ -32,6 +38,28 @@ impl Ec2Provider {
             self.0.learn_memory(name, &resolved, memory);
         }
         Ok(())
+    }
+
+    /// The annotations with which a claim of another version of Karpenter says of its class what this one compares: the class is
+    /// taken for unchanged since then, unless the claim has drifted already. Without them no later change of the class
+    /// would reach the machine. Empty if the claim needs none.
+    ///
+    /// # Errors
+    /// AWS did not say what the class finds. It may be asked again.
+    pub async fn renewed_hash(&self, claim: &NodeClaim) -> Result<BTreeMap<String, String>, ProviderError> {
+        let version = claim.metadata.annotations.get(NODE_CLASS_HASH_VERSION);
+        if version.is_none_or(|version| version == HASH_VERSION) {
+            return Ok(BTreeMap::new());
+        }
+        let resolved = match self.0.resolve(&claim.spec.node_class_ref.name).await {
+            Ok(resolved) => resolved,
+            Err(ClassError::Missing { .. }) => return Ok(BTreeMap::new()),
+            Err(ClassError::Provider(error)) => return Err(error),
+        };
+        let mut out = resolved.class.metadata.annotations.clone();
+        let keeps_hash = claim.status.is_true(DRIFTED);
+        out.retain(|key, _| key == NODE_CLASS_HASH_VERSION || key == NODE_CLASS_HASH && !keeps_hash);
+        Ok(out)
     }
 
     /// Tags the machine of a claim with the names of its node, its claim and its cluster. Tags that it has already stay as

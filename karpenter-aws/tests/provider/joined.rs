@@ -1,6 +1,11 @@
 //! What is done once a machine has become a node.
 
-use karpenter_core::{CloudProvider, Quantity, ResourceName, api::NodeClaim, labels};
+use karpenter_aws::nodeclass::{HASH_VERSION, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION};
+use karpenter_core::{
+    CloudProvider, Quantity, ResourceName,
+    api::{Condition, ConditionStatus, NodeClaim},
+    labels,
+};
 
 use crate::world::{World, claim, label, pool};
 
@@ -56,6 +61,34 @@ async fn a_machine_gets_the_name_of_its_node_once() {
     let tags = tags(&world, &claim);
     assert_eq!((tags["Name"].as_str(), tags["karpenter.sh/nodeclaim"].as_str()), ("ip-u1.internal", "general-u1"));
     assert_eq!(world.aws.count("CreateTags"), 1);
+}
+
+/// As Karpenter's own controller does it when the version of its hash is another one.
+#[tokio::test]
+async fn a_claim_of_another_version_gets_the_hash_of_its_class() {
+    let world = World::new();
+    let mut claim = joined(&world, "u1").await;
+    let renewed = async |claim: &NodeClaim| world.provider.renewed_hash(claim).await.expect("known");
+    assert!(renewed(&claim).await.is_empty(), "its machine has it");
+    let old = [(NODE_CLASS_HASH, "1"), (NODE_CLASS_HASH_VERSION, "v5")];
+    claim.metadata.annotations.extend(old.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let drift = async |claim: &NodeClaim| world.provider.drift(claim).await.expect("known");
+    let mut drifted = claim.clone();
+    for (claim, expected) in [(&mut claim, None), (&mut drifted, Some("NodeClassDrift".to_owned()))] {
+        if expected.is_some() {
+            let mut condition = Condition::default();
+            (condition.r#type, condition.status) = ("Drifted".to_owned(), ConditionStatus::True);
+            claim.status.conditions.push(condition);
+        }
+        claim.metadata.annotations.extend(renewed(claim).await);
+        assert_eq!(claim.metadata.annotations[NODE_CLASS_HASH_VERSION], HASH_VERSION);
+        assert_eq!(drift(claim).await, expected);
+        assert!(renewed(claim).await.is_empty());
+    }
+    let mut class = crate::world::class();
+    class.spec.detailed_monitoring = Some(true);
+    world.provider.apply_class(class);
+    assert_eq!(drift(&claim).await, Some("NodeClassDrift".to_owned()), "what changes later is seen");
 }
 
 #[tokio::test]

@@ -124,13 +124,15 @@ async fn a_class_without_selectors_is_no_class() {
 
 #[tokio::test]
 async fn pods_of_a_pool_that_wants_what_no_machine_can_be_say_so() {
-    for (key, value) in [(own::TENANCY, "host"), (labels::CAPACITY_TYPE, "cheap")] {
+    let no_type = "no instance type meets the requirements of the pool";
+    let no_capacity = r#"not ready: spec.template.spec.requirements[0].values: only 0 of ["cheap"] are capacity types"#;
+    for (key, value, why) in [(own::TENANCY, "host", no_type), (labels::CAPACITY_TYPE, "cheap", no_capacity)] {
         let mut cluster = Cluster::new();
         cluster.put_pool(pool().require(NodeSelectorRequirement::new(key, Operator::In, [value])));
         cluster.add_pods(1, "900m");
         cluster.run(90).await;
         let said: Vec<&str> = cluster.notes.iter().map(|note| note.message.as_str()).collect();
-        assert_eq!(said, ["pool general: no instance type meets the requirements of the pool"]);
+        assert_eq!(said, [format!("pool general: {why}")]);
         assert_eq!(cluster.aws.count("CreateFleet"), 0);
     }
 }

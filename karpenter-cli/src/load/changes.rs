@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, mem, sync::Arc};
 
 use karpenter_core::{
-    api::{DaemonSet, FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod},
+    api::{DaemonSet, FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod, PodDisruptionBudget},
     disrupt::{PoolBudgets, UnreadableBudget},
 };
 
@@ -143,9 +143,15 @@ impl ChangeReader {
         if let Some(fault) = self.objects.first_fault(file) {
             return Err(fault);
         }
+        let unknown = match kind {
+            Some(Kind::Pod) => unread::unknown::<Pod>(object),
+            Some(Kind::DaemonSet) => unread::unknown::<DaemonSet>(object),
+            Some(Kind::PodDisruptionBudget) => unread::unknown::<PodDisruptionBudget>(object),
+            _ => return Ok(()),
+        };
+        let name = format!("{} {}", object.kind, key_of(object, kind).map_err(wrong)?);
+        self.note(unknown, &name, file);
         if kind == Some(Kind::Pod) {
-            let name = format!("Pod {}", key_of(object, kind).map_err(wrong)?);
-            self.note(unread::unknown_of_pod(object), &name, file);
             self.note_classes(object, &name, file);
         }
         Ok(())

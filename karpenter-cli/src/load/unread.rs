@@ -1,9 +1,8 @@
-//! Fields of pods and workloads that bear on no plan.
+//! Fields of pods, workloads and budgets of pods that bear on no plan.
 //!
 //! An API server refuses fields that there are not, so that they are in no dump. In what somebody writes by hand a misspelt one
 //! would make other pods than those that are meant.
 
-use karpenter_core::api::Pod;
 use serde::de::DeserializeOwned;
 
 use super::{documents::Object, parse_noting};
@@ -84,18 +83,18 @@ const NOT_READ: &[&str] = &[
     "workloadRef",
 ];
 
-/// The fields of a pod's specification that there are not.
-pub(super) fn unknown_of_pod(object: &Object<'_>) -> Vec<String> {
-    unknown::<Pod>(object)
-}
+/// The same of meta data.
+const NOT_READ_OF_METADATA: &[&str] = &["deletionGracePeriodSeconds", "generateName", "managedFields", "selfLink"];
 
-/// The fields of an object's specification that there are not. One that cannot be read says so elsewhere.
+/// The fields of an object that there are not, but for those of its status. One that cannot be read says so elsewhere.
 pub(super) fn unknown<T: DeserializeOwned>(object: &Object<'_>) -> Vec<String> {
     let Ok((_, mut fields)) = parse_noting::<T>(object.raw) else { return Vec::new() };
     fields.retain(|field| {
-        let name = field.rsplit('.').next().unwrap_or(field);
-        let is_read_elsewhere = field.contains("volumes[") || field.contains(".metadata.");
-        field.starts_with("spec.") && !is_read_elsewhere && !NOT_READ.contains(&name)
+        let (path, name) = field.rsplit_once('.').unwrap_or(("", field));
+        let is_of_metadata = path == "metadata" || path.ends_with(".metadata");
+        let not_read = if is_of_metadata { NOT_READ_OF_METADATA } else { NOT_READ };
+        let is_of_volume = field.contains("volumes[");
+        (is_of_metadata || field.starts_with("spec.")) && !is_of_volume && !not_read.contains(&name)
     });
     fields
 }

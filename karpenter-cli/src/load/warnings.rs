@@ -7,7 +7,7 @@ use std::{
 };
 
 use karpenter_core::{
-    InstanceType,
+    InstanceType, Requirements,
     api::{
         Affinity, Change, FieldError, NodeClaim, NodeOverlay, NodePool, ObjectKey, ObjectMeta, Operator, Pod,
         READ_VERSIONS,
@@ -356,20 +356,17 @@ fn unknown_type(cluster: &Cluster, types: &[InstanceType]) -> Option<LoadWarning
     Some(LoadWarning::NoCatalog { node: node.clone(), instance_type: instance_type.clone() })
 }
 
-/// The labels that a pool requires and of which providers tell, such as `karpenter.k8s.aws/instance-category`, if no type has them.
+/// The labels that a pool requires and of which providers tell, if the types have none of that provider. Where they have some, the
+/// pool is not ready.
 fn unknown_labels(pool: &NodePool, types: &[InstanceType]) -> Vec<LoadWarning> {
-    let of_provider = |key: &str| {
-        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        domain.starts_with("karpenter.") && domain != "karpenter.sh"
-    };
-    let is_known = |key: &str| {
-        let offered = |t: &InstanceType| t.offerings.iter().any(|offering| offering.requirements.get(key).is_some());
-        types.iter().any(|t| t.requirements.get(key).is_some() || offered(t))
+    let is_told = |key: &str| {
+        let tells = |has: &Requirements| has.iter().any(|(known, _)| labels::domain(known) == labels::domain(key));
+        types.iter().any(|t| tells(&t.requirements) || t.offerings.iter().any(|offering| tells(&offering.requirements)))
     };
     let asked = pool.spec.template.spec.requirements.iter();
     let asked = asked.filter(|own| !matches!(own.operator, Operator::NotIn | Operator::DoesNotExist));
     let keys: BTreeSet<&str> =
-        asked.map(|own| own.key.as_str()).filter(|key| of_provider(key) && !is_known(key)).collect();
+        asked.map(|own| own.key.as_str()).filter(|key| labels::is_of_provider(key) && !is_told(key)).collect();
     let unknown = |key: &str| LoadWarning::UnknownLabel { pool: pool.name().to_owned(), key: key.to_owned() };
     keys.into_iter().map(unknown).collect()
 }

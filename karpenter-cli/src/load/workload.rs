@@ -27,7 +27,11 @@ pub struct Workload {
 
 #[derive(Deserialize)]
 struct Manifest {
+    #[serde(default)]
+    metadata: ObjectMeta,
     spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
 }
 
 #[derive(Deserialize)]
@@ -46,15 +50,7 @@ struct Spec {
     template: PodTemplate,
 }
 
-/// What a job says of itself, and what made a workload.
-#[derive(Deserialize)]
-struct Rest {
-    #[serde(default)]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    status: Option<Status>,
-}
-
+/// What a job says of itself.
 #[derive(Deserialize)]
 struct Status {
     #[serde(default)]
@@ -95,7 +91,7 @@ fn kind_of(object: &Object<'_>) -> Option<&'static str> {
     (object.api_version.is_empty() || group_of(&object.api_version) == group).then_some(kind)
 }
 
-/// The fields of its specification that there are not.
+/// The fields that there are not, but for those of its status.
 pub(super) fn unknown_fields(object: &Object<'_>) -> Vec<String> {
     unread::unknown::<Manifest>(object)
 }
@@ -116,7 +112,7 @@ pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Vec
 /// As [`read`].
 pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, PodTemplate), FieldError> {
     let kind = kind_of(object).ok_or_else(|| FieldError::new("kind", "it makes no pods"))?;
-    let Manifest { spec } = parse(object.raw)?;
+    let Manifest { metadata, spec, status } = parse(object.raw)?;
     if spec.volume_claim_templates.as_ref().is_some_and(|templates| !templates.is_empty()) {
         let message = "which volumes its pods get is not in it: give the pods and their claims instead";
         return Err(FieldError::new("spec.volumeClaimTemplates", message));
@@ -126,7 +122,6 @@ pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Work
     if replicas > MAX_REPLICAS {
         return Err(FieldError::new(format!("spec.{field}"), format!("{replicas} is more than {MAX_REPLICAS}")));
     }
-    let Rest { metadata, status } = parse(object.raw)?;
     let is_over = kind == "Job" && status.is_some_and(|status| status.is_over());
     let replicas = if is_over { 0 } else { replicas };
     Ok((Workload { kind, key, replicas, controller: metadata.controller().cloned() }, spec.template))

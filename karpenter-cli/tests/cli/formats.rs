@@ -284,6 +284,20 @@ fn what_a_catalog_leaves_open_is_said() {
     files.write("cluster.json", &list(&[&asks("example.com/team"), &node("b", "c-4x-amd64-linux")]));
     let own: Vec<String> = warnings("");
     assert!(own.is_empty(), "the label is the pool's own: {own:?}");
+    // Where the catalog tells of labels like it, it is misspelt, and nothing is bought for it.
+    let family = r#"{"key":"karpenter.k8s.aws/instance-family","operator":"In","values":["m"]}"#;
+    files.write(
+        "types.json",
+        &format!(r#"[{{"name":"m","requirements":[{family}],"capacity":{{"cpu":"4","pods":"10"}},"offerings":[]}}]"#),
+    );
+    files.write("cluster.json", &list(&[&pool, &pod("a", "1")]));
+    let document = files.json("plan --cluster cluster.json --catalog types.json -o json");
+    let misspelt =
+        r#"spec.template.spec.requirements[0].key: no instance type has a label "karpenter.k8s.aws/instance-category""#;
+    let why = document["errors"]["default/a"].as_str().expect("a reason");
+    assert!(why.ends_with(misspelt), "{document}");
+    let left_out = format!("NodePool general: left out: not ready: {misspelt}");
+    assert_eq!(document["warnings"], serde_json::json!([left_out]));
 }
 
 #[test]

@@ -67,6 +67,30 @@ fn an_expectation_that_is_not_met_is_named_and_the_rest_goes_on() {
     );
 }
 
+/// The pods of the workload have other labels than those of `add-pods`.
+#[test]
+fn what_is_protected_or_expected_must_have_been_there() {
+    let files = Files::new("simulate-names");
+    let workload = "apply\n  apiVersion: apps/v1\n  kind: Deployment\n  metadata: {name: web}\n  spec:\n    replicas: 3\n    \
+        template:\n      metadata: {labels: {tier: front}}\n      spec:\n        containers: [{name: c, resources: {requests: {cpu: 500m}}}]\n";
+    files.write(
+        "a.scenario",
+        &format!(
+            "{POOL}{workload}protect wbe min-available=3\nprotect web min-available=3\ntick 3m\ndelete a node\ntick 3m\n\
+             expect evicted 0\nexpect pods of web running 3\nexpect pods of wbe running 0\nexpect nodes of none 0\n\
+             delete workload/web\ntick 1m\nexpect pods of web running 0\nexpect nodes of general <= 1\n"
+        ),
+    );
+    let ran = files.run("simulate a.scenario");
+    assert_eq!(ran.code, Some(1));
+    let expected = [
+        "karpenter: a.scenario: line 20: `protect wbe min-available=3`: there is no workload default/wbe",
+        "karpenter: a.scenario: line 27: `expect pods of wbe running 0`: there is no workload default/wbe",
+        "karpenter: a.scenario: line 28: `expect nodes of none 0`: there is no node pool none",
+    ];
+    assert_eq!(ran.err.lines().collect::<Vec<_>>(), expected, "{}", ran.out);
+}
+
 #[test]
 fn the_account_lists_the_types_of_the_nodes_that_it_counts() {
     let files = Files::new("simulate-account");

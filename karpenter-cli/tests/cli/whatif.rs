@@ -339,12 +339,20 @@ fn misspelt_fields_of_manifests_are_named() {
     let misspelt = DEPLOYMENT.replace("replicas", "replica").replace("requests", "request");
     let known = r#""spec":{"enableServiceLinks":true,"volumes":[{"name":"v","configMap":{"name":"c"}}],"containers":[{"image":"i","ports":[{"name":"p","containerPort":1}],"#;
     let pod = pod("p", "1").replace(r#""spec":{"containers":[{"#, known);
-    files.write("with.json", &list(&[&misspelt, &pod, &pod.replace(r#""p""#, r#""q""#).replace("volumes", "volume")]));
+    let misspelt = misspelt.replace(r#""labels""#, r#""lables""#);
+    let other = pod.replace(r#""p""#, r#""q""#).replace("volumes", "volume");
+    let budget = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"minAvailble":2,"selector":{"matchLabel":{}}}}"#;
+    let daemons = r#"{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"d","managedFields":[{}]},"spec":{"updateStrategy":{},"template":{"spec":{"toleration":[]}}}}"#;
+    files.write("with.json", &list(&[&misspelt, &pod, &other, budget, daemons]));
     let (document, _) = changed(&files, PLAN, "--with with.json");
     let expected = [
+        "with.json: DaemonSet default/d: spec.template.spec.toleration: there is no such field (it is left out)",
         "with.json: Deployment default/shop: spec.replica: there is no such field (it is left out)",
+        "with.json: Deployment default/shop: spec.template.metadata.lables: there is no such field (it is left out)",
         "with.json: Deployment default/shop: spec.template.spec.containers[0].resources.request: there is no such field (it is left out)",
         "with.json: Pod default/q: spec.volume: there is no such field (it is left out)",
+        "with.json: PodDisruptionBudget default/b: spec.minAvailble: there is no such field (it is left out)",
+        "with.json: PodDisruptionBudget default/b: spec.selector.matchLabel: there is no such field (it is left out)",
     ];
     assert_eq!(document["warnings"], json!(expected));
 }

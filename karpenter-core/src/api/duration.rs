@@ -61,6 +61,8 @@ impl FromStr for NillableDuration {
 }
 
 fn parse(text: &str) -> Option<Duration> {
+    /// Karpenter counts nanoseconds in 64 bits.
+    const MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
     let mut seconds = 0_u64;
     let mut rest = text;
     while !rest.is_empty() {
@@ -75,7 +77,7 @@ fn parse(text: &str) -> Option<Duration> {
         seconds = seconds.checked_add(number.checked_mul(unit)?)?;
         rest = &rest[end + 1..];
     }
-    (!text.is_empty()).then(|| Duration::from_secs(seconds))
+    (!text.is_empty() && seconds <= MAX_SECONDS).then(|| Duration::from_secs(seconds))
 }
 
 impl fmt::Display for NillableDuration {

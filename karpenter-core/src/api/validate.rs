@@ -78,6 +78,12 @@ impl NodePool {
         validate_amounts(&self.spec.limits, format_args!("spec.limits"))?;
         self.validate_static()?;
         self.validate_labels()?;
+        let grace = &self.spec.template.spec.termination_grace_period;
+        check(
+            grace.as_ref().is_none_or(|own| own.duration().is_some()),
+            "spec.template.spec.terminationGracePeriod",
+            || "must not be Never".to_owned(),
+        )?;
         self.spec.template.spec.validate("spec.template.spec")
     }
 
@@ -117,6 +123,7 @@ impl TemplateSpec {
             requirement.validate(&field)?;
             let key = labels::normalized(&requirement.key);
             check(!labels::is_restricted(key), format_args!("{field}.key"), || format!("{key:?} is reserved"))?;
+            requirement.validate_capacity_types(&field)?;
         }
         validate_taints(&self.taints, &self.startup_taints, path)
     }
@@ -185,6 +192,18 @@ impl NodeSelectorRequirement {
         })?;
         let reachable = self.operator != Operator::In || self.values.len() >= min_values as usize;
         check(reachable, field, || format!("{min_values}, but only {} values are named", self.values.len()))
+    }
+
+    /// Of the values of a capacity type, of which nobody can invent more, so many must be there as are asked for.
+    fn validate_capacity_types(&self, path: &str) -> Check {
+        if self.operator != Operator::In || self.key != labels::CAPACITY_TYPE {
+            return Ok(());
+        }
+        let is_known = |value: &&String| [labels::ON_DEMAND, labels::SPOT, labels::RESERVED].contains(&value.as_str());
+        let known_count = self.values.iter().filter(is_known).count();
+        check(known_count >= self.min_values.unwrap_or(1) as usize, format_args!("{path}.values"), || {
+            format!("only {known_count} of {:?} are capacity types", self.values)
+        })
     }
 }
 
@@ -296,6 +315,16 @@ mod tests {
                     r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"a","operator":"In","values":["x"],"minValues":2}}]}}}}}}"#
                 ),
                 "spec.template.spec.requirements[0].minValues",
+            ),
+            (
+                format!(
+                    r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"karpenter.sh/capacity-type","operator":"In","values":["spot","on-demnad"],"minValues":2}}]}}}}}}"#
+                ),
+                "spec.template.spec.requirements[0].values",
+            ),
+            (
+                format!(r#"{{"template":{{"spec":{{{class},"terminationGracePeriod":"Never"}}}}}}"#),
+                "spec.template.spec.terminationGracePeriod",
             ),
             (
                 format!(

@@ -232,11 +232,12 @@ impl FromStr for IntOrPercent {
     type Err = IntOrPercentError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
         let parsed = match text.strip_suffix('%') {
-            Some(percent) => percent.parse().map(Self::Percent),
-            None => text.parse().map(Self::Int),
+            Some(percent) => number(percent).map(Self::Percent),
+            None => number(text).map(Self::Int),
         };
-        parsed.map_err(|_| IntOrPercentError { text: text.to_owned() })
+        parsed.ok_or_else(|| IntOrPercentError { text: text.to_owned() })
     }
 }
 

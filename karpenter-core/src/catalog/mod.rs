@@ -18,7 +18,11 @@ pub(crate) use table::Table;
 pub use validate::{CatalogError, LabelPart};
 
 pub use crate::price::Price;
-use crate::{Quantity, Requirement, Requirements, ResourceList, ResourceName, labels};
+use crate::{
+    Quantity, Requirement, Requirements, ResourceList, ResourceName,
+    api::{FieldError, NodePool, NodeSelectorRequirement, Operator},
+    labels,
+};
 
 /// The end of the key of the label that names a capacity reservation.
 const RESERVATION_SUFFIX: &str = "reservation-id";
@@ -253,6 +257,26 @@ impl Catalog {
     /// Whether some type or offering names this label, so that its value is known before a node is bought.
     pub fn is_well_known(&self, key: &str) -> bool {
         self.table.is_well_known(key)
+    }
+
+    /// Checks that a pool asks for no label which the provider would give if there were one: a name that it does not know, in a
+    /// domain of which it tells, is misspelt, and taken for a label of the pool's own it would let any machine pass.
+    ///
+    /// # Errors
+    /// The first of the pool's requirements that asks for such a label.
+    pub fn check_labels(&self, pool: &NodePool) -> Result<(), FieldError> {
+        let is_asked =
+            |own: &NodeSelectorRequirement| !matches!(own.operator, Operator::NotIn | Operator::DoesNotExist);
+        let is_misspelt =
+            |key: &str| labels::is_of_provider(key) && !self.is_well_known(key) && self.table.has_domain_of(key);
+        let mut requirements = pool.spec.template.spec.requirements.iter().enumerate();
+        match requirements.find(|(_, own)| is_asked(own) && is_misspelt(&own.key)) {
+            None => Ok(()),
+            Some((index, own)) => {
+                let field = format!("spec.template.spec.requirements[{index}].key");
+                Err(FieldError::new(field, format!("no instance type has a label {:?}", own.key)))
+            }
+        }
     }
 
     /// The key of the label that names a capacity reservation, if there is one.

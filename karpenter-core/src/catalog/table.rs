@@ -129,6 +129,12 @@ impl Table {
         self.keys.get(labels::normalized(key)).is_some()
     }
 
+    /// Whether some row names a label with the same prefix.
+    pub(crate) fn has_domain_of(&self, key: &str) -> bool {
+        let domain = labels::domain(key);
+        self.keys.texts().any(|known| labels::domain(known) == domain)
+    }
+
     pub(crate) fn reservation_label(&self) -> Option<&str> {
         self.reservation_label.as_deref()
     }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     FxBuild, OfferingKey, Quantity, ResourceList, ResourceName, Timestamp,
     api::{
-        Condition, ConditionStatus, Node, NodeClaim, NodePool,
+        Condition, ConditionStatus, FieldError, Node, NodeClaim, NodePool,
         conditions::{
             NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY, READY, VALIDATION_SUCCEEDED, condition, set_condition,
         },
@@ -79,11 +79,12 @@ struct Tally {
 struct Content {
     pool: Arc<NodePool>,
     health: Option<ConditionStatus>,
+    verdict: Result<(), FieldError>,
 }
 
 impl Content {
     fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pool, &other.pool) && self.health == other.health
+        Arc::ptr_eq(&self.pool, &other.pool) && (self.health, &self.verdict) == (other.health, &other.verdict)
     }
 }
 
@@ -326,7 +327,9 @@ impl Engine {
         self.upkeep.counted.insert(name.to_owned(), now);
         let health = self.upkeep.health(&pool);
         let fault = self.fault_of(&pool, now);
-        let found = Content { pool: pool.clone(), health };
+        let verdict = self.market.catalog(name).map_or(Ok(()), |catalog| catalog.check_labels(&pool));
+        let verdict = pool.validate().and(verdict);
+        let found = Content { pool: pool.clone(), health, verdict: verdict.clone() };
         if is_known && fault.is_none() && self.upkeep.content.get(name).is_some_and(|known| known.is_same(&found)) {
             return;
         }
@@ -339,7 +342,7 @@ impl Engine {
         if let Some(Tally { nodes, resources, .. }) = self.upkeep.tallies.get(name) {
             (out.status.nodes, out.status.resources) = (Some(*nodes), resources.clone());
         }
-        judge(&mut out, health, fault.as_ref(), now);
+        judge(&mut out, verdict, health, fault.as_ref(), now);
         if out != *pool {
             self.upkeep.content.remove(name);
             self.write_pool(out, now);
@@ -428,8 +431,13 @@ impl Engine {
 }
 
 /// Writes whether a pool is valid, whether its nodes come, and whether it is ready.
-fn judge(pool: &mut NodePool, health: Option<ConditionStatus>, fault: Option<&Fault>, now: Timestamp) {
-    let verdict = pool.validate();
+fn judge(
+    pool: &mut NodePool,
+    verdict: Result<(), FieldError>,
+    health: Option<ConditionStatus>,
+    fault: Option<&Fault>,
+    now: Timestamp,
+) {
     let (conditions, generation) = (&mut pool.status.conditions, pool.metadata.generation);
     // What somebody else says of the class stands.
     let is_own = condition(conditions, NODE_CLASS_READY).is_none_or(|c| {

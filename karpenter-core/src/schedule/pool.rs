@@ -161,6 +161,7 @@ impl<'a> Pool<'a> {
             let message = catalogs.why_missing(source.name()).unwrap_or(NO_CATALOG).to_owned();
             return Err(Box::new(Obstacle::NotReady { message }));
         };
+        catalog.check_labels(source).map_err(|error| Obstacle::NotReady { message: error.to_string() })?;
         Ok(catalog)
     }
 

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use karpenter_core::{
+    Requirement,
     api::{Condition, ConditionStatus, NodeClassRef, NodePool},
     engine::{EngineOptions, Event, Metric, Object, ObjectRef},
     labels,
@@ -93,6 +94,28 @@ fn no_claim_is_made_of_a_class_that_the_provider_says_is_not_ready() {
     assert_eq!(world.unbound(), 0, "{:#?}", world.log);
     assert_eq!(ready(&world, "NodeClassReady"), (ConditionStatus::True, String::new()));
     assert_eq!(ready(&world, "Ready").0, ConditionStatus::True);
+}
+
+/// The catalog tells of another label of that domain, so that the first is misspelt.
+#[test]
+fn a_pool_that_asks_for_a_label_which_its_provider_does_not_know_is_not_ready() {
+    let mut world = World::with_pool(EngineOptions::default());
+    let mut pool = world.pools["general"].clone();
+    let asked = serde_json::json!([{"key": "karpenter.example.com/catagory", "operator": "In", "values": ["c"]}]);
+    pool.spec.template.spec.requirements = serde_json::from_value(asked).expect("requirements");
+    world.put_pool(pool.clone());
+    let has = Requirement::one_of(["c"]);
+    world.types.iter_mut().for_each(|own| own.requirements.add("karpenter.example.com/category", has.clone()));
+    world.add_pods("web", 1, "1");
+    world.run(60);
+    let why = "spec.template.spec.requirements[0].key: no instance type has a label \"karpenter.example.com/catagory\"";
+    assert_eq!(ready(&world, "ValidationSucceeded"), (ConditionStatus::False, why.to_owned()));
+    assert_eq!((world.count(" launch "), ready(&world, "Ready").0), (0, ConditionStatus::False), "{:#?}", world.log);
+    assert!(reasons(&world).iter().all(|reason| reason.ends_with(why)), "{:#?}", world.log);
+    pool.spec.template.spec.requirements[0].key = "karpenter.example.com/category".to_owned();
+    world.put_pool(pool);
+    world.run(60);
+    assert_eq!(world.unbound(), 0, "{:#?}", world.log);
 }
 
 /// A provider whose catalog does not tell what only launches find out.

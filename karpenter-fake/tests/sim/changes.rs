@@ -202,6 +202,33 @@ fn a_sick_node_is_replaced_and_many_are_left_alone() {
 }
 
 #[test]
+fn a_node_that_is_not_ready_takes_no_pods_and_loses_its_own() {
+    let mut options = EngineOptions::default();
+    options.disruption_period = None;
+    let mut live = Live::with(World::new(1, generated_catalog()), options);
+    live.world_mut().api_mut().create(on_demand("general")).expect("new");
+    let pod = Pod::named("web").label("app", "web").cpu("100m");
+    live.world_mut().apply(Workload::deployment("web", 3, pod).expect("well written"));
+    live.run_until(minutes(5));
+    let before = nodes(&live);
+    let sick = before.first().expect("a node").clone();
+    let running_on = |live: &Live, node: &str| {
+        live.world().api().list::<Pod>().filter(|pod| pod.spec.node_name == node && pod.is_active()).count()
+    };
+    for (status, minute, expected) in
+        [(ConditionStatus::False, 8, 3), (ConditionStatus::True, 20, 3), (ConditionStatus::False, 30, 0)]
+    {
+        live.world_mut().set_node_condition(&sick, "Ready", status);
+        if minute == 8 {
+            live.world_mut().scale(&web(), 5);
+        }
+        live.run_until(minutes(minute));
+        assert_eq!((running_on(&live, &sick), live.account().pods_running), (expected, 5), "minute {minute}");
+    }
+    assert!(nodes(&live).is_superset(&before) && live.take_breaches().is_empty());
+}
+
+#[test]
 fn heavy_pools_come_first_until_they_are_full() {
     let mut live = Live::new(1, generated_catalog(), EngineOptions::default());
     let mut heavy = on_demand("heavy").limit("cpu", "8".parse().expect("a quantity"));

@@ -41,26 +41,29 @@ const SWITCHES: &str = "enableServer rotateCertificates serverTLSBootstrap enabl
     enableSystemLogHandler enableSystemLogQuery enableProfilingHandler enableDebugFlagsHandler seccompDefault registerNode \
     localStorageCapacityIsolation failCgroupV1";
 const NUMBERS: &str = "port readOnlyPort registryPullQPS registryBurst eventRecordQPS eventBurst healthzPort oomScoreAdj \
-    nodeLeaseDurationSeconds imageGCHighThresholdPercent imageGCLowThresholdPercent podPidsLimit nodeStatusMaxImages \
-    maxOpenFiles kubeAPIQPS kubeAPIBurst maxParallelImagePulls evictionMaxPodGracePeriod podsPerCore iptablesMasqueradeBit \
-    iptablesDropBit containerLogMaxFiles containerLogMaxWorkers";
-const TEXTS: &str = "staticPodPath podLogsDir syncFrequency fileCheckFrequency httpCheckFrequency staticPodURL address \
-    tlsCertFile tlsPrivateKeyFile tlsMinVersion imagePullCredentialsVerificationPolicy healthzBindAddress clusterDomain \
-    streamingConnectionIdleTimeout nodeStatusUpdateFrequency nodeStatusReportFrequency imageMinimumGCAge imageMaximumGCAge \
-    volumeStatsAggPeriod kubeletCgroups systemCgroups cgroupRoot cgroupDriver cpuManagerPolicy cpuManagerReconcilePeriod \
-    memoryManagerPolicy topologyManagerPolicy topologyManagerScope runtimeRequestTimeout hairpinMode podCIDR resolvConf \
-    cpuCFSQuotaPeriod contentType evictionPressureTransitionPeriod containerLogMaxSize containerLogMonitorInterval \
-    configMapAndSecretChangeDetectionStrategy reservedSystemCPUs showHiddenMetricsForVersion systemReservedCgroup \
-    kubeReservedCgroup volumePluginDir providerID shutdownGracePeriod shutdownGracePeriodCriticalPods \
-    memoryReservationPolicy containerRuntimeEndpoint imageServiceEndpoint";
+    nodeLeaseDurationSeconds imageGCHighThresholdPercent imageGCLowThresholdPercent nodeStatusMaxImages kubeAPIQPS \
+    kubeAPIBurst maxParallelImagePulls evictionMaxPodGracePeriod podsPerCore iptablesMasqueradeBit iptablesDropBit \
+    containerLogMaxFiles containerLogMaxWorkers";
+/// Numbers of 64 bits; all others have 32.
+const LONG_NUMBERS: &str = "maxOpenFiles podPidsLimit";
+const TEXTS: &str = "staticPodPath podLogsDir staticPodURL address tlsCertFile tlsPrivateKeyFile tlsMinVersion \
+    imagePullCredentialsVerificationPolicy healthzBindAddress clusterDomain kubeletCgroups systemCgroups cgroupRoot \
+    cgroupDriver cpuManagerPolicy memoryManagerPolicy topologyManagerPolicy topologyManagerScope hairpinMode podCIDR \
+    resolvConf contentType containerLogMaxSize configMapAndSecretChangeDetectionStrategy reservedSystemCPUs \
+    showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup volumePluginDir providerID memoryReservationPolicy \
+    containerRuntimeEndpoint imageServiceEndpoint apiVersion kind";
+const DURATIONS: &str = "syncFrequency fileCheckFrequency httpCheckFrequency streamingConnectionIdleTimeout \
+    nodeStatusUpdateFrequency nodeStatusReportFrequency imageMinimumGCAge imageMaximumGCAge volumeStatsAggPeriod \
+    cpuManagerReconcilePeriod runtimeRequestTimeout cpuCFSQuotaPeriod evictionPressureTransitionPeriod \
+    containerLogMonitorInterval shutdownGracePeriod shutdownGracePeriodCriticalPods";
 const TEXT_LISTS: &str = "tlsCipherSuites preloadedImagesVerificationAllowlist clusterDNS enforceNodeAllocatable \
     allowedUnsafeSysctls";
 const TEXT_MAPS: &str = "cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionHard evictionSoft \
     evictionSoftGracePeriod evictionMinimumReclaim systemReserved kubeReserved";
 /// Settings whose parts are not looked at.
-const OTHERS: &str = "apiVersion kind maxPods staticPodURLHeader tlsCurvePreferences authentication authorization featureGates \
-    memorySwap logging shutdownGracePeriodByPodPriority crashLoopBackOff reservedMemory memoryThrottlingFactor tracing \
-    userNamespaces registerWithTaints";
+const OBJECTS: &str =
+    "staticPodURLHeader authentication authorization memorySwap logging crashLoopBackOff tracing userNamespaces";
+const LISTS: &str = "tlsCurvePreferences shutdownGracePeriodByPodPriority reservedMemory registerWithTaints";
 
 /// The broken rules.
 pub(super) fn broken_rules(kubelet: &Map<String, Value>) -> Vec<String> {
@@ -87,24 +90,7 @@ impl Broken<'_> {
 
     fn types(&mut self) {
         for (key, value) in self.kubelet.iter().filter(|(_, value)| !value.is_null()) {
-            let is = |names: &str| names.split_whitespace().any(|name| name == key);
-            let texts = |value: &Value| value.is_string();
-            let fits = if is(SWITCHES) {
-                Some(value.is_boolean())
-            } else if is(NUMBERS) {
-                Some(value.is_i64())
-            } else if is(TEXTS) {
-                Some(value.is_string())
-            } else if is(TEXT_LISTS) {
-                Some(value.as_array().is_some_and(|items| items.iter().all(texts)))
-            } else if is(TEXT_MAPS) {
-                Some(value.as_object().is_some_and(|items| items.values().all(texts)))
-            } else if key == "maxPods" {
-                Some(value.is_string() || value.is_i64())
-            } else {
-                is(OTHERS).then_some(true)
-            };
-            match fits {
+            match has_its_type(key, value) {
                 Some(fits) => self.check(fits, || format!(".{key}: {value} is not of its type")),
                 None => self.check(false, || format!(".{key}: a kubelet does not know it")),
             }
@@ -168,6 +154,39 @@ impl Broken<'_> {
         let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         entries.into_iter().flatten().filter_map(text).collect()
     }
+}
+
+/// Whether the value of a setting is of its type; `None` if there is no such setting.
+fn has_its_type(key: &str, value: &Value) -> Option<bool> {
+    let is = |names: &str| names.split_whitespace().any(|name| name == key);
+    let is_short = |value: &Value| value.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+    let fits = if is(SWITCHES) {
+        value.is_boolean()
+    } else if is(NUMBERS) {
+        is_short(value)
+    } else if is(LONG_NUMBERS) {
+        value.is_i64()
+    } else if is(TEXTS) {
+        value.is_string()
+    } else if is(DURATIONS) {
+        value.as_str().is_some_and(is_duration)
+    } else if is(TEXT_LISTS) {
+        value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
+    } else if is(TEXT_MAPS) {
+        value.as_object().is_some_and(|items| items.values().all(Value::is_string))
+    } else if is(OBJECTS) {
+        value.is_object()
+    } else if is(LISTS) {
+        value.is_array()
+    } else {
+        match key {
+            "maxPods" => value.is_string() || is_short(value),
+            "featureGates" => value.as_object().is_some_and(|gates| gates.values().all(Value::is_boolean)),
+            "memoryThrottlingFactor" => value.is_number(),
+            _ => return None,
+        }
+    };
+    Some(fits)
 }
 
 fn is_threshold(text: &str) -> bool {

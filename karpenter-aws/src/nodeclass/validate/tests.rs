@@ -168,6 +168,7 @@ fn settings_that_a_kubelet_knows_are_accepted() {
     for kubelet in [
         "{}",
         r#"{"maxPods":0,"registryPullQPS":10,"cpuManagerPolicy":"static","featureGates":{"A":true},"shutdownGracePeriod":"30s"}"#,
+        r#"{"maxOpenFiles":3000000000,"memoryThrottlingFactor":0.9,"syncFrequency":"1m0.5s","tracing":{},"reservedMemory":[]}"#,
         r#"{"evictionHard":{"memory.available":"5%","nodefs.available":"1Gi"}}"#,
         r#"{"evictionSoft":{"memory.available":"5%"},"evictionSoftGracePeriod":{"memory.available":"1m30s"}}"#,
         r#"{"kubeReserved":{"cpu":"100m","pid":"100"},"imageGCHighThresholdPercent":85,"imageGCLowThresholdPercent":80}"#,
@@ -197,6 +198,13 @@ fn settings_that_no_kubelet_would_take_are_refused() {
         r#"{"imageGCHighThresholdPercent":101}"#,
         r#"{"imageGCHighThresholdPercent":80,"imageGCLowThresholdPercent":80}"#,
         r#"{"podsPerCore":-1}"#,
+        r#"{"maxPods":3000000000}"#,
+        r#"{"podsPerCore":3000000000}"#,
+        r#"{"nodeStatusUpdateFrequency":"soon"}"#,
+        r#"{"shutdownGracePeriod":"30"}"#,
+        r#"{"featureGates":{"A":"true"}}"#,
+        r#"{"logging":"verbose"}"#,
+        r#"{"memoryThrottlingFactor":"x"}"#,
     ] {
         let found = refusal("al2023@latest", kubelet);
         assert_eq!(found.map(|(reason, _)| reason), Some("InvalidKubeletConfiguration"), "{kubelet}");

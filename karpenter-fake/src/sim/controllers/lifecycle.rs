@@ -160,20 +160,45 @@ impl Lifecycle {
         kubelets: &Kubelets,
         timeline: &mut Timeline<Happening>,
     ) {
+        if Self::set_ready(name, ConditionStatus::Unknown, now, api, kubelets) {
+            timeline.plan(now + CLOUD_CHECK, Happening::MachineMissed(name.to_owned()));
+        }
+    }
+
+    /// A node is ready or not, and so are its pods. One that is not takes no more, and those that it has leave in a while
+    /// (<https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller>). Says whether there is such a node.
+    pub(crate) fn set_ready(
+        name: &str,
+        status: ConditionStatus,
+        now: Timestamp,
+        api: &mut ApiServer,
+        kubelets: &Kubelets,
+    ) -> bool {
+        let (reason, taint) = match status {
+            ConditionStatus::True => ("KubeletReady", None),
+            ConditionStatus::False => ("KubeletNotReady", Some(NOT_READY)),
+            ConditionStatus::Unknown => ("NodeStatusUnknown", Some(UNREACHABLE)),
+        };
         let found = api.modify::<Node>(&cluster_key(name), |node| {
-            set_condition(&mut node.status.conditions, "Ready", ConditionStatus::Unknown, "NodeStatusUnknown", now);
-            node.spec.taints.push(Taint::new(UNREACHABLE, "", TaintEffect::NoSchedule));
-            node.spec.taints.push(Taint::new(UNREACHABLE, "", TaintEffect::NoExecute));
+            set_condition(&mut node.status.conditions, "Ready", status, reason, now);
+            node.spec.taints.retain(|taint| ![NOT_READY, UNREACHABLE].contains(&taint.key.as_str()));
+            let effects = [TaintEffect::NoSchedule, TaintEffect::NoExecute];
+            let taints = taint.into_iter().flat_map(|key| effects.map(|effect| Taint::new(key, "", effect)));
+            node.spec.taints.extend(taints);
         });
         if found.is_none() {
-            return;
+            return false;
         }
+        let (of_pods, why) =
+            if taint.is_none() { (ConditionStatus::True, "") } else { (ConditionStatus::False, "NodeNotReady") };
         for pod in kubelets.pods_on(name) {
             api.modify::<Pod>(pod, |pod| {
-                set_condition(&mut pod.status.conditions, "Ready", ConditionStatus::False, "NodeNotReady", now);
+                if pod.status.phase == "Running" {
+                    set_condition(&mut pod.status.conditions, "Ready", of_pods, why, now);
+                }
             });
         }
-        timeline.plan(now + CLOUD_CHECK, Happening::MachineMissed(name.to_owned()));
+        true
     }
 
     /// Takes in a change of an object.

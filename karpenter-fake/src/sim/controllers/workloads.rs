@@ -77,6 +77,11 @@ impl Workloads {
         true
     }
 
+    /// The workload of this name, if it is not deleted.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Workload> {
+        self.uids.get(key).and_then(|uid| self.by_uid.get(uid)).map(|running| &running.workload)
+    }
+
     /// Deletes a workload and with it its pods. Gives back its uid.
     pub(crate) fn delete(&mut self, key: &ObjectKey) -> Option<String> {
         let uid = self.uids.remove(key)?;

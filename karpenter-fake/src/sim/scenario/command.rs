@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use karpenter_core::{
     OfferingKey, Price, Timestamp,
-    api::{ConditionStatus, DaemonSet, IntOrPercent, ObjectKey},
+    api::{ConditionStatus, DaemonSet, DisruptionReason, IntOrPercent, ObjectKey},
 };
 
 use crate::sim::Workload;
@@ -286,8 +286,8 @@ pub enum Countable {
     Pending,
     /// Nodes whose disruption was begun so far, for this reason if one is named.
     Disrupted {
-        /// The reason, such as `Drifted`.
-        reason: Option<String>,
+        /// The reason.
+        reason: Option<DisruptionReason>,
     },
     /// Machines that were bought so far.
     Launched,

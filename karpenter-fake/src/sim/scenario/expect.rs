@@ -1,6 +1,6 @@
 //! What a scenario says must hold.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use karpenter_core::{
     api::{Node, NodeClaim, ObjectKey, Pod},
@@ -10,10 +10,38 @@ use karpenter_core::{
 use super::{Countable, Expectation};
 use crate::sim::{Books, Breach, Live, World};
 
+/// What was put into a cluster, whether or not it is still there: nobody can expect anything of what never was.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) pools: BTreeSet<String>,
+    pub(super) workloads: BTreeSet<ObjectKey>,
+}
+
+impl Known {
+    fn check(&self, what: &Countable) -> Result<(), String> {
+        match what {
+            Countable::Nodes { pool: Some(pool) } if !self.pools.contains(pool) => {
+                Err(format!("there is no node pool {pool}"))
+            }
+            Countable::Running { workload: Some(workload) } if !self.workloads.contains(workload) => {
+                Err(format!("there is no workload {workload}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Whether it holds; if not, what is the case instead.
-pub(super) fn check(expectation: &Expectation, live: &Live, books: &Books, breaches: &[Breach]) -> Result<(), String> {
+pub(super) fn check(
+    expectation: &Expectation,
+    known: &Known,
+    live: &Live,
+    books: &Books,
+    breaches: &[Breach],
+) -> Result<(), String> {
     match expectation {
         Expectation::Count { what, comparison, number } => {
+            known.check(what)?;
             let is = count(what, live, books);
             if comparison.holds(is, *number) {
                 Ok(())
@@ -53,7 +81,7 @@ fn count(what: &Countable, live: &Live, books: &Books) -> u64 {
         Countable::Running { workload } => number(running(world, workload.as_ref())),
         Countable::Pending => number(live.account().pods_waiting),
         Countable::Disrupted { reason: None } => counts.disrupted.values().sum(),
-        Countable::Disrupted { reason: Some(reason) } => counts.disrupted.get(reason).copied().unwrap_or(0),
+        Countable::Disrupted { reason: Some(reason) } => counts.disrupted.get(reason.name()).copied().unwrap_or(0),
         Countable::Launched => counts.launched,
         Countable::Refused => counts.refused,
         Countable::Evicted => counts.evicted,

@@ -2,7 +2,7 @@
 
 use karpenter_core::{
     Price, Quantity,
-    api::{ConditionStatus, IntOrPercent},
+    api::{ConditionStatus, DisruptionReason, IntOrPercent},
     labels,
     provider::RepairPolicy,
 };
@@ -13,6 +13,7 @@ use super::{
     words::{Words, Wrong, duration, key},
 };
 
+const MEMORY: &str = "an amount of memory such as 500Mi";
 /// The most answers that one command loses.
 const MAX_LOST_ANSWERS: u32 = 1_000_000;
 /// How long before it takes a machine back a large cloud says so.
@@ -188,7 +189,11 @@ fn fault(name: &str, words: &mut Words<'_>) -> Result<Fault, Wrong> {
         }
         "withhold-memory" => {
             let instance_type = words.word("an instance type")?.to_owned();
-            let memory: Quantity = words.parse("an amount of memory such as 500Mi")?;
+            let word = words.word(MEMORY)?;
+            let memory: Quantity = word.parse().map_err(|_| Wrong::expected(word, MEMORY))?;
+            if memory < Quantity::ZERO {
+                return Err(Wrong::expected(word, MEMORY));
+            }
             Fault::WithholdMemory { instance_type, memory_bytes: memory.units_ceil() }
         }
         "lose-answers" => Fault::LoseAnswers(words.count(MAX_LOST_ANSWERS)?),
@@ -341,11 +346,8 @@ fn expectation(words: &mut Words<'_>) -> Result<Expectation, Wrong> {
         }
         "pending" => Countable::Pending,
         "disrupted" => {
-            let reason = words.peek().filter(|word| word.starts_with(char::is_alphabetic)).map(ToOwned::to_owned);
-            if reason.is_some() {
-                words.next();
-            }
-            Countable::Disrupted { reason }
+            let is_reason = words.peek().is_some_and(|word| word.starts_with(char::is_alphabetic));
+            Countable::Disrupted { reason: is_reason.then(|| reason(words)).transpose()? }
         }
         "launched" => Countable::Launched,
         "refused" => Countable::Refused,
@@ -354,6 +356,13 @@ fn expectation(words: &mut Words<'_>) -> Result<Expectation, Wrong> {
     };
     let comparison = comparison(words);
     Ok(Expectation::Count { what, comparison, number: words.parse("a number")? })
+}
+
+fn reason(words: &mut Words<'_>) -> Result<DisruptionReason, Wrong> {
+    const EXPECTED: &str = "Underutilized, Empty or Drifted";
+    let word = words.word(EXPECTED)?;
+    let all = [DisruptionReason::Underutilized, DisruptionReason::Empty, DisruptionReason::Drifted];
+    all.into_iter().find(|reason| reason.name() == word).ok_or_else(|| Wrong::expected(word, EXPECTED))
 }
 
 fn comparison(words: &mut Words<'_>) -> Comparison {

@@ -94,6 +94,7 @@ pub struct Play {
     transcript: Transcript,
     breaches: Vec<Breach>,
     failures: Vec<Failure>,
+    known: expect::Known,
     keeps_nodes: bool,
 }
 
@@ -149,6 +150,7 @@ impl Play {
             transcript: Transcript::new(scenario.setup.start),
             breaches: Vec::new(),
             failures: Vec::new(),
+            known: expect::Known::default(),
             keeps_nodes: false,
             scenario,
         })
@@ -226,12 +228,16 @@ impl Play {
                     self.apply(manifest)?;
                 }
             }
-            Command::Run(workload) => self.live.world_mut().apply(Workload::clone(workload)),
+            Command::Run(workload) => self.apply_workload(Workload::clone(workload)),
             Command::RunDaemons(daemons) => self.put(karpenter_core::api::DaemonSet::clone(daemons))?,
-            Command::Protect { workload, rule } => self.put(budget(workload, *rule))?,
+            Command::Protect { workload, rule } => {
+                let found = self.live.world().workload(workload).ok_or_else(|| absent("workload", workload))?;
+                let budget = budget(workload, found, *rule).ok_or("its pods have no labels to tell them by")?;
+                self.put(budget)?;
+            }
             Command::Scale { workload, replicas } => {
                 if !self.live.world_mut().scale(workload, *replicas) {
-                    return Err(format!("there is no workload {workload}"));
+                    return Err(absent("workload", workload));
                 }
             }
             Command::Delete(doomed) => self.delete(doomed)?,
@@ -253,7 +259,9 @@ impl Play {
                 let text = self.explain(subject, stage)?;
                 self.transcript.block(&text);
             }
-            Command::Expect(expectation) => expect::check(expectation, &self.live, &self.books, &self.breaches)?,
+            Command::Expect(expectation) => {
+                expect::check(expectation, &self.known, &self.live, &self.books, &self.breaches)?;
+            }
             Command::Show => self.transcript.show(self.live.world()),
         }
         Ok(())
@@ -272,11 +280,14 @@ impl Play {
     fn apply(&mut self, manifest: Manifest) -> Result<(), String> {
         match manifest {
             Manifest::Workload(workload) => {
-                self.live.world_mut().apply(*workload);
+                self.apply_workload(*workload);
                 Ok(())
             }
             Manifest::Object(object) => match object {
-                Object::NodePool(pool) => self.put(self.merged(NodePool::clone(&pool))),
+                Object::NodePool(pool) => {
+                    self.known.pools.insert(pool.name().to_owned());
+                    self.put(self.merged(NodePool::clone(&pool)))
+                }
                 Object::NodeOverlay(one) => self.put(self.with_status(Arc::unwrap_or_clone(one))),
                 Object::DaemonSet(one) => self.put(Arc::unwrap_or_clone(one)),
                 Object::PodDisruptionBudget(one) => self.put(Arc::unwrap_or_clone(one)),
@@ -289,6 +300,11 @@ impl Play {
                 _ => Err("nodes and claims come from pools, not from manifests".to_owned()),
             },
         }
+    }
+
+    fn apply_workload(&mut self, workload: Workload) {
+        self.known.workloads.insert(workload.key.clone());
+        self.live.world_mut().apply(workload);
     }
 
     /// A pool as `kubectl apply` leaves it: what controllers have written stays.
@@ -452,15 +468,16 @@ fn matching(catalog: &Catalog, pattern: &OfferingPattern) -> Result<Vec<(karpent
     if found.is_empty() { Err("the catalog has no such offering".to_owned()) } else { Ok(found) }
 }
 
-/// A budget for the pods of a workload that was written in a few words.
-fn budget(workload: &ObjectKey, rule: Protection) -> PodDisruptionBudget {
+/// A budget for the pods of a workload, by all labels that they have, if they have any.
+fn budget(key: &ObjectKey, workload: &Workload, rule: Protection) -> Option<PodDisruptionBudget> {
     let mut budget = PodDisruptionBudget::default();
-    budget.metadata.name.clone_from(&workload.name);
-    budget.metadata.namespace.clone_from(&workload.namespace);
-    budget.spec.selector = Some(LabelSelector::of_labels([("app", workload.name.as_str())]));
+    budget.metadata.name.clone_from(&key.name);
+    budget.metadata.namespace.clone_from(&key.namespace);
+    let labels = Some(workload.template.metadata.labels.clone()).filter(|labels| !labels.is_empty())?;
+    budget.spec.selector = Some(LabelSelector::of_labels(labels));
     match rule {
         Protection::MinAvailable(least) => budget.spec.min_available = Some(least),
         Protection::MaxUnavailable(most) => budget.spec.max_unavailable = Some(most),
     }
-    budget
+    Some(budget)
 }

@@ -1,6 +1,6 @@
 //! Pods that are written in a few words.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use karpenter_core::{
     api::{DaemonSet, ObjectKey, Pod, PodBuilder},
@@ -23,17 +23,23 @@ const ATTRIBUTES: &str = "what a pod asks for, such as cpu=500m, memory=1Gi, nvi
 pub(super) fn workload(words: &mut Words<'_>) -> Result<Workload, Wrong> {
     let key = words.key()?;
     let count = words.count(MAX_PODS)?;
-    let mut kind = WorkloadKind::Deployment;
+    let mut kind = None;
     let mut attributes = Vec::new();
     while let Some(word) = words.next() {
-        match word.strip_prefix("kind=") {
-            Some("Deployment") => kind = WorkloadKind::Deployment,
-            Some("StatefulSet") => kind = WorkloadKind::StatefulSet,
+        let found = match word.strip_prefix("kind=") {
+            Some("Deployment") => WorkloadKind::Deployment,
+            Some("StatefulSet") => WorkloadKind::StatefulSet,
             Some(other) => return Err(Wrong::expected(other, "Deployment or StatefulSet")),
-            None => attributes.push(word),
+            None => {
+                attributes.push(word);
+                continue;
+            }
+        };
+        if kind.replace(found).is_some() {
+            return Err(Wrong::new(word, ScenarioErrorKind::Superfluous));
         }
     }
-    read(attributes, &key, kind, count)
+    read(attributes, &key, kind.unwrap_or(WorkloadKind::Deployment), count)
 }
 
 /// Reads `NAME COUNT DURATION ATTRIBUTES`.
@@ -67,7 +73,12 @@ fn read<'t>(
 ) -> Result<Workload, Wrong> {
     let mut pod = Pod::named(&key.name).namespace(&key.namespace).label("app", &key.name);
     let mut is_fixed = false;
+    let mut seen = BTreeSet::new();
     for word in attributes {
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        if !seen.insert(name) {
+            return Err(Wrong::new(word, ScenarioErrorKind::Superfluous));
+        }
         if word == "do-not-disrupt" {
             is_fixed = true;
         } else {

@@ -187,6 +187,11 @@ impl World {
         self.workloads.scale(workload, replicas)
     }
 
+    /// The workload of this name, if it is not deleted.
+    pub fn workload(&self, workload: &ObjectKey) -> Option<&Workload> {
+        self.workloads.get(workload)
+    }
+
     /// Deletes a workload with its pods; whether there was one of this name.
     pub fn delete_workload(&mut self, workload: &ObjectKey) -> bool {
         let uid = self.workloads.delete(workload);
@@ -247,9 +252,14 @@ impl World {
         self.api.connect();
     }
 
-    /// Gives a node a condition, such as those that node repair looks for.
+    /// Gives a node a condition, such as those that node repair looks for. One that is not `Ready` takes no more pods, and loses
+    /// those that it has after five minutes.
     pub fn set_node_condition(&mut self, node: &str, condition: &str, status: ConditionStatus) {
         let now = self.now;
+        if condition == "Ready" {
+            Lifecycle::set_ready(node, status, now, &mut self.api, &self.kubelets);
+            return;
+        }
         let key = super::api_server::cluster_key(node);
         self.api.modify::<karpenter_core::api::Node>(&key, |node| {
             let conditions = &mut node.status.conditions;

@@ -184,7 +184,7 @@ fn expectations() {
         ("expect pods of web running 30", count(Countable::Running { workload: Some(web()) }, Comparison::Equal, 30)),
         (
             "expect disrupted Drifted >= 1",
-            count(Countable::Disrupted { reason: Some("Drifted".into()) }, Comparison::AtLeast, 1),
+            count(Countable::Disrupted { reason: Some(DisruptionReason::Drifted) }, Comparison::AtLeast, 1),
         ),
         ("expect disrupted 0", count(Countable::Disrupted { reason: None }, Comparison::Equal, 0)),
         (
@@ -218,6 +218,9 @@ fn mistakes_are_named_with_their_line_and_word() {
         ("tick ten", "f: line 1: `ten`: expected a duration such as 90s, 10m or 1h30m"),
         ("tick 9999d", "f: line 1: `9999d`: 366 days at most"),
         ("add-pods web 1000000 cpu=1", "f: line 1: `1000000`: 200000 at most"),
+        ("add-pods web 1 cpu=1 cpu=3", "f: line 1: `cpu=3`: nothing more is expected in this line"),
+        ("withhold-memory m -500Mi", "f: line 1: `-500Mi`: expected an amount of memory such as 500Mi"),
+        ("expect disrupted Drfted 0", "f: line 1: `Drfted`: expected Underutilized, Empty or Drifted"),
         ("ice m * spot 3m", "f: line 1: `3m`: expected the word `for`"),
         ("show\nseed 7", "f: line 2: `seed`: it must come before the first command"),
         ("  show", "f: line 1: `show`: the line is indented, but there is no `apply` above it"),
