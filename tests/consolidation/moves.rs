@@ -405,3 +405,39 @@ fn nodes_of_a_pool_that_is_not_ready_go_where_there_is_room() {
     world.pool().status.conditions.push(not_ready);
     assert_eq!(carried_out(&mut world), [(Method::Consolidation, "a".to_owned(), 0)]);
 }
+
+/// An API server refuses a claim that names fewer values than it asks for.
+#[test]
+fn a_node_of_a_pool_that_asks_for_two_capacity_types_is_bound_to_neither() {
+    let both = |name, cpu, cents: u32| {
+        let mut own = machine(name, cpu, cents).offering("spot", ZONE, price(cents / 2));
+        own.requirements.add(labels::CAPACITY_TYPE, Requirement::one_of(["spot", "on-demand"]));
+        own
+    };
+    let mut world = World::of([both("small", 2, 10), both("large", 8, 40)]);
+    let mut asked = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, ["spot", "on-demand"]);
+    asked.min_values = Some(2);
+    world.pool().spec.template.spec.requirements = vec![asked];
+    world.node("a", "large", &["1"]);
+    let commands = world.commands();
+    let [command] = commands.as_slice() else { panic!("{commands:?}") };
+    let named = command.replacements[0].requirements.get(labels::CAPACITY_TYPE).expect("it says");
+    assert_eq!((named.value_count(), named.min_values()), (Some(2), Some(2)));
+    // By the dearest of them, a node would cost no less.
+    world.objects.types[0].offerings[0].price = price(40);
+    world.objects.types[0].offerings[1].price = price(40);
+    assert_eq!(world.commands(), []);
+}
+
+/// Where very many cannot go, those with the fewest pods are looked at first.
+#[test]
+fn many_nodes_of_unknown_price_that_must_stay_do_not_hide_those_that_can_go() {
+    let mut world = World::of([machine("t", 2, 10)]);
+    for index in 0..101 {
+        unpriced(&mut world, &format!("a{index:03}"), &["1", "1"]);
+    }
+    unpriced(&mut world, "b", &["100m"]);
+    unpriced(&mut world, "c", &["100m"]);
+    let commands = world.commands();
+    assert_eq!(commands.iter().map(|command| command.candidates.len()).collect::<Vec<_>>(), [1], "{commands:?}");
+}

@@ -1,7 +1,7 @@
 //! Whether a command is still right in a cluster that has changed since.
 
 use karpenter::{
-    Planner, Snapshot,
+    Planner, Price, Snapshot,
     api::{Pod, PodAffinity, Taint, TaintEffect, Workload},
     disrupt::{Command, Disruptor, Invalid},
     labels,
@@ -304,4 +304,37 @@ fn what_is_still_right_still_comes_true() {
         assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
     }
     assert!(right >= 50 && wrong >= 30, "{right} were right, {wrong} were not");
+}
+
+/// Those that its grace period holds stay behind, so that no node is made for them.
+#[test]
+fn a_drifted_node_whose_pods_are_held_is_still_right_to_go() {
+    for held in [0, 1, 2] {
+        let mut world = World::of([machine("m", 4, 10)]);
+        world.node("a", "m", &["2", "1"]);
+        world.objects.claims[0].status.conditions.push(condition("Drifted"));
+        world.objects.claims[0].spec.termination_grace_period = Some("1h".parse().expect("a duration"));
+        for pod in &mut world.objects.pods[..held] {
+            pod.metadata.annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        }
+        let command = world.commands().remove(0);
+        assert_eq!((command.replacements.len(), validate(&world, &command)), (usize::from(held < 2), Ok(())), "{held}");
+    }
+}
+
+#[test]
+fn no_type_that_a_command_names_may_have_become_dearer_than_what_goes() {
+    let types = || [machine("small", 2, 10), machine("mid", 3, 15), machine("large", 8, 40)];
+    let mut world = World::of(types());
+    world.node("a", "large", &["1"]);
+    let command = world.commands().remove(0);
+    assert_eq!(command.replacements[0].instance_types.len(), 2, "{command:?}");
+    for (cents, is_right) in [(39, true), (40, false), (999, false)] {
+        world.objects.types = types().to_vec();
+        let mid = world.objects.types.iter_mut().find(|own| own.name == "mid").expect("it is there");
+        mid.offerings[0].price = Price::per_hour(f64::from(cents) / 100.0).expect("a price");
+        let found = validate(&world, &command);
+        assert_eq!(found.is_ok(), is_right, "{cents}: {found:?}");
+        assert!(is_right || matches!(found, Err(Invalid::SavesTooLittle { .. })), "{found:?}");
+    }
 }

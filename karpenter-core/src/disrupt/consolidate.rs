@@ -89,15 +89,16 @@ impl Consolidation<'_, '_> {
         })
     }
 
-    /// The command that takes away the first node of which nobody knows what it costs and whose pods have room elsewhere: a node
-    /// less never costs more.
+    /// The command that takes away a node of which nobody knows what it costs and whose pods have room elsewhere, the one with the
+    /// fewest pods: a node less never costs more.
     pub(super) fn unpriced(&self) -> Option<Command> {
         let allowance = self.allowance();
         let is_asked =
             |node: &&Candidate| node.price_per_hour.is_none() && !node.pods.is_empty() && allowance.admits(node);
         let all = self.candidates.for_reason(DisruptionReason::Underutilized);
-        let mut nodes = all.filter(is_asked).take(MAX_UNPRICED);
-        nodes.find_map(|node| {
+        let mut nodes: Vec<&Candidate> = all.filter(is_asked).collect();
+        nodes.sort_by_key(|node| node.pods.len());
+        nodes.into_iter().take(MAX_UNPRICED).find_map(|node| {
             let trial = self.scene.try_without(&[node], Care::Best).ok()?;
             let is_delete = trial.plan.claims.is_empty() && self.terms.allow(&[node], &trial);
             is_delete.then(|| Scene::command(Method::Consolidation, &[node], trial))

@@ -74,6 +74,8 @@ impl Default for DisruptorOptions {
 
 /// Of so many drifted nodes it is planned as well as can be where their pods go although a sketch has no place for them.
 const MAX_DRIFT_PLANNED: usize = 16;
+/// For one command so many places are looked at in sketches that find no place for the pods of a drifted node.
+const MAX_DRIFT_SKETCHED: usize = 6_000_000;
 
 /// Finds nodes that should go.
 ///
@@ -150,6 +152,7 @@ impl Disruptor {
             now,
             candidates: None,
             homeless: Homeless::new(),
+            hopeless: BTreeSet::new(),
             worth: OnceCell::new(),
             found: 0,
         }
@@ -227,6 +230,8 @@ pub struct Commands<'s> {
     /// Which nodes might go when it was searched last.
     candidates: Option<Candidates>,
     homeless: Homeless,
+    /// The drifted nodes for whose pods no sketch had a place, beside those that were planned for. They are not looked at again.
+    hopeless: BTreeSet<String>,
     /// What the pods are worth; nothing before somebody asked.
     worth: OnceCell<Worth>,
     /// How many commands were found.
@@ -295,7 +300,7 @@ impl Iterator for Commands<'_> {
         let candidates = &*self.candidates.insert(candidates);
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
-            .or_else(|| drifted(scene, candidates, &mut self.homeless, now));
+            .or_else(|| drifted(scene, candidates, (&mut self.homeless, &mut self.hopeless), now));
         let command = command.or_else(|| {
             let scene = &*scene.for_savings(now);
             let balance = Balance::of(scene);
@@ -335,16 +340,29 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 
 /// The first node, in the order of drift, of which the claim says that it is not what its pool asks for, and whose pods have
 /// another place. Those before it whose pods have none are `homeless`.
-fn drifted(scene: &Scene<'_>, candidates: &Candidates, homeless: &mut Homeless, now: Timestamp) -> Option<Command> {
+fn drifted(
+    scene: &Scene<'_>,
+    candidates: &Candidates,
+    (homeless, hopeless): (&mut Homeless, &mut BTreeSet<String>),
+    now: Timestamp,
+) -> Option<Command> {
     homeless.clear();
     let allowance = Allowance::new(&scene.snapshot, DisruptionReason::Drifted, now);
     let order = by_drift(scene, candidates, false);
-    let mut left = MAX_DRIFT_PLANNED;
+    let (mut left, mut sketches_left) = (MAX_DRIFT_PLANNED, MAX_DRIFT_SKETCHED / scene.snapshot.places().len().max(1));
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
+        if sketches_left == 0 || hopeless.contains(&candidate.name) {
+            return None;
+        }
         let candidate = &without_held_pods(scene, candidate, now);
         // Where types are sold out there may be thousands of nodes without another place for their pods.
         if scene.try_without(&[candidate], Care::Sketch).is_err() {
-            left = left.checked_sub(1)?;
+            sketches_left -= 1;
+            if left == 0 {
+                hopeless.insert(candidate.name.clone());
+                return None;
+            }
+            left -= 1;
         }
         let keep = |pods: BTreeSet<usize>| {
             let pods = pods.into_iter().map(|pod| scene.snapshot.pods()[pod].key());
@@ -357,7 +375,7 @@ fn drifted(scene: &Scene<'_>, candidates: &Candidates, homeless: &mut Homeless, 
 
 /// A node with those pods to move that leave once it is drained. Others stay until its termination grace period is over: a place
 /// for them now would be paid for until then.
-fn without_held_pods<'c>(scene: &Scene<'_>, candidate: &'c Candidate, now: Timestamp) -> Cow<'c, Candidate> {
+pub(super) fn without_held_pods<'c>(scene: &Scene<'_>, candidate: &'c Candidate, now: Timestamp) -> Cow<'c, Candidate> {
     if !candidate.has_termination_grace_period {
         return Cow::Borrowed(candidate);
     }

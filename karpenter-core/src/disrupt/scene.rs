@@ -187,6 +187,14 @@ impl<'s> Scene<'s> {
         types.filter_map(|source| Some(cheapest_offering(catalog, source, claim)?.price)).min()
     }
 
+    /// What the node of a claim costs in dollars an hour if it is bought as dearly as it can be now.
+    pub(super) fn dearest_price(&self, claim: &PlannedClaim) -> f64 {
+        let Some(catalog) = self.catalogs.get(&claim.node_pool) else { return 0.0 };
+        let types = claim.instance_types.iter().filter_map(|name| catalog.get(name));
+        let prices = types.flat_map(|source| open_offerings(catalog, source, &claim.requirements));
+        prices.map(|offering| offering.price.dollars_per_hour()).fold(0.0, f64::max)
+    }
+
     /// The command that does what was tried.
     pub(super) fn command(method: Method, candidates: &[&Candidate], trial: Trial) -> Command {
         let mut names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();

@@ -63,6 +63,8 @@ struct Term<'t> {
     catalog: &'t Catalog,
     /// The capacity type by which it is bought cheapest.
     capacity_type: &'t str,
+    /// Whether it may be bought by any that it names: one that asks for several cannot be bound to one.
+    keeps_capacity_types: bool,
     /// What each type must cost less than, wherever it is bought.
     limit_per_hour: f64,
     /// How many types it must be able to choose from.
@@ -150,6 +152,7 @@ impl<'t> Term<'t> {
             claim,
             catalog,
             capacity_type: cheapest.label(labels::CAPACITY_TYPE),
+            keeps_capacity_types: asks_for_several(claim, labels::CAPACITY_TYPE),
             limit_per_hour,
             min_types: 1,
             zones: None,
@@ -159,11 +162,8 @@ impl<'t> Term<'t> {
     /// The same bound to the zones in which the cheapest type costs less than the limit, and to the one in which it costs least. None
     /// if the claim asks for several zones.
     fn by_zones(&self) -> Vec<Self> {
-        let asked = self.claim.requirements.get(labels::ZONE);
         let first = self.claim.instance_types.first().and_then(|name| self.catalog.get(name));
-        let Some(first) = first.filter(|_| asked.is_none_or(|asked| asked.min_values().is_none())) else {
-            return Vec::new();
-        };
+        let Some(first) = first.filter(|_| !asks_for_several(self.claim, labels::ZONE)) else { return Vec::new() };
         let zone = |offering: &'t Offering| Some(offering.label(labels::ZONE)).filter(|zone| !zone.is_empty());
         let is_cheap = |offering: &&Offering| offering.price.dollars_per_hour() < self.limit_per_hour;
         let cheap: BTreeSet<&str> = self.offerings(first).filter(is_cheap).filter_map(zone).collect();
@@ -212,7 +212,8 @@ impl<'t> Term<'t> {
         let open = open_offerings(self.catalog, source, &self.claim.requirements);
         open.filter(|offering| {
             let is_there = |zones: &Requirement| zones.admits(Some(offering.label(labels::ZONE)));
-            offering.label(labels::CAPACITY_TYPE) == self.capacity_type && self.zones.as_ref().is_none_or(is_there)
+            let is_meant = self.keeps_capacity_types || offering.label(labels::CAPACITY_TYPE) == self.capacity_type;
+            is_meant && self.zones.as_ref().is_none_or(is_there)
         })
     }
 
@@ -271,7 +272,7 @@ impl<'t> Term<'t> {
         let others = self.claim.instance_types.iter().filter(counts_alone);
         claim.instance_types = types.iter().map(|(source, _)| &source.name).chain(others).cloned().collect();
         claim.cheapest_price = cheapest_price;
-        if !self.capacity_type.is_empty() {
+        if !self.capacity_type.is_empty() && !self.keeps_capacity_types {
             claim.requirements.add(labels::CAPACITY_TYPE, Requirement::one_of([self.capacity_type]));
         }
         if let Some(zones) = &self.zones {
@@ -279,4 +280,9 @@ impl<'t> Term<'t> {
         }
         Some(claim)
     }
+}
+
+/// Whether a claim asks for several values of a label.
+fn asks_for_several(claim: &PlannedClaim, key: &str) -> bool {
+    claim.requirements.get(key).is_some_and(|asked| asked.min_values().is_some_and(|least| least > 1))
 }

@@ -6,7 +6,7 @@ use super::{
     BudgetLimit, Candidate, Candidates, Command, Disruptor, Guard, MIN_BALANCE, Method, allowance,
     balance::Balance,
     cover,
-    disruptor::is_drifted,
+    disruptor::{is_drifted, without_held_pods},
     guard::join,
     hurdle::{Threshold, Worth},
     scene::{Care, Scene, eviction_cost},
@@ -182,7 +182,10 @@ impl Disruptor {
         match command.method {
             Method::Emptiness => Ok(()),
             Method::StaticDrift => review.bare_replacements(&nodes),
-            Method::Drift => review.replacements(&nodes),
+            Method::Drift => {
+                let moving: Vec<_> = nodes.iter().map(|node| without_held_pods(&scene, node, now)).collect();
+                review.replacements(&moving.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+            }
             Method::Consolidation => {
                 let review = Review { scene: &scene.for_savings(now), ..review };
                 review.replacements(&nodes)?;
@@ -327,11 +330,16 @@ impl<'r> Review<'r, '_> {
         let price =
             |claim: &PlannedClaim| self.scene.cheapest_price(claim).map_or(f64::INFINITY, Price::dollars_per_hour);
         let after: f64 = self.command.replacements.iter().map(price).sum();
+        let most_after: f64 = self.command.replacements.iter().map(|claim| self.scene.dearest_price(claim)).sum();
         let evictions: f64 = nodes.iter().map(|node| eviction_cost(node)).sum();
         let (savings_per_hour, threshold_per_hour) = (before - after, threshold.per_hour(evictions, before));
         let is_unpriced_delete = self.command.is_delete() && nodes.iter().all(|node| node.price_per_hour.is_none());
         if savings_per_hour <= threshold_per_hour && !is_unpriced_delete {
             return Err(Invalid::SavesTooLittle { savings_per_hour, threshold_per_hour });
+        }
+        // It may be bought as whatever it names.
+        if most_after >= before && !self.command.is_delete() {
+            return Err(Invalid::SavesTooLittle { savings_per_hour: before - most_after, threshold_per_hour: 0.0 });
         }
         match Balance::of(self.scene).least(nodes, savings_per_hour) {
             Some((pool, score)) if score < MIN_BALANCE => Err(Invalid::Unbalanced { pool: pool.to_owned(), score }),

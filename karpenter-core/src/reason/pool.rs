@@ -117,7 +117,7 @@ pub enum Obstacle {
 }
 
 /// On whose account a pod asks for a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Asker {
     /// The pod asks for it itself.

@@ -74,16 +74,19 @@ impl Choice {
     }
 }
 
-/// The requirements, with no more `minValues` than the types have.
+/// The requirements, with no more `minValues` than the types have and than there are values left.
 fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[usize]) -> Requirements {
-    let left = |variety: &Variety| {
+    let left = |variety: &Variety, named: Option<usize>| {
         let count = variety.count(types.iter().copied(), variety.min_values as usize);
-        u32::try_from(count).unwrap_or(u32::MAX)
+        u32::try_from(count.min(named.unwrap_or(usize::MAX))).unwrap_or(u32::MAX)
     };
     let mut out = Requirements::new();
     for (key, requirement) in requirements.iter() {
         let variety = pool.varieties.iter().find(|variety| variety.key == key);
-        out.add(key, requirement.clone().with_min_values(variety.map(left)));
+        out.add(
+            key,
+            requirement.clone().with_min_values(variety.map(|variety| left(variety, requirement.value_count()))),
+        );
     }
     out
 }

@@ -83,7 +83,8 @@ impl<'p> Eligible<'p> {
     /// long as nobody counts its interruptions.
     fn steadier(&self, problem: &Problem<'_>, candidate: &Candidate) -> Option<&'p Requirement> {
         let table = self.pool.table();
-        if !table.has_interruptions() {
+        if !table.has_interruptions() || self.pool.varieties.iter().any(|variety| variety.key == labels::CAPACITY_TYPE)
+        {
             return None;
         }
         let expected_price = |row: usize| problem.base.expected_price(candidate.pool, row);
@@ -145,10 +146,18 @@ impl<'p> Eligible<'p> {
         out
     }
 
-    /// The first label of which the types have too few values, and how many they have.
+    /// The first label of which the types have too few values, or pods leave the claim too few, as where they are bound to a zone;
+    /// and how many there are. An API server refuses a claim that names fewer than it asks for.
     fn lack(&self) -> Option<(&'p Variety, usize)> {
         let all_rows = || std::iter::once(&self.rows).chain(&self.other_rows);
-        self.pool.lack(|type_index| all_rows().any(|rows| self.cheapest(rows, type_index).is_some()))
+        let by_types = self.pool.lack(|type_index| all_rows().any(|rows| self.cheapest(rows, type_index).is_some()));
+        by_types.or_else(|| {
+            let requirements = self.requirements();
+            self.pool.varieties.iter().find_map(|variety| {
+                let named = requirements.get(&variety.key)?.value_count()?;
+                (named < variety.min_values as usize).then_some((variety, named))
+            })
+        })
     }
 }
 

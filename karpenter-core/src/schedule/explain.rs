@@ -10,7 +10,7 @@ use super::search::Search;
 use crate::{
     Reason,
     api::tolerates_all,
-    reason::{Obstacle, PoolObstacle, TypesShutOut},
+    reason::{Asker, Obstacle, PoolObstacle, TypesShutOut},
 };
 use labels::Asked;
 use nodes::Kind;
@@ -23,11 +23,14 @@ pub(super) struct Explainer<'s, 'a> {
     barred: BTreeMap<usize, Vec<Option<Kind<'s>>>>,
     /// What pods of a constraint ask of a pool, by the indices of both.
     asked: BTreeMap<(usize, usize), Vec<Asked<'s>>>,
+    /// Why pools of which no offering meets a constraint take none of its pods, by the indices of both, and by those on whose account
+    /// labels are asked for.
+    unmet: BTreeMap<(usize, usize, Vec<Asker>), PoolObstacle>,
 }
 
 impl<'s, 'a> Explainer<'s, 'a> {
     pub(super) const fn new(search: &'s Search<'s, 'a>) -> Self {
-        Self { search, barred: BTreeMap::new(), asked: BTreeMap::new() }
+        Self { search, barred: BTreeMap::new(), asked: BTreeMap::new(), unmet: BTreeMap::new() }
     }
 
     /// Why the pods of a lot that are left have no place, pool by pool, and on the nodes that there are.
@@ -59,7 +62,13 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let Err(taint) = tolerates_all(tolerations, pool.taints(), false) else {
             let asked = || Asked::all(problem, lot, pool_index);
             let asked = self.asked.entry((lot.constraint, pool_index)).or_insert_with(asked);
-            return Survey::new(self.search, asked, lot_index, pool_index).obstacle();
+            let survey = || Survey::new(self.search, asked, lot_index, pool_index).obstacle();
+            let meeting = problem.meets[pool_index][lot.constraint].as_ref();
+            if meeting.is_some_and(|(_, all)| all.iter().any(|alternative| !alternative.rows.is_clear())) {
+                return survey();
+            }
+            let askers = asked.iter().map(|asked| asked.asker(problem, lot)).collect();
+            return self.unmet.entry((lot.constraint, pool_index, askers)).or_insert_with(survey).clone();
         };
         let mut types: Vec<usize> = pool.rows.ones().map(|row| pool.table().rows()[row].type_index).collect();
         types.dedup();

@@ -20,12 +20,13 @@ use super::{
     refine::LEAST_SAVED,
     search::Search,
     shelf::Answers,
-    topology::{Allotment, Domain, Lessons, Subject, allot},
+    topology::{Allotment, Domain, Lessons, Subject, allot, domains_of_classes},
 };
 
-/// The most tries, and the most pairs of units and candidates in all of them.
+/// The most tries, the most pairs of units and candidates in all of them, and the most domains that classes are divided among.
 const MAX_TRIES: usize = 60;
 const MAX_PAIRS: usize = 2_000_000;
+const MAX_DOMAINS_OF_CLASSES: usize = 60_000;
 /// How many tries begin with the same outcome, on as many threads as there are.
 const TRIES_AT_ONCE: usize = 4;
 /// The most outcomes that are remembered.
@@ -160,7 +161,8 @@ impl<'a> Problem<'a> {
             return [None, None];
         }
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
-        let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs));
+        let domains = domains_of_classes(&self.base).max(1);
+        let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs).min(MAX_DOMAINS_OF_CLASSES / domains));
         let mut best = Arc::new(Outcome::of(search, lessons.clone()));
         tries.known.of_lessons.keep(lessons.clone(), Arc::new(Some(best.clone())));
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
@@ -357,6 +359,9 @@ impl<'a> Problem<'a> {
     fn worked_out(&self, lessons: &Lessons, known: &Known) -> Option<Arc<Outcome>> {
         let mut lessons = lessons.clone();
         for _ in 0..MAX_DIVISIONS {
+            if self.is_stopped() {
+                return None;
+            }
             let allotment = allot(&self.base, &lessons, &self.course);
             if let Some(known) = known.of_divisions.known(&allotment) {
                 return Some(Arc::new(Outcome { lessons, ..Outcome::clone(&known) }));

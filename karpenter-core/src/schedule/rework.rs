@@ -20,9 +20,9 @@ use super::{
 const TRIES_AT_ONCE: usize = 8;
 /// How often so many are made at most: with more the nodes hardly get cheaper.
 const MAX_ROUNDS: usize = 120;
-/// The most pairs of pods and nodes that are looked at in all tries together, if each looks at as many orders as must be calm:
-/// less than a second.
-const MAX_PAIRS: usize = 120_000_000;
+/// The most pairs of pods and nodes that are looked at in all tries together, but for those of the last round: mostly less than a
+/// second.
+const MAX_PAIRS: usize = 60_000_000;
 /// The most nodes that a try takes out.
 const MOST_TAKEN_OUT: u64 = 3;
 /// In so many times the orders that are known at first must the pods find nodes besides.
@@ -36,17 +36,18 @@ struct Try<'p, 'a> {
     found: Option<Search<'p, 'a>>,
     /// The first order in which some of the pods found none.
     restless: Option<u64>,
+    /// In how many orders pods were bound.
+    landings: usize,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
     /// The same pods on cheaper nodes, as long as all of them find nodes in so many known orders, in those in which a try
     /// failed, and in others that no try has seen: of many tries some will do for any orders that are known.
     pub(super) fn reworked(mut self, calm_turns: usize) -> Self {
-        let landings_of_round = calm_turns * TRIES_AT_ONCE;
-        let rounds = MAX_PAIRS / self.landing_pairs().saturating_mul(landings_of_round).max(1);
-        let mut known: Vec<u64> = (0..calm_turns as u64).collect();
-        for round in 0..rounds.min(MAX_ROUNDS) {
-            if self.problem.is_stopped() {
+        let most_landings = MAX_PAIRS / self.landing_pairs().max(1);
+        let (mut landings, mut known): (usize, Vec<u64>) = (0, (0..calm_turns as u64).collect());
+        for round in 0..MAX_ROUNDS {
+            if landings + calm_turns > most_landings || self.problem.is_stopped() {
                 break;
             }
             let tries = tries(round, |number| self.rework(number, &known, calm_turns as u64));
@@ -55,6 +56,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 known.retain(|other| *other != turn);
                 known.insert(0, turn);
             }
+            landings += tries.iter().map(|attempt| attempt.landings).sum::<usize>();
             let found = tries.into_iter().filter_map(|attempt| attempt.found);
             self = found.min_by(|a, b| a.bill().total_cmp(&b.bill())).unwrap_or(self);
         }
@@ -68,7 +70,7 @@ impl<'p, 'a> Search<'p, 'a> {
                 let first_unknown = (number + 1) * ORDERS_OF_TRY;
                 other.calmed(known, first_unknown..first_unknown + UNKNOWN_ORDERS * calm_turns, self.bill())
             }
-            _ => Try { found: None, restless: None },
+            _ => Try { found: None, restless: None, landings: 0 },
         }
     }
 
@@ -120,15 +122,18 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Makes nodes for what is left in any of these orders until nothing is, as long as all cost less than so much.
     fn calmed(mut self, known: &[u64], mut unknown: Range<u64>, most: f64) -> Try<'p, 'a> {
-        let mut restless = None;
+        let (mut restless, mut landings) = (None, 0);
         loop {
             let ground = Ground::new(&self);
             let mut turns = known.iter().copied().chain(unknown.clone());
-            let left = turns.find_map(|turn| Some((turn, ground.land(turn))).filter(|(_, left)| !left.is_empty()));
-            let Some((turn, left)) = left else { return Try { found: Some(self), restless } };
+            let left = turns.find_map(|turn| {
+                landings += 1;
+                Some((turn, ground.land(turn))).filter(|(_, left)| !left.is_empty())
+            });
+            let Some((turn, left)) = left else { return Try { found: Some(self), restless, landings } };
             restless.get_or_insert(turn);
             if self.bill() + self.worth(&left) >= most || !self.make_nodes_for(&left) || self.bill() >= most {
-                return Try { found: None, restless };
+                return Try { found: None, restless, landings };
             }
             unknown = unknown.end..unknown.end + (unknown.end - unknown.start);
         }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Snapshot, SnapshotBuilder,
+    Catalogs, InstanceType, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, Snapshot, SnapshotBuilder,
     api::{Node, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, PodBuilder, Workload},
     disrupt::DisruptorOptions,
     engine::EngineOptions,
     labels,
+    schedule::MinValuesPolicy,
 };
 use serde_json::json;
 
@@ -405,5 +406,25 @@ fn slack_that_is_no_number_or_without_end_is_none() {
     };
     for slack in [-1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(plan(slack), plan(0.0), "{slack}");
+    }
+}
+
+/// An API server refuses a claim that names fewer values than it asks for.
+#[test]
+fn a_pod_that_leaves_a_claim_too_few_values_has_no_place_unless_that_is_done_as_well_as_it_can_be() {
+    let mut in_two_zones = machine(4).offering("on-demand", "a", dollars(0.1)).offering("on-demand", "b", dollars(0.1));
+    in_two_zones.requirements.add(labels::ZONE, Requirement::one_of(["a", "b"]));
+    let mut zones = NodeSelectorRequirement::new(labels::ZONE, Operator::In, ["a", "b"]);
+    zones.min_values = Some(2);
+    let pods = [Pod::named("free").cpu("1"), Pod::named("bound").cpu("1").node_selector(labels::ZONE, "a")];
+    let builder = pods.into_iter().fold(Snapshot::builder(), SnapshotBuilder::pods);
+    let snapshot = builder.pool(NodePool::named("p").require(zones)).build().expect("valid");
+    let catalogs = Catalogs::shared(vec![in_two_zones], snapshot.pools()).expect("valid");
+    for (policy, left, named) in [(MinValuesPolicy::Strict, 1, (2, 2)), (MinValuesPolicy::BestEffort, 0, (1, 1))] {
+        let options = options(|options| options.min_values = policy);
+        let plan = Planner::new(options).plan(&snapshot, &catalogs);
+        assert_eq!((plan.unplaced().len(), plan.claims().len()), (left, 1), "{policy:?}: {:?}", plan.unplaced());
+        let asked = plan.claims()[0].requirements.get(labels::ZONE).expect("it says");
+        assert_eq!((asked.value_count(), asked.min_values()), (Some(named.0), Some(named.1)), "{policy:?}");
     }
 }

@@ -32,6 +32,11 @@ impl<'p> Asked<'p> {
         all
     }
 
+    /// On whose account the pods of a lot ask for the label.
+    pub(super) fn asker(&self, problem: &Problem<'_>, lot: &Lot) -> Asker {
+        asker(problem, lot, self.key, self.wanted)
+    }
+
     pub(super) fn is_met_by(&self, row: usize) -> bool {
         self.rows.contains(row)
     }
@@ -50,7 +55,7 @@ impl<'p> Asked<'p> {
         let types: BTreeSet<usize> = rows.iter().map(|&row| pool.table().rows()[row].type_index).collect();
         let mut alone = types.into_iter().flat_map(|index| pool.table().rows_of(index));
         let is_had_alone = alone.any(|row| pool.rows.contains(row) && self.rows.contains(row));
-        let (wanted, asker) = (self.wanted.clone(), asker(problem, lot, key, self.wanted));
+        let (wanted, asker) = (self.wanted.clone(), self.asker(problem, lot));
         Obstacle::Label { key: key.to_owned(), wanted, asker, offered, is_had_alone, similar_key, is_resource }
     }
 }

@@ -35,6 +35,8 @@ use crate::{NodeAlternatives, Requirements, cluster::Place, reason::TopologyObst
 
 /// The most pairs of pods and nodes, if each pod had one of its own: some tenths of a second.
 const MAX_PAIRS: usize = 1_000_000;
+/// A label with more values counts as often as so many go into them: each pod looks at all of each node.
+const FEW_DOMAINS: usize = 4;
 
 /// Pods that come one by one, and the nodes that they have.
 struct Queue<'q, 'a> {
@@ -112,9 +114,10 @@ impl Problem<'_> {
     fn may_queue(&self) -> bool {
         let base = &self.base;
         let pods: usize = base.classes.list.iter().map(|class| class.pods.len()).sum();
+        let pairs = pods.saturating_mul(pods.saturating_add(base.places.len()));
         self.course.trials == Trials::All
             && self.is_small()
-            && pods.saturating_mul(pods.saturating_add(base.places.len())) <= MAX_PAIRS
+            && pairs.saturating_mul(topology::most_domains(base).div_ceil(FEW_DOMAINS)) <= MAX_PAIRS
             && (base.preferences != PreferencePolicy::Weigh || !base.classes.have_wishes())
             && base.options.min_spot_types.is_none()
             && !topology::has_endless_domains(base)

@@ -286,15 +286,21 @@ impl<'b, 'a> Domains<'b, 'a> {
         self.reach(&classes.node_constraint(class), &classes.list[class].requests, std::slice::from_ref(key))
     }
 
-    /// The same with all domains that pools name and that pods with this constraint may be in as far as the label itself goes, as
-    /// Karpenter counts them: some may be out of reach for another reason, and stay empty.
-    pub(super) fn with_all_named(&mut self, counts: &Counts, constraint: &Constraint, spread: &Spread) -> Counts {
-        let (base, key) = (self.base, &spread.term.key);
+    /// Which values of a label each pool names.
+    pub(super) fn named(&mut self, key: &Arc<str>) -> Arc<Vec<Named>> {
+        let base = self.base;
         let find = || {
             let of_pool = |pool: &Pool<'_>| pool.open_rows.ones().flat_map(|row| pool.values(row, key, None)).collect();
             Arc::new(base.pools.iter().map(of_pool).collect::<Vec<Named>>())
         };
-        let named = self.known.named.entry(key.clone()).or_insert_with(find).clone();
+        self.known.named.entry(key.clone()).or_insert_with(find).clone()
+    }
+
+    /// The same with all domains that pools name and that pods with this constraint may be in as far as the label itself goes, as
+    /// Karpenter counts them: some may be out of reach for another reason, and stay empty.
+    pub(super) fn with_all_named(&mut self, counts: &Counts, constraint: &Constraint, spread: &Spread) -> Counts {
+        let (base, key) = (self.base, &spread.term.key);
+        let named = self.named(key);
         let mut out = counts.clone();
         for (pool, domains) in base.pools.iter().zip(named.iter()) {
             if spread.honors_taints && tolerates_all(&constraint.tolerations, pool.taints(), false).is_err() {
@@ -366,6 +372,16 @@ pub(in crate::schedule) fn within_reach(base: &Base<'_>) -> Vec<BTreeMap<Arc<str
             .collect()
     };
     (0..base.classes.list.len()).map(of_class).collect()
+}
+
+/// How many domains all classes together can be divided among; one for a class that no spread divides.
+pub(in crate::schedule) fn domains_of_classes(base: &Base<'_>) -> usize {
+    let mut domains = Domains::new(base);
+    let of_class = |class: usize| -> usize {
+        let keys: BTreeSet<&Arc<str>> = shared_spreads(base, class).map(|spread| &spread.term.key).collect();
+        keys.into_iter().map(|key| domains.reached_by(class, key).len().max(1)).product()
+    };
+    (0..base.classes.list.len()).map(of_class).sum()
 }
 
 /// Whether spreads count all domains that pools name: then none can come that they do not count yet.

@@ -274,14 +274,25 @@ fn add_some(pins: &mut Requirements, key: &Arc<str>, domains: Vec<Arc<str>>) -> 
 
 /// Whether a rule is about the domains of a label of which a pool leaves endlessly many values.
 pub(in crate::schedule) fn has_endless_domains(base: &Base<'_>) -> bool {
+    keys_of_rules(base).iter().any(|key| base.pools.iter().any(|pool| pool.is_endless(key)))
+}
+
+/// How many values pools name of the label of a rule about neighbours that has most; one if there is none.
+pub(in crate::schedule) fn most_domains(base: &Base<'_>) -> usize {
+    let mut domains = Domains::new(base);
+    let count = |key: &Arc<str>| domains.named(key).iter().flatten().collect::<BTreeSet<_>>().len();
+    keys_of_rules(base).iter().map(count).max().unwrap_or(0).max(1)
+}
+
+/// The labels that nodes share of the rules about neighbours.
+fn keys_of_rules(base: &Base<'_>) -> BTreeSet<Arc<str>> {
     let places = 0..base.snapshot.places().len();
     let running = places.flat_map(|place| base.classes.standing.away(place)).map(|term| term.key.clone());
     let coming = base.classes.neighbourhoods.iter().flat_map(|neighbourhood| {
         let rules = neighbourhood.rules_at(0);
         rules.terms().map(|term| term.key.clone()).collect::<Vec<_>>()
     });
-    let keys: BTreeSet<Arc<str>> = running.chain(coming).filter(|key| **key != *labels::HOSTNAME).collect();
-    keys.iter().any(|key| base.pools.iter().any(|pool| pool.is_endless(key)))
+    running.chain(coming).filter(|key| **key != *labels::HOSTNAME).collect()
 }
 
 /// For each class the labels that nodes share by which its pods are to be near to others or away from them, or others to them.

@@ -24,8 +24,8 @@ mod whereabouts;
 mod wishes;
 
 pub(super) use allot::allot;
-pub(super) use domains::{Answered, Named, count_all_named, out_of_reach, within_reach};
-pub(super) use grants::{Grants, Ledger, Nodes, has_endless_domains, labels_of_rules};
+pub(super) use domains::{Answered, Named, count_all_named, domains_of_classes, out_of_reach, within_reach};
+pub(super) use grants::{Grants, Ledger, Nodes, has_endless_domains, labels_of_rules, most_domains};
 pub(super) use neighbours::{Counted, Manners, Neighbours};
 use portion::PortionKey;
 pub(super) use portion::{Allotment, Blocked, Domain, Latitude, Lessons, Member, Portion, Subject};
