@@ -149,7 +149,7 @@ fn raise_prices(world: &mut World, cents: u32) {
         for offering in &mut instance_type.offerings {
             let price = f64::from(cents) / 100.0;
             let own = offering.price.dollars_per_hour();
-            offering.price = karpenter::Price::per_hour(own.max(price)).expect("not below zero");
+            offering.price = Price::per_hour(own.max(price)).expect("not below zero");
         }
     }
 }

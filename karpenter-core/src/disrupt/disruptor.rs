@@ -152,7 +152,7 @@ impl Disruptor {
             now,
             candidates: None,
             homeless: Homeless::new(),
-            hopeless: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             worth: OnceCell::new(),
             found: 0,
         }
@@ -231,7 +231,7 @@ pub struct Commands<'s> {
     candidates: Option<Candidates>,
     homeless: Homeless,
     /// The drifted nodes for whose pods no sketch had a place, beside those that were planned for. They are not looked at again.
-    hopeless: BTreeSet<String>,
+    stuck: BTreeSet<String>,
     /// What the pods are worth; nothing before somebody asked.
     worth: OnceCell<Worth>,
     /// How many commands were found.
@@ -300,7 +300,7 @@ impl Iterator for Commands<'_> {
         let candidates = &*self.candidates.insert(candidates);
         let command = empty(scene, candidates, now)
             .or_else(|| replaces_static.then(|| static_drifted(scene, candidates, now)).flatten())
-            .or_else(|| drifted(scene, candidates, (&mut self.homeless, &mut self.hopeless), now));
+            .or_else(|| drifted(scene, candidates, (&mut self.homeless, &mut self.stuck), now));
         let command = command.or_else(|| {
             let scene = &*scene.for_savings(now);
             let balance = Balance::of(scene);
@@ -343,7 +343,7 @@ fn empty(scene: &Scene<'_>, candidates: &Candidates, now: Timestamp) -> Option<C
 fn drifted(
     scene: &Scene<'_>,
     candidates: &Candidates,
-    (homeless, hopeless): (&mut Homeless, &mut BTreeSet<String>),
+    (homeless, stuck): (&mut Homeless, &mut BTreeSet<String>),
     now: Timestamp,
 ) -> Option<Command> {
     homeless.clear();
@@ -351,7 +351,7 @@ fn drifted(
     let order = by_drift(scene, candidates, false);
     let (mut left, mut sketches_left) = (MAX_DRIFT_PLANNED, MAX_DRIFT_SKETCHED / scene.snapshot.places().len().max(1));
     order.into_iter().filter(|candidate| allowance.admits(candidate)).find_map(|candidate| {
-        if sketches_left == 0 || hopeless.contains(&candidate.name) {
+        if sketches_left == 0 || stuck.contains(&candidate.name) {
             return None;
         }
         let candidate = &without_held_pods(scene, candidate, now);
@@ -359,7 +359,7 @@ fn drifted(
         if scene.try_without(&[candidate], Care::Sketch).is_err() {
             sketches_left -= 1;
             if left == 0 {
-                hopeless.insert(candidate.name.clone());
+                stuck.insert(candidate.name.clone());
                 return None;
             }
             left -= 1;

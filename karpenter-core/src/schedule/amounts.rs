@@ -7,6 +7,9 @@ use crate::{Quantity, ResourceList, ResourceName, cluster::Place};
 /// One whole number a resource, in the order of [`Axes`]: thousandths of a core for CPU, units for all others.
 pub(super) type Amounts = SmallVec<[i64; 6]>;
 
+/// The most room that there is: requests whose sum is too large for a number come to more.
+const MOST_ROOM: i64 = i64::MAX - 1;
+
 /// The resources that some pod or daemon asks for; no other can be scarce.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Axes(Vec<ResourceName>);
@@ -33,12 +36,12 @@ impl Axes {
 
     /// What there is, rounded down.
     pub(super) fn room(&self, list: &ResourceList) -> Amounts {
-        self.read(list, amount_floor)
+        self.read(list, |name, quantity| amount_floor(name, quantity).min(MOST_ROOM))
     }
 
     /// What a place has left, rounded down.
     pub(super) fn room_of(&self, place: &Place) -> Amounts {
-        self.pick(place.room.iter().map(|(name, amount)| (name, *amount)), |_, amount| amount)
+        self.pick(place.room.iter().map(|(name, amount)| (name, *amount)), |_, amount| amount.min(MOST_ROOM))
     }
 
     fn read(&self, list: &ResourceList, amount: impl Fn(&ResourceName, Quantity) -> i64) -> Amounts {

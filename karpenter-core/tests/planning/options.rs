@@ -428,3 +428,13 @@ fn a_pod_that_leaves_a_claim_too_few_values_has_no_place_unless_that_is_done_as_
         assert_eq!((asked.value_count(), asked.min_values()), (Some(named.0), Some(named.1)), "{policy:?}");
     }
 }
+
+#[test]
+fn requests_whose_sum_is_no_number_any_more_share_no_node() {
+    let memory = |text: &str| text.parse::<Quantity>().expect("a quantity");
+    let huge = InstanceType::named("huge", [("cpu", Quantity::from_units(64)), ("memory", memory("8Ei"))]);
+    let pods = Pod::named("web").cpu("1").memory("7Ei").replicas(3);
+    let plan =
+        solve(&PlannerOptions::default(), cluster().pods(pods), vec![huge.offering("on-demand", "a", dollars(0.1))]);
+    assert_eq!(plan.claims().len(), 3, "{:?}", plan.claims());
+}

@@ -420,3 +420,26 @@ fn no_domain_of_another_label_is_given_up_so_that_others_can_go_to_other_domains
     assert_eq!(pools, ["general", "special"]);
     assert_eq!(plan.unplaced().len(), 3, "{:?}", plan.unplaced());
 }
+
+/// Each rack has room for as many pods as there are nodes; every pod has a spread of its own, so that it may be in any.
+#[test]
+fn many_workloads_fill_the_room_of_very_many_domains() {
+    const RACK: &str = "example.com/rack";
+    let of_rack = |index: usize| -> Node {
+        read(json!({
+            "metadata": {"name": format!("n{index}"), "labels": {RACK: format!("r{:02}", index % 40)}},
+            "status": {"allocatable": {"cpu": "100m", "pods": "1"}},
+        }))
+    };
+    let alone = |index: usize| {
+        let name = format!("web{index}");
+        let mut spread = spread(RACK, "DoNotSchedule");
+        spread["labelSelector"] = json!({"matchLabels": {"name": name}});
+        let mut own = pods(&name, 1, &json!({"spreads": [spread]}));
+        own[0].metadata.labels.insert("name".to_owned(), name);
+        own
+    };
+    let nodes = (0..1200).map(of_rack).collect();
+    let plan = solve(Vec::new(), &[], nodes, (0..1200).flat_map(alone).collect());
+    assert_eq!((plan.unplaced().len(), plan.existing().len()), (0, 1200));
+}

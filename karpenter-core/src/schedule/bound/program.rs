@@ -60,7 +60,7 @@ impl Program {
 
     /// What all pods together ask for.
     pub(super) fn demand(&self) -> Vec<f64> {
-        let mut out = vec![0.0; self.requests.first().map_or(0, |request| request.len())];
+        let mut out = vec![0.0; self.requests.first().map_or(0, Amounts::len)];
         for group in &self.groups {
             let request = &self.requests[group.request];
             out.iter_mut().zip(request).for_each(|(sum, &amount)| *sum += amount as f64 * group.count as f64);
@@ -176,12 +176,12 @@ impl Demand {
             let (request, _) = requests[part].insert_full(group.request);
             groups[part].push(Group { request, constraint, ..group.clone() });
         }
-        let part = |((constraints, requests), groups): ((&Vec<usize>, IndexSet<usize, FxBuild>), Vec<Group>)| Part {
-            constraints: constraints.clone(),
-            requests: requests.into_iter().map(|request| self.requests[request].clone()).collect(),
-            groups,
-        };
-        parts.iter().zip(requests).zip(groups).map(part).collect()
+        let mut out = Vec::with_capacity(parts.len());
+        for ((constraints, requests), groups) in parts.iter().zip(requests).zip(groups) {
+            let requests = requests.into_iter().map(|request| self.requests[request].clone()).collect();
+            out.push(Part { constraints: constraints.clone(), requests, groups });
+        }
+        out
     }
 }
 

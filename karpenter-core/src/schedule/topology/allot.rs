@@ -60,6 +60,8 @@ pub(super) struct Allotter<'b, 'a> {
     /// The pods with a spread that are allotted to domains.
     pub(super) spreading: Spreading,
     pub(super) relations: Relations,
+    /// How many pods were given domains that rules count.
+    pub(super) given: usize,
     /// How many pods of each class have no domain yet.
     pub(super) left: Vec<usize>,
     /// The places of portions of single pods, by their keys.
@@ -78,6 +80,7 @@ impl<'b, 'a> Allotter<'b, 'a> {
             whereabouts: Whereabouts::new(base),
             spreading: Spreading::default(),
             relations: Relations::new(&base.classes),
+            given: 0,
             left: base.classes.list.iter().map(|class| class.pods.len()).collect(),
             by_key: BTreeMap::new(),
         }

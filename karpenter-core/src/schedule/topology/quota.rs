@@ -155,18 +155,27 @@ impl Open {
     }
 }
 
+/// Of more cells with room than these, pods of different classes do not all take the first: it is only learned from a search that
+/// those are full, and there are no more searches than that.
+const MANY_CELLS: usize = 12;
+
 /// Spreads pods over cells, the cheapest cells first, and in each the cheapest part, and gives back how many each gets.
 ///
 /// They are spread evenly, but for the last of them where a rule lets domains differ by more than one pod, unless these are to be
 /// even, too: they fill one cell after the other as far as the rules let them, so that few pods need few nodes and take the room
-/// that there is.
+/// that there is. Of very many cells with room those come first that so many pods `before` have left.
 pub(super) fn divide(
     pods: usize,
     mut open: Vec<Open>,
     mut rules: Vec<Counted>,
     is_even: bool,
+    before: usize,
 ) -> BTreeMap<Cell, usize> {
     open.sort_by(|a, b| (a.cost, &a.cell).cmp(&(b.cost, &b.cell)));
+    let free = open.partition_point(|open| open.cost == Cost::NOTHING);
+    if free > MANY_CELLS {
+        open[..free].rotate_left(before % free);
+    }
     let part = |open: &Open| Part {
         domains: rules.iter_mut().map(|rule| rule.index_of(&open.cell[rule.key_index])).collect(),
         most: open.most,

@@ -204,7 +204,8 @@ impl Allotter<'_, '_> {
             let most = self.most(class, level, &with_chosen(cell));
             Open::all(cell, *charge, most).filter(|open| step.pays(open.cost))
         });
-        let shares = divide(left, open.collect(), rules, self.spreads_evenly);
+        let shares = divide(left, open.collect(), rules, self.spreads_evenly, self.given);
+        self.given += shares.values().sum::<usize>();
         shares.into_iter().map(|(cell, count)| (with_chosen(&cell), count)).collect()
     }
 
