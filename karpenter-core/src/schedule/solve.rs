@@ -377,8 +377,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The best of a search by these lessons, or of one by better ones. Pods that leave a domain together make a search cheaper, but
-    /// perhaps not what becomes of its plan.
+    /// The best of a search by these lessons, or of those by better ones. These make a search cheaper, but perhaps not what becomes of
+    /// its plan.
     fn best(&self, search: Search<'_, 'a>, lessons: &Lessons) -> Found {
         let [by_class, by_domain] = self.reconsidered(&search, lessons);
         let by = |lessons: Lessons| {
@@ -387,7 +387,7 @@ impl<'a> Problem<'a> {
             // Once stopped, it may lack pods on which others depend.
             (!self.is_stopped()).then(|| Found::of(search.or_better()))
         };
-        let first = by_class.and_then(by).unwrap_or_else(|| Found::of(search.or_better()));
-        by_domain.and_then(by).into_iter().fold(first, Found::better)
+        let others = [by_class.and_then(by), by_domain.and_then(by)];
+        others.into_iter().flatten().fold(Found::of(search.or_better()), Found::better)
     }
 }
