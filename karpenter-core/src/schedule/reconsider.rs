@@ -27,6 +27,8 @@ use super::{
 const MAX_TRIES: usize = 60;
 const MAX_PAIRS: usize = 2_000_000;
 const MAX_DOMAINS_OF_CLASSES: usize = 60_000;
+/// With so few pairs of units and candidates each outcome is refined before it is compared.
+const FEW_PAIRS: usize = 10_000;
 /// How many tries begin with the same outcome, on as many threads as there are.
 const TRIES_AT_ONCE: usize = 4;
 /// The most outcomes that are remembered.
@@ -163,7 +165,7 @@ impl<'a> Problem<'a> {
         let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
         let domains = domains_of_classes(&self.base).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs).min(MAX_DOMAINS_OF_CLASSES / domains));
-        let mut best = Arc::new(Outcome::of(search, lessons.clone()));
+        let mut best = Arc::new(Outcome::of(&looked_at(search.clone()), lessons.clone()));
         tries.known.of_lessons.keep(lessons.clone(), Arc::new(Some(best.clone())));
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
@@ -370,7 +372,7 @@ impl<'a> Problem<'a> {
             let divided = Problem::of_lots(self.base.clone(), lots, self.course.clone());
             let search = divided.first_search();
             let Some(learned) = search.lessons(&lessons) else {
-                let found = Arc::new(Outcome::of(&search, lessons));
+                let found = Arc::new(Outcome::of(&looked_at(search), lessons));
                 known.of_divisions.keep(allotment, found.clone());
                 return Some(found);
             };
@@ -378,4 +380,10 @@ impl<'a> Problem<'a> {
         }
         None
     }
+}
+
+/// A search as it is compared: with cheaper nodes where that takes no time.
+fn looked_at<'p, 'a>(search: Search<'p, 'a>) -> Search<'p, 'a> {
+    let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len());
+    if pairs <= FEW_PAIRS { search.refined() } else { search }
 }
