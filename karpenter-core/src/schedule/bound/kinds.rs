@@ -112,6 +112,7 @@ pub(super) struct ReservedRow {
 /// Where nodes for pods of some constraints may come from.
 pub(super) struct Supply<'b, 'a> {
     base: &'b Base<'a>,
+    constraint_count: usize,
     /// The pools that the rule of weights does not keep closed, with how each constraint meets them.
     pools: Vec<(usize, Vec<Option<Meeting>>)>,
     /// For each place which of `admissions` is its own.
@@ -131,13 +132,12 @@ impl<'b, 'a> Supply<'b, 'a> {
             }
         }
         let (places, admissions) = admissions(base, constraints);
-        Self { base, pools, places, admissions }
+        Self { base, constraint_count: constraints.len(), pools, places, admissions }
     }
 
     /// The numbers of the constraints, those together that some kind of node has in common.
     pub(super) fn parts(&self) -> Vec<Vec<usize>> {
-        let count = self.pools.first().map(|(_, meetings)| meetings.len());
-        let mut parts = Parts::new(count.or_else(|| Some(self.admissions.first()?.len())).unwrap_or(0));
+        let mut parts = Parts::new(self.constraint_count);
         let mut of_reservations: BTreeMap<usize, usize> = BTreeMap::new();
         for (index, meetings) in &self.pools {
             let pool = &self.base.pools[*index];
