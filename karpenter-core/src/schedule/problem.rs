@@ -88,6 +88,8 @@ pub(super) struct Course {
     pub(super) trials: Trials,
     /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
     pub(super) weighs_room: bool,
+    /// Whether the places that have least room are filled first, so that large pods leave the larger ones to others.
+    pub(super) tightest_first: bool,
     /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,

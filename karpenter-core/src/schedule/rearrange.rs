@@ -33,7 +33,7 @@ impl Search<'_, '_> {
     }
 
     /// The room that is left in all places together.
-    fn free_room(&self) -> Amounts {
+    pub(super) fn free_room(&self) -> Amounts {
         let mut free = self.problem.base.classes.axes.zero();
         for room in &self.place_room {
             free.iter_mut().zip(room).for_each(|(free, room)| *free = free.saturating_add(*room.max(&0)));

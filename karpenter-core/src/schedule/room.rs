@@ -5,7 +5,7 @@ use std::{cell::OnceCell, cmp::Reverse};
 use ordered_float::OrderedFloat;
 
 use super::{
-    amounts::{Amounts, fit_count, fits, least, take},
+    amounts::{Amounts, dominant_share, fit_count, fits, least, take},
     lot::Lot,
     problem::{Aim, Order, Problem, Tolerance},
     search::{Search, add_units, number},
@@ -66,7 +66,12 @@ impl Search<'_, '_> {
         let problem = self.problem;
         let is_weighed = problem.course.order == Order::Worth && order.len() * problem.base.place_count <= MAX_WEIGHED;
         let least = least(order.iter().map(|&lot| &problem.lot(lot).requests));
-        for place in 0..problem.base.places.len() {
+        let mut places: Vec<usize> = (0..problem.base.places.len()).collect();
+        if problem.course.tightest_first {
+            let all = self.free_room();
+            places.sort_by_cached_key(|&place| OrderedFloat(dominant_share(&self.place_room[place], &all)));
+        }
+        for place in places {
             if problem.is_stopped() {
                 break;
             }

@@ -185,6 +185,9 @@ impl<'a> Problem<'a> {
             others.extend(self.with_highest_first(&best.plan));
         }
         others.extend(by_size);
+        if has_two_orders && self.is_small() && !best.plan.claims.is_empty() {
+            others.push(self.with(Course { tightest_first: true, order: Order::Size, ..self.course.clone() }));
+        }
         if has_two_orders && self.course.weighs_room {
             others.push(self.in_order(Order::Worth));
         }

@@ -19,11 +19,15 @@ fn node(cpu: &str) -> Node {
 }
 
 fn solve_beside(node: Node, workloads: impl IntoIterator<Item = Vec<Pod>>) -> Plan {
+    solve_with([node], workloads)
+}
+
+fn solve_with(nodes: impl IntoIterator<Item = Node>, workloads: impl IntoIterator<Item = Vec<Pod>>) -> Plan {
     let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(32 << 30))];
     let price = Price::per_hour(0.4).expect("not below zero");
     let machine =
         InstanceType::named("machine", capacity).offering("on-demand", "a", price).offering("on-demand", "b", price);
-    let builder = Snapshot::builder().pool(NodePool::named("general")).node(node);
+    let builder = Snapshot::builder().pool(NodePool::named("general")).nodes(nodes);
     let snapshot = builder.pods(workloads.into_iter().flatten().collect::<Vec<_>>()).build().expect("valid");
     let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("valid");
     Planner::default().plan(&snapshot, &catalogs)
@@ -203,4 +207,21 @@ fn of_equal_pods_limits_leave_those_of_the_lowest_priority() {
     let plan = Planner::default().plan(&snapshot, &catalogs);
     let left: Vec<&str> = plan.unplaced().keys().map(|pod| pod.name.as_str()).collect();
     assert_eq!(left, ["a-0", "a-1", "a-2", "a-3"]);
+}
+
+/// One of the large pods must go to the smaller node, or the others do not all fit beside them.
+#[test]
+fn large_pods_leave_the_larger_node_to_others() {
+    let node = |name: &str, cpu: &str, memory: &str| -> Node {
+        let room = format!(r#"{{"cpu":"{cpu}","memory":"{memory}","pods":"99"}}"#);
+        read(&format!(r#"{{"metadata":{{"name":"{name}"}},"status":{{"allocatable":{room}}}}}"#))
+    };
+    let of =
+        |name: &str, cpu: &str, memory: &str, count| pods(Pod::named(name).cpu(cpu).memory(memory).replicas(count));
+    for (large, small) in [("a", "b"), ("b", "a")] {
+        let nodes = [node(small, "3982m", "14Gi"), node(large, "15900m", "62Gi")];
+        let waiting = [of("l", "3942m", "1589Mi", 4), of("m", "250m", "4Gi", 3), of("s", "500m", "1Gi", 2)];
+        let plan = solve_with(nodes, waiting);
+        assert!(plan.claims().is_empty() && plan.unplaced().is_empty(), "{:?} {:?}", plan.existing(), plan.claims());
+    }
 }

@@ -157,7 +157,7 @@ impl Allotter<'_, '_> {
         let rank = |(cell, charge): &(&Cell, &Charge)| {
             let wanted = || seek.wanted.narrowed(&pins(&keys, cell));
             let fitting = if is_for_all { self.most_together((class, level), &wanted(), most(cell)) } else { 0 };
-            (room(cell), fitting, Reverse(charge.mean(left)))
+            (room(cell), fitting, Reverse(charge.mean(left)), charge.free)
         };
         let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
         let (cell, _) = untried.max_by_key(rank)?;
