@@ -88,8 +88,6 @@ pub(super) struct Course {
     pub(super) trials: Trials,
     /// Whether pods are weighed against the room of each place too, see [`Order::Worth`].
     pub(super) weighs_room: bool,
-    /// Whether the places that have least room are filled first, so that large pods leave the larger ones to others.
-    pub(super) tightest_first: bool,
     /// Whether pods get room where a taint asks them to keep away before a node is made for them elsewhere. Limits may leave
     /// no other way for some, and it matters for which.
     pub(super) spills: bool,
@@ -129,7 +127,9 @@ pub(super) enum Order {
     Need,
     /// The largest, CPU before all else: the order that Karpenter follows.
     Size,
-    /// The same, and new nodes are made pod by pod in this order too. Where limits leave too few nodes, the search by worth may
+    /// The same, and the places that have least room are filled first, so that large pods leave the larger ones to others.
+    Tightest,
+    /// As [`Order::Size`], and new nodes are made pod by pod in this order too. Where limits leave too few nodes, the search by worth may
     /// leave more pods.
     Plain(LimitUse),
     /// Those that can go nowhere else, then for each place those that are worth most for what they take of its room. As
@@ -144,7 +144,7 @@ impl Order {
     }
 
     pub(super) const fn is_by_size(self) -> bool {
-        matches!(self, Self::Size | Self::Plain(_))
+        matches!(self, Self::Size | Self::Tightest | Self::Plain(_))
     }
 }
 

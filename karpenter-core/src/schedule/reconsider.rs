@@ -232,7 +232,7 @@ impl<'a> Problem<'a> {
     /// no class may be left for the sake of others, and never those that are sure of room.
     fn prefers(&self, found: &Outcome, best: &Outcome) -> bool {
         let Course { order, sure, .. } = &self.course;
-        let may_lose = |class: &usize| *order != Order::Size && !sure.contains_key(class);
+        let may_lose = |class: &usize| !matches!(order, Order::Size | Order::Tightest) && !sure.contains_key(class);
         let mut more = (0..best.left.len()).filter(|&class| found.left[class] > best.left[class]);
         found.is_better_than(best) && more.all(|class| may_lose(&class))
     }
@@ -345,7 +345,7 @@ impl<'a> Problem<'a> {
         let course = &self.course;
         course.trials == Trials::All
             && (course.aim, course.spot_types) == (Aim::Bill, SpotTypes::Enough)
-            && matches!(course.order, Order::Need | Order::Size)
+            && matches!(course.order, Order::Need | Order::Size | Order::Tightest)
             && !course.spills
             && course.first.is_empty()
             && self.base.weighing.is_none()

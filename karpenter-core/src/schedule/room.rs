@@ -67,7 +67,7 @@ impl Search<'_, '_> {
         let is_weighed = problem.course.order == Order::Worth && order.len() * problem.base.place_count <= MAX_WEIGHED;
         let least = least(order.iter().map(|&lot| &problem.lot(lot).requests));
         let mut places: Vec<usize> = (0..problem.base.places.len()).collect();
-        if problem.course.tightest_first {
+        if problem.course.order == Order::Tightest {
             let all = self.free_room();
             places.sort_by_cached_key(|&place| OrderedFloat(dominant_share(&self.place_room[place], &all)));
         }

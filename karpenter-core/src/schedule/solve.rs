@@ -186,7 +186,7 @@ impl<'a> Problem<'a> {
         }
         others.extend(by_size);
         if has_two_orders && self.is_small() && !best.plan.claims.is_empty() {
-            others.push(self.with(Course { tightest_first: true, order: Order::Size, ..self.course.clone() }));
+            others.push(self.in_order(Order::Tightest));
         }
         if has_two_orders && self.course.weighs_room {
             others.push(self.in_order(Order::Worth));
