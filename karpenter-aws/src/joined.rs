@@ -18,7 +18,6 @@ use kube::{
     core::GroupVersionKind,
     runtime::{WatchStreamExt as _, watcher},
 };
-
 use serde_json::json;
 
 use crate::{nodeclass::GROUP, provider::Ec2Provider};

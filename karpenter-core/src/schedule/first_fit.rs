@@ -79,8 +79,13 @@ struct Draft<'p, 'a> {
 impl Problem<'_> {
     /// Whether there is time to look, many times, at each pair of units and candidates and at each of units and places.
     pub(super) fn is_small(&self) -> bool {
-        let pairs = |with: usize| self.lots.units().saturating_mul(with);
-        pairs(self.candidates.len()) <= MAX_PAIRS && pairs(self.base.places.len()) <= MAX_PAIRS_OF_PLACES
+        let with_places = self.lots.units().saturating_mul(self.base.places.len());
+        self.pairs() <= MAX_PAIRS && with_places <= MAX_PAIRS_OF_PLACES
+    }
+
+    /// How many pairs of units and candidates there are.
+    pub(super) fn pairs(&self) -> usize {
+        self.lots.units().saturating_mul(self.candidates.len())
     }
 }
 

@@ -129,8 +129,8 @@ pub(super) enum Order {
     Size,
     /// The same, and the places that have least room are filled first, so that large pods leave the larger ones to others.
     Tightest,
-    /// As [`Order::Size`], and new nodes are made pod by pod in this order too. Where limits leave too few nodes, the search by worth may
-    /// leave more pods.
+    /// As [`Order::Size`], and new nodes are made pod by pod in this order too. Where limits leave too few nodes, the search by
+    /// worth may leave more pods.
     Plain(LimitUse),
     /// Those that can go nowhere else, then for each place those that are worth most for what they take of its room. As
     /// [`Order::Need`] where there is too much to weigh.

@@ -99,7 +99,10 @@ impl Tries {
 }
 
 impl Outcome {
+    /// What came of a search, with cheaper nodes where finding them takes no time.
     fn of(search: &Search<'_, '_>, lessons: Lessons) -> Self {
+        let refined = (search.problem.pairs() <= FEW_PAIRS).then(|| search.clone().refined());
+        let search = refined.as_ref().unwrap_or(search);
         let (problem, planned) = (search.problem, search.planned());
         let mut left: Vec<usize> = problem.base.classes.list.iter().map(|class| class.pods.len()).collect();
         for (class, count) in problem.lots.planned_of_classes(&planned) {
@@ -162,10 +165,10 @@ impl<'a> Problem<'a> {
         if !search.problem.is_small() || !self.is_open_to_doubt() {
             return [None, None];
         }
-        let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len()).max(1);
+        let pairs = search.problem.pairs().max(1);
         let domains = domains_of_classes(&self.base).max(1);
         let mut tries = Tries::new(MAX_TRIES.min(MAX_PAIRS / pairs).min(MAX_DOMAINS_OF_CLASSES / domains));
-        let mut best = Arc::new(Outcome::of(&looked_at(search.clone()), lessons.clone()));
+        let mut best = Arc::new(Outcome::of(search, lessons.clone()));
         tries.known.of_lessons.keep(lessons.clone(), Arc::new(Some(best.clone())));
         let attempts: [Attempt<'a>; 2] = [Self::better_for_one, Self::better];
         attempts.map(|attempt| {
@@ -372,7 +375,7 @@ impl<'a> Problem<'a> {
             let divided = Problem::of_lots(self.base.clone(), lots, self.course.clone());
             let search = divided.first_search();
             let Some(learned) = search.lessons(&lessons) else {
-                let found = Arc::new(Outcome::of(&looked_at(search), lessons));
+                let found = Arc::new(Outcome::of(&search, lessons));
                 known.of_divisions.keep(allotment, found.clone());
                 return Some(found);
             };
@@ -380,10 +383,4 @@ impl<'a> Problem<'a> {
         }
         None
     }
-}
-
-/// A search as it is compared: with cheaper nodes where that takes no time.
-fn looked_at<'p, 'a>(search: Search<'p, 'a>) -> Search<'p, 'a> {
-    let pairs = search.problem.lots.units().saturating_mul(search.problem.candidates.len());
-    if pairs <= FEW_PAIRS { search.refined() } else { search }
 }

@@ -57,7 +57,7 @@ impl<'p> Search<'p, '_> {
         if self.batches.iter().map(Batch::node_count).sum::<usize>() < 2 {
             return 0;
         }
-        let pairs = problem.lots.units().saturating_mul(problem.candidates.len()).max(1);
+        let pairs = problem.pairs().max(1);
         let most = if problem.course.trials == Trials::All { MAX_PAIRS } else { FEW_PAIRS };
         (most / pairs).clamp(1, MAX_ROUNDS)
     }

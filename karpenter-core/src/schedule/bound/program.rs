@@ -17,7 +17,6 @@ use crate::{
 };
 
 /// Pods that ask for the same amounts and may be on the same kinds of nodes.
-#[derive(Clone)]
 pub(super) struct Group {
     /// The index of what each asks for.
     pub(super) request: usize,
@@ -44,14 +43,12 @@ pub(super) struct Program {
 pub(super) fn all(base: &Base<'_>, plan: &Plan) -> Vec<Program> {
     let demand = Demand::new(base, plan);
     let supply = Supply::new(base, &demand.constraints, &demand.requests, &demand.groups);
-    demand.parts(&supply.parts()).iter().map(|part| Program::new(&supply, part)).collect()
+    demand.parts(supply.parts()).into_iter().map(|part| Program::new(&supply, part)).collect()
 }
 
 impl Program {
-    fn new(supply: &Supply<'_, '_>, part: &Part) -> Self {
-        let kinds = supply.kinds(&part.constraints, &part.requests);
-        let Part { constraints, requests, groups } = part;
-        let (requests, groups) = (requests.clone(), groups.clone());
+    fn new(supply: &Supply<'_, '_>, Part { constraints, requests, groups }: Part) -> Self {
+        let kinds = supply.kinds(&constraints, &requests);
         let mut program = Self { requests, groups, constraint_count: constraints.len(), kinds };
         program.merge_constraints();
         program.beat();
@@ -160,26 +157,24 @@ impl Demand {
                 .collect(),
         }
     }
-}
 
-impl Demand {
     /// What pods of the constraints of each part ask for.
-    fn parts(&self, parts: &[Vec<usize>]) -> Vec<Part> {
+    fn parts(self, parts: Vec<Vec<usize>>) -> Vec<Part> {
         let mut place_of = vec![(0, 0); self.constraints.len()];
         for (part, constraints) in parts.iter().enumerate() {
             constraints.iter().enumerate().for_each(|(local, &constraint)| place_of[constraint] = (part, local));
         }
         let mut requests: Vec<IndexSet<usize, FxBuild>> = vec![IndexSet::default(); parts.len()];
-        let mut groups: Vec<Vec<Group>> = vec![Vec::new(); parts.len()];
-        for group in &self.groups {
+        let mut groups: Vec<Vec<Group>> = parts.iter().map(|_| Vec::new()).collect();
+        for group in self.groups {
             let (part, constraint) = place_of[group.constraint];
             let (request, _) = requests[part].insert_full(group.request);
-            groups[part].push(Group { request, constraint, ..group.clone() });
+            groups[part].push(Group { request, constraint, ..group });
         }
         let mut out = Vec::with_capacity(parts.len());
-        for ((constraints, requests), groups) in parts.iter().zip(requests).zip(groups) {
+        for ((constraints, requests), groups) in parts.into_iter().zip(requests).zip(groups) {
             let requests = requests.into_iter().map(|request| self.requests[request].clone()).collect();
-            out.push(Part { constraints: constraints.clone(), requests, groups });
+            out.push(Part { constraints, requests, groups });
         }
         out
     }

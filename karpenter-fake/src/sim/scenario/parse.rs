@@ -190,10 +190,8 @@ fn fault(name: &str, words: &mut Words<'_>) -> Result<Fault, Wrong> {
         "withhold-memory" => {
             let instance_type = words.word("an instance type")?.to_owned();
             let word = words.word(MEMORY)?;
-            let memory: Quantity = word.parse().map_err(|_| Wrong::expected(word, MEMORY))?;
-            if memory < Quantity::ZERO {
-                return Err(Wrong::expected(word, MEMORY));
-            }
+            let memory = word.parse().ok().filter(|memory: &Quantity| !memory.is_negative());
+            let memory = memory.ok_or_else(|| Wrong::expected(word, MEMORY))?;
             Fault::WithholdMemory { instance_type, memory_bytes: memory.units_ceil() }
         }
         "lose-answers" => Fault::LoseAnswers(words.count(MAX_LOST_ANSWERS)?),
