@@ -6,7 +6,7 @@ use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Snapshot, SnapshotBuilder,
     api::{
         DaemonSet, Node, NodePool, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator, PersistentVolume,
-        PersistentVolumeClaim, Pod, PodBuilder, Workload,
+        PersistentVolumeClaim, Pod, PodBuilder, Toleration, Workload,
     },
     labels,
     schedule::{Certificate, Worth},
@@ -193,7 +193,16 @@ fn reservations_end_at_their_capacity() {
     let mut four = four_cpus();
     four.requirements.add("example.com/reservation-id", Requirement::one_of(["r"]));
     four.offerings.push(reserved);
-    assert_near(proven(general().pods(small(12)), vec![four]), 0.42);
+    assert_near(proven(general().pods(small(12)), vec![four.clone()]), 0.42);
+    // A pod for which no pool makes nodes changes nothing about that.
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n", "labels": {"team": "x"}},
+        "spec": {"providerID": "id", "taints": [{"key": "team", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"cpu": "6", "memory": "64Gi", "pods": "99"}},
+    }))
+    .expect("a node");
+    let visitor = Pod::named("visitor").cpu("50m").node_selector("team", "x").toleration(Toleration::of_key("team"));
+    assert_near(proven(general().node(node).pods(small(12)).pods(visitor), vec![four]), 0.42);
 }
 
 #[test]

@@ -113,7 +113,8 @@ pub(super) struct ReservedRow {
 pub(super) struct Supply<'b, 'a> {
     base: &'b Base<'a>,
     constraint_count: usize,
-    /// The pools that the rule of weights does not keep closed, with how each constraint meets them.
+    /// The pools that the rule of weights does not keep closed, with how each constraint meets them, if they offer anything
+    /// to its pods.
     pools: Vec<(usize, Vec<Option<Meeting>>)>,
     /// For each place which of `admissions` is its own.
     places: Vec<usize>,
@@ -126,7 +127,9 @@ impl<'b, 'a> Supply<'b, 'a> {
         let mut heavier = Heavier::default();
         let mut pools = Vec::new();
         for (index, pool) in base.pools.iter().enumerate() {
-            let meetings: Vec<Option<Meeting>> = constraints.iter().map(|constraint| meet(pool, constraint)).collect();
+            // Pods to which a pool offers nothing have no part in its reservations.
+            let offers = |(_, alternatives): &Meeting| alternatives.iter().any(|a| !a.rows.is_clear());
+            let meetings: Vec<Option<Meeting>> = constraints.iter().map(|c| meet(pool, c).filter(offers)).collect();
             if !heavier.closes(pool, &meetings, requests, groups) {
                 pools.push((index, meetings));
             }
@@ -141,11 +144,8 @@ impl<'b, 'a> Supply<'b, 'a> {
         let mut of_reservations: BTreeMap<usize, usize> = BTreeMap::new();
         for (index, meetings) in &self.pools {
             let pool = &self.base.pools[*index];
-            let is_met = |(constraint, meeting): (usize, &Option<Meeting>)| {
-                let (_, alternatives) = meeting.as_ref()?;
-                alternatives.iter().any(|alternative| !alternative.rows.is_clear()).then_some(constraint)
-            };
-            let Some(first) = parts.unite(meetings.iter().enumerate().filter_map(is_met)) else { continue };
+            let met = (0..meetings.len()).filter(|&constraint| meetings[constraint].is_some());
+            let Some(first) = parts.unite(met) else { continue };
             for &row in &pool.reserved_rows {
                 if let Some(reservation) = self.base.reservations.of(pool.catalog, row) {
                     let other = *of_reservations.entry(reservation).or_insert(first);

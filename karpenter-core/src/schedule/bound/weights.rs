@@ -68,7 +68,7 @@ fn asks_only_for_a_node(spec: &PodSpec) -> bool {
 pub(super) struct Heavier(Vec<(u32, Vec<bool>)>);
 
 impl Heavier {
-    /// Whether no node of the next pool can be made, because a heavier one takes all that it admits.
+    /// Whether no node of the next pool can be made, because a heavier one takes all that it admits: those that meet it.
     pub(super) fn closes(
         &mut self,
         pool: &Pool<'_>,
@@ -79,10 +79,7 @@ impl Heavier {
         if groups.iter().all(|group| !group.is_free) {
             return false;
         }
-        let admits = |group: &Group| {
-            let meeting = meetings[group.constraint].as_ref();
-            meeting.is_some_and(|(_, alternatives)| alternatives.iter().any(|a| !a.rows.is_clear()))
-        };
+        let admits = |group: &Group| meetings[group.constraint].is_some();
         let weight = pool.source.weight();
         let is_closed = self.0.iter().any(|(heavier, takes)| {
             *heavier > weight && groups.iter().zip(takes).all(|(group, takes)| *takes || !admits(group))
