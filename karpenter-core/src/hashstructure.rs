@@ -6,6 +6,8 @@
 //!
 //! let class = Struct::named("Class").field("Role", Some(text("node"))).field("Image", None);
 //! assert_eq!(class.hash(), Struct::named("Class").field("Role", Some(text("node"))).hash());
+//! let other_order = |class: Struct| class.field("Image", Some(text("image"))).field("Role", Some(text("node")));
+//! assert_ne!(class.field("Image", Some(text("image"))).hash(), other_order(Struct::named("Class")).hash());
 //! ```
 
 use std::{collections::BTreeMap, ops::BitXor};
@@ -20,7 +22,8 @@ impl Struct {
         Self(text(name))
     }
 
-    /// The same with a field. The order of fields does not matter.
+    /// The same with a field. The hash depends on the order of the fields: they are added in that of the Go struct, and each is
+    /// mixed in at once, as the library does.
     pub fn field(self, name: &str, value: Option<u64>) -> Self {
         let Some(value) = value else { return self };
         Self(finished(self.0 ^ ordered(text(name), value)))

@@ -108,7 +108,8 @@ pub fn is_value(text: &str) -> bool {
     text.len() <= 63 && text.bytes().all(inner) && ends(bytes.first()) && ends(bytes.last())
 }
 
-fn is_subdomain(text: &str) -> bool {
+/// Whether a text is a DNS subdomain, as the names of most objects must be (RFC 1123), however long.
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let is_part = |part: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         !part.is_empty() && part.chars().all(inner) && !part.starts_with('-') && !part.ends_with('-')

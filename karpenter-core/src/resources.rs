@@ -131,8 +131,8 @@ impl ResourceList {
     }
 
     /// Whether there is enough room for all of this. What a room does not name it has nothing of.
-    pub(crate) fn fits(&self, room: &Self) -> bool {
-        self.iter().all(|(name, wanted)| room.get(name.as_str()).is_some_and(|free| free >= wanted))
+    pub fn fits(&self, room: &Self) -> bool {
+        self.iter().all(|(name, wanted)| room.get(name.as_str()).unwrap_or_default() >= wanted)
     }
 
     fn merge(&mut self, other: &Self, combine: impl Fn(Quantity, Quantity) -> Quantity) {

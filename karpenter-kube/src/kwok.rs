@@ -95,29 +95,28 @@ impl CloudProvider for KwokCloud {
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, CreateError> {
-        // A cloud of one machine chooses as any other and says what its node is like.
-        let shop = FakeCloud::new(Arc::clone(&self.catalog));
-        let mut launched = shop.create(claim).await?;
         let found = self.find(claim.name()).await.map_err(|error| failed("create", &error))?;
         match found {
             Some(tag) if claim_uid(&tag) == claim.metadata.uid => {
                 let node = self.node(claim.name()).await?;
-                launched.instance.labels = Arc::new(node.metadata.labels.clone());
-                launched.capacity = node.status.capacity.clone();
-                launched.allocatable = node.status.allocatable.clone();
+                let (capacity, allocatable) = (node.status.capacity.clone(), node.status.allocatable.clone());
+                Ok(Launched::new(instance(&tag), capacity, allocatable))
             }
             Some(_) => {
                 let message = format!("node {} belongs to another claim", claim.name());
-                return Err(ProviderError::new(NAME, "create", ProviderErrorKind::Other, message).into());
+                Err(ProviderError::new(NAME, "create", ProviderErrorKind::Other, message).into())
             }
             None => {
+                // A cloud of one machine chooses as any other and says what its node is like.
+                let shop = FakeCloud::new(Arc::clone(&self.catalog));
+                let mut launched = shop.create(claim).await?;
                 for node in shop.ready_nodes() {
                     self.make(claim, node).await?;
                 }
+                launched.instance.id = id_of(claim.name());
+                Ok(launched)
             }
         }
-        launched.instance.id = id_of(claim.name());
-        Ok(launched)
     }
 
     async fn delete(&self, id: &ProviderId) -> Result<Deletion, ProviderError> {

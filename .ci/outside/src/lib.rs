@@ -63,22 +63,15 @@ impl Broker {
 /// A kind of machine of the arm64 architecture, in two halls.
 fn machine(name: &str, cores: i64, dollars_per_hour: f64) -> InstanceType {
     let capacity = [("cpu", Quantity::from_units(cores)), ("memory", Quantity::from_bytes(cores << 32))];
-    let mut machine = InstanceType::named(name, capacity);
-    let mut requirements = Requirements::new();
-    requirements.add(labels::INSTANCE_TYPE, Requirement::one_of([name]));
-    requirements.add(labels::ARCH, Requirement::one_of(["arm64"]));
-    requirements.add(labels::OS, Requirement::one_of(["linux"]));
-    machine.requirements = requirements;
+    let machine = InstanceType::named(name, capacity).label(labels::ARCH, "arm64");
     let price = Price::per_hour(dollars_per_hour).expect("a price above zero");
     machine.offering("leased", "hall-1", price).offering("leased", "hall-2", price)
 }
 
-/// The labels of the node: those of the type, of the offering and of the claim.
+/// The labels of the node: those of the claim, of the type and of the offering.
 fn node_labels(machine: &InstanceType, offering: &Offering, claim: &NodeClaim) -> BTreeMap<String, String> {
     let mut labels = claim.metadata.labels.clone();
-    for (key, requirement) in machine.requirements.iter().chain(offering.requirements.iter()) {
-        labels.extend(requirement.any_value().map(|value| (key.to_owned(), value.to_string())));
-    }
+    labels.extend(machine.node_labels(offering, &claim.spec.requirements.iter().collect()));
     labels
 }
 

@@ -60,29 +60,13 @@ impl Wanted {
         }
     }
 
-    /// Whether an offering may be bought, had it capacity; else the requirement that it does not meet.
-    fn unmet(&self, instance_type: &InstanceType, offering: &Offering, catalog: &Catalog) -> Option<&str> {
-        let meets = |key: &str, wanted: &Requirement| {
-            let offered = offering.requirements.get(key).or_else(|| instance_type.requirements.get(key));
-            match offered {
-                Some(offered) => offered.intersects(wanted),
-                None if catalog.is_well_known(key) => wanted.admits_absence(),
-                None => !wanted.is_none(),
-            }
-        };
-        self.requirements.iter().find(|(key, wanted)| !meets(key, wanted)).map(|(key, _)| key)
-    }
-
     /// All offerings that meet the requirements, on types that have room for the requests, whether available or not.
     pub(crate) fn allowed<'c>(&self, catalog: &'c Catalog) -> Vec<Pick<'c>> {
-        let fits = |instance_type: &InstanceType| {
-            let allocatable = instance_type.allocatable();
-            self.requests.iter().all(|(name, wanted)| allocatable.get(name.as_str()).unwrap_or_default() >= wanted)
-        };
         let pick = |instance_type: &'c InstanceType| {
-            let offerings = instance_type.offerings.iter();
-            let offerings: Vec<_> = offerings.filter(|o| self.unmet(instance_type, o, catalog).is_none()).collect();
-            (!offerings.is_empty() && fits(instance_type)).then_some(Pick { instance_type, offerings })
+            let meets = |o: &&Offering| catalog.unmet(instance_type, o, &self.requirements).is_none();
+            let offerings: Vec<_> = instance_type.offerings.iter().filter(meets).collect();
+            let is_allowed = !offerings.is_empty() && self.requests.fits(&instance_type.allocatable());
+            is_allowed.then_some(Pick { instance_type, offerings })
         };
         catalog.types().iter().filter_map(pick).collect()
     }
@@ -100,7 +84,7 @@ impl Wanted {
         for instance_type in catalog.types() {
             for offering in &instance_type.offerings {
                 total += 1;
-                if let Some(key) = self.unmet(instance_type, offering, catalog) {
+                if let Some((key, _)) = catalog.unmet(instance_type, offering, &self.requirements) {
                     *counts.entry(key).or_default() += 1;
                 }
             }
@@ -108,7 +92,7 @@ impl Wanted {
         match counts.into_iter().max_by_key(|(_, count)| *count) {
             Some((key, count)) => format!("{key} rules out {count} of {total} offerings"),
             None if total == 0 => "there are no offerings".to_owned(),
-            None => format!("no instance type has room for {:?}", self.requests),
+            None => format!("no instance type has room for {}", self.requests),
         }
     }
 

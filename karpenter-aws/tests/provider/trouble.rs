@@ -125,7 +125,7 @@ async fn a_class_without_selectors_is_no_class() {
 #[tokio::test]
 async fn pods_of_a_pool_that_wants_what_no_machine_can_be_say_so() {
     let no_type = "no instance type meets the requirements of the pool";
-    let no_capacity = r#"not ready: spec.template.spec.requirements[0].values: only 0 of ["cheap"] are capacity types"#;
+    let no_capacity = r#"not ready: spec.template.spec.requirements[0].values: only 0 of ["cheap"] are capacity types; there are on-demand, reserved, spot"#;
     for (key, value, why) in [(own::TENANCY, "host", no_type), (labels::CAPACITY_TYPE, "cheap", no_capacity)] {
         let mut cluster = Cluster::new();
         cluster.put_pool(pool().require(NodeSelectorRequirement::new(key, Operator::In, [value])));

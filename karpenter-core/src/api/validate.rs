@@ -70,7 +70,11 @@ impl NodePool {
 
     /// Checks the rules without which no node can be made: all but those of budgets, which only protect nodes.
     pub(crate) fn validate_for_provisioning(&self) -> Check {
-        check(labels::is_qualified_name(self.name()), "metadata.name", || format!("{:?} is not a name", self.name()))?;
+        // Its nodes have it as the value of a label.
+        let is_name = labels::is_subdomain(self.name()) && labels::is_value(self.name());
+        check(is_name, "metadata.name", || {
+            format!("{:?} is not at most 63 lowercase letters, digits, '-' and '.'", self.name())
+        })?;
         let weight = self.spec.weight;
         check(weight.is_none_or(|w| (1..=100).contains(&w)), "spec.weight", || {
             format!("{} is not from 1 to 100", self.weight())
@@ -123,7 +127,6 @@ impl TemplateSpec {
             requirement.validate(&field)?;
             let key = labels::normalized(&requirement.key);
             check(!labels::is_restricted(key), format_args!("{field}.key"), || format!("{key:?} is reserved"))?;
-            requirement.validate_capacity_types(&field)?;
         }
         validate_taints(&self.taints, &self.startup_taints, path)
     }
@@ -192,18 +195,6 @@ impl NodeSelectorRequirement {
         })?;
         let reachable = self.operator != Operator::In || self.values.len() >= min_values as usize;
         check(reachable, field, || format!("{min_values}, but only {} values are named", self.values.len()))
-    }
-
-    /// Of the values of a capacity type, of which nobody can invent more, so many must be there as are asked for.
-    fn validate_capacity_types(&self, path: &str) -> Check {
-        if self.operator != Operator::In || self.key != labels::CAPACITY_TYPE {
-            return Ok(());
-        }
-        let is_known = |value: &&String| [labels::ON_DEMAND, labels::SPOT, labels::RESERVED].contains(&value.as_str());
-        let known_count = self.values.iter().filter(is_known).count();
-        check(known_count >= self.min_values.unwrap_or(1) as usize, format_args!("{path}.values"), || {
-            format!("only {known_count} of {:?} are capacity types", self.values)
-        })
     }
 }
 
@@ -315,12 +306,6 @@ mod tests {
                     r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"a","operator":"In","values":["x"],"minValues":2}}]}}}}}}"#
                 ),
                 "spec.template.spec.requirements[0].minValues",
-            ),
-            (
-                format!(
-                    r#"{{"template":{{"spec":{{{class},"requirements":[{{"key":"karpenter.sh/capacity-type","operator":"In","values":["spot","on-demnad"],"minValues":2}}]}}}}}}"#
-                ),
-                "spec.template.spec.requirements[0].values",
             ),
             (
                 format!(r#"{{"template":{{"spec":{{{class},"terminationGracePeriod":"Never"}}}}}}"#),

@@ -9,7 +9,11 @@ mod table;
 mod validate;
 mod wire;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 pub use catalogs::Catalogs;
 use fixedbitset::FixedBitSet;
@@ -97,7 +101,8 @@ impl fmt::Display for OfferingKey {
 }
 
 impl InstanceType {
-    /// A type of this name that runs Linux on `amd64`, with this capacity and up to 110 pods, and no offerings yet.
+    /// A type of this name that runs Linux on `amd64`, with this capacity and up to 110 pods, and no offerings yet. See
+    /// [`Self::label`] for another architecture.
     pub fn named<N: Into<ResourceName>>(
         name: impl Into<String>,
         capacity: impl IntoIterator<Item = (N, Quantity)>,
@@ -118,6 +123,36 @@ impl InstanceType {
     pub fn offering(mut self, capacity_type: &str, zone: &str, price: Price) -> Self {
         self.offerings.push(Offering::new(capacity_type, zone, price));
         self
+    }
+
+    /// Gives its nodes a label, in place of what was said of it before.
+    ///
+    /// ```
+    /// use karpenter_core::{InstanceType, Quantity, labels};
+    ///
+    /// let small = InstanceType::named("small", [("cpu", Quantity::from_units(2))]).label(labels::ARCH, "arm64");
+    /// assert_eq!(small.requirements.get(labels::ARCH).unwrap().values().collect::<Vec<_>>(), ["arm64"]);
+    /// ```
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        let others = self.requirements.iter().filter(|(other, _)| *other != labels::normalized(key));
+        let mut all = Requirements::new();
+        others.for_each(|(other, requirement)| all.add(other, requirement.clone()));
+        all.add(key, Requirement::one_of([value]));
+        self.requirements = all;
+        self
+    }
+
+    /// The labels of a node of one of its offerings: of each label what the offering says, or else the type, with the first value
+    /// that is `wanted` where there are several. What a type says of reservations is what all its offerings have together, so that
+    /// only the offering tells which one a node has.
+    pub fn node_labels(&self, offering: &Offering, wanted: &Requirements) -> BTreeMap<String, String> {
+        let of_type = self.requirements.iter().filter(|(key, _)| !key.ends_with(RESERVATION_SUFFIX));
+        let mut out = BTreeMap::new();
+        for (key, offered) in of_type.chain(offering.requirements.iter()) {
+            let both = wanted.get(key).map_or_else(|| offered.clone(), |wanted| offered.intersection(wanted));
+            out.extend(both.any_value().map(|value| (key.to_owned(), value.to_string())));
+        }
+        out
     }
 
     /// Whether a pool of this name may use it.
@@ -260,10 +295,11 @@ impl Catalog {
     }
 
     /// Checks that a pool asks for no label which the provider would give if there were one: a name that it does not know, in a
-    /// domain of which it tells, is misspelt, and taken for a label of the pool's own it would let any machine pass.
+    /// domain of which it tells, is misspelt, and taken for a label of the pool's own it would let any machine pass. Of the capacity
+    /// types that it names there must be as many as it asks for: those of Karpenter, and those of this catalog.
     ///
     /// # Errors
-    /// The first of the pool's requirements that asks for such a label.
+    /// The first of the pool's requirements that asks for such a label, or for too many capacity types.
     pub fn check_labels(&self, pool: &NodePool) -> Result<(), FieldError> {
         let is_asked =
             |own: &NodeSelectorRequirement| !matches!(own.operator, Operator::NotIn | Operator::DoesNotExist);
@@ -271,12 +307,36 @@ impl Catalog {
             |key: &str| labels::is_of_provider(key) && !self.is_well_known(key) && self.table.has_domain_of(key);
         let mut requirements = pool.spec.template.spec.requirements.iter().enumerate();
         match requirements.find(|(_, own)| is_asked(own) && is_misspelt(&own.key)) {
-            None => Ok(()),
+            None => pool
+                .spec
+                .template
+                .spec
+                .requirements
+                .iter()
+                .enumerate()
+                .try_for_each(|(i, own)| self.check_capacity_types(i, own)),
             Some((index, own)) => {
                 let field = format!("spec.template.spec.requirements[{index}].key");
                 Err(FieldError::new(field, format!("no instance type has a label {:?}", own.key)))
             }
         }
+    }
+
+    /// Checks that there are as many of the capacity types that a pool names as it asks for.
+    fn check_capacity_types(&self, index: usize, own: &NodeSelectorRequirement) -> Result<(), FieldError> {
+        if own.operator != Operator::In || own.key != labels::CAPACITY_TYPE {
+            return Ok(());
+        }
+        let mut known: BTreeSet<&str> = [labels::ON_DEMAND, labels::SPOT, labels::RESERVED].into();
+        let states = self.table.all_states(labels::CAPACITY_TYPE);
+        known.extend(states.flat_map(Requirement::values));
+        let count = own.values.iter().filter(|value| known.contains(value.as_str())).count();
+        if count >= own.min_values.unwrap_or(1) as usize {
+            return Ok(());
+        }
+        let known: Vec<&str> = known.into_iter().collect();
+        let message = format!("only {count} of {:?} are capacity types; there are {}", own.values, known.join(", "));
+        Err(FieldError::new(format!("spec.template.spec.requirements[{index}].values"), message))
     }
 
     /// The key of the label that names a capacity reservation, if there is one.
@@ -311,6 +371,28 @@ impl Catalog {
     pub fn is_available(&self, instance_type: &str, offering: usize) -> bool {
         let index = self.types.binary_search_by(|t| t.name.as_str().cmp(instance_type));
         index.is_ok_and(|i| self.table.rows_of(i).nth(offering).is_some_and(|row| self.available.contains(row)))
+    }
+
+    /// The first of these requirements that a node of an offering of a type cannot meet.
+    ///
+    /// What the offering says of a label comes before what the type says. A label of which neither says anything is one that
+    /// the node lacks, if it [is well known](Self::is_well_known); others may come from its NodePool or its NodeClaim. What a
+    /// type says of the [label of reservations](Self::reservation_label) is what all its offerings have together, so that only
+    /// that of the offering counts.
+    pub fn unmet<'r>(
+        &self,
+        instance_type: &InstanceType,
+        offering: &Offering,
+        requirements: &'r Requirements,
+    ) -> Option<(&'r str, &'r Requirement)> {
+        let is_of_offering = |key: &str| self.reservation_label().is_some_and(|label| label == key);
+        let of_type = |key: &str| instance_type.requirements.get(key).filter(|_| !is_of_offering(key));
+        let meets = |key: &str, wanted: &Requirement| match offering.requirements.get(key).or_else(|| of_type(key)) {
+            Some(offered) => offered.intersects(wanted),
+            None if self.is_well_known(key) => wanted.admits_absence(),
+            None => !wanted.is_none(),
+        };
+        requirements.iter().find(|(key, wanted)| !meets(key, wanted))
     }
 
     /// The offerings of a type of the catalog that can be bought now.
@@ -413,7 +495,7 @@ mod tests {
         let changes: [fn(&mut InstanceType); 9] = [
             |own| own.name = "b".to_owned(),
             |own| own.requirements.add("k", Requirement::EXISTS),
-            |own| own.capacity = ResourceList::new(),
+            |own| own.capacity.add(&own.capacity.clone()),
             |own| own.overhead.kube_reserved = own.capacity.clone(),
             |own| own.node_pools = Some(Vec::new()),
             |own| own.offerings.truncate(1),
@@ -435,6 +517,63 @@ mod tests {
         let part = all.of_pool("b");
         assert_eq!(part.types().iter().map(|own| own.name.as_str()).collect::<Vec<_>>(), ["a"]);
         assert_eq!([0, 1].map(|offering| part.is_available("a", offering)), [false, true], "it stays sold out");
+    }
+
+    #[test]
+    fn an_offering_has_what_it_says_of_a_label_then_what_its_type_says_and_lacks_all_others() {
+        let mut own = two_zones("a").label("example.com/gpu", "t4");
+        for (key, values) in [(labels::ZONE, ["y", "z"]), ("example.com/reservation-id", ["r", "s"])] {
+            own.requirements.add(key, Requirement::one_of(values));
+        }
+        own.offerings[1].requirements.add("example.com/reservation-id", Requirement::one_of(["s"]));
+        let of_zone = |own: &InstanceType, zone: &str| {
+            own.offerings.iter().find(|offering| offering.label(labels::ZONE) == zone).cloned().expect("an offering")
+        };
+        let catalog = Catalog::new(vec![own, two_zones("b")]).expect("a catalog");
+        let unmet = |name: &str, zone: &str, key: &str, wanted: Requirement| {
+            let own = catalog.get(name).expect("a type");
+            let mut all = Requirements::new();
+            all.add(key, wanted);
+            catalog.unmet(own, &of_zone(own, zone), &all).map(|(key, _)| key.to_owned())
+        };
+        for (name, zone, key, value, is_met) in [
+            ("a", "y", labels::ZONE, "y", true),
+            ("a", "y", labels::ZONE, "z", false),
+            ("a", "y", "example.com/gpu", "t4", true),
+            ("b", "y", "example.com/gpu", "t4", false),
+            ("a", "y", "example.com/reservation-id", "s", false),
+            ("a", "z", "example.com/reservation-id", "s", true),
+            ("b", "y", "example.com/team", "x", true),
+        ] {
+            let found = unmet(name, zone, key, Requirement::one_of([value]));
+            assert_eq!(found.is_none(), is_met, "{name} in {zone}: {key}={value}");
+        }
+        assert_eq!(unmet("b", "y", "example.com/gpu", Requirement::none_of(["t4"])), None);
+
+        let own = catalog.get("a").expect("a type");
+        let labels = |zone: &str| own.node_labels(&of_zone(own, zone), &Requirements::new());
+        assert_eq!((labels("y")[labels::ZONE].as_str(), labels("z")[labels::ZONE].as_str()), ("y", "z"));
+        let reservations = ["y", "z"].map(|zone| labels(zone).get("example.com/reservation-id").cloned());
+        assert_eq!(reservations, [None, Some("s".to_owned())]);
+    }
+
+    #[test]
+    fn a_pool_names_capacity_types_that_there_are() {
+        let own = two_zones("a").offering("leased", "y", dollar());
+        let catalog = Catalog::new(vec![own]).expect("a catalog");
+        for (values, min_values, is_right) in [
+            (vec!["leased"], None, true),
+            (vec!["reserved"], None, true),
+            (vec!["on-demnad"], None, false),
+            (vec!["spot", "on-demnad"], None, true),
+            (vec!["spot", "on-demnad"], Some(2), false),
+            (vec!["spot", "on-demand"], Some(2), true),
+        ] {
+            let mut asked = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, values.clone());
+            asked.min_values = min_values;
+            let found = catalog.check_labels(&NodePool::named("p").require(asked));
+            assert_eq!(found.is_ok(), is_right, "{values:?} {min_values:?}: {found:?}");
+        }
     }
 
     #[test]

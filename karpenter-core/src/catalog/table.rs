@@ -191,6 +191,12 @@ impl Table {
         seen.ones().filter_map(|state| column.states.get_index(state)).map(|(state, ())| state).collect()
     }
 
+    /// The distinct entries of the column `key`.
+    pub(crate) fn all_states(&self, key: &str) -> impl Iterator<Item = &Requirement> {
+        let column = self.keys.get(key).map(|Symbol(column)| &self.columns[column as usize]);
+        column.into_iter().flat_map(|column| column.states.keys())
+    }
+
     /// All labels that some row names.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.texts()

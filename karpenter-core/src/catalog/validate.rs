@@ -104,6 +104,10 @@ impl InstanceType {
                 return Err(self.invalid(&format!("{field}.{name}"), format!("{quantity} is below zero")));
             }
         }
+        // Each pod takes one, so that the type would take none.
+        if self.capacity.get("pods").is_none() {
+            return Err(self.invalid("capacity.pods", "is missing".to_owned()));
+        }
         for (i, offering) in self.offerings.iter().enumerate() {
             if let Some(key) = offering.requirements.contradiction() {
                 let message = format!("nothing satisfies the requirement on {key}");

@@ -55,7 +55,7 @@ pub(super) struct Trial {
 
 impl Trial {
     /// What becomes of nodes for the pods of which there is a plan.
-    fn of(candidates: &[&Candidate], plan: Plan) -> Self {
+    pub(super) fn of(candidates: &[&Candidate], plan: Plan) -> Self {
         let before: f64 = candidates.iter().map(|candidate| candidate.dollars_per_hour()).sum();
         let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
         Self { plan, savings_per_hour }
@@ -241,7 +241,7 @@ impl<'s> Scene<'s> {
         let offering = cheapest_offering(catalog, instance_type, claim)?;
         self.made += 1;
         let mut labels = claim.known_labels(pool);
-        for (key, requirement) in instance_type.requirements.iter().chain(offering.requirements.iter()) {
+        for (key, requirement) in offering.requirements.iter().chain(instance_type.requirements.iter()) {
             let asked = claim.requirements.get(key);
             let value = requirement.values().find(|value| asked.is_none_or(|asked| asked.admits(Some(value))));
             if let Some(value) = value {
@@ -269,23 +269,51 @@ pub(super) fn eviction_cost(candidate: &Candidate) -> f64 {
     candidate.rescheduling_cost - super::NODE_COST
 }
 
-/// The offerings of a type that can be bought now and meet requirements on their labels.
+/// The offerings of a type that can be bought now and meet requirements.
 pub(super) fn open_offerings<'c>(
     catalog: &'c Catalog,
     source: &'c InstanceType,
     requirements: &'c Requirements,
 ) -> impl Iterator<Item = &'c Offering> + Clone {
     let is_open = |offering: &&Offering| {
-        offering.reservation_capacity != Some(0) && requirements.conflict(&offering.requirements).is_none()
+        offering.reservation_capacity != Some(0) && catalog.unmet(source, offering, requirements).is_none()
     };
     catalog.open_offerings(source).filter(is_open)
 }
 
 /// The offering that a claim for a type is launched by, if the provider buys as cheaply as it can.
-fn cheapest_offering<'c>(
+pub(super) fn cheapest_offering<'c>(
     catalog: &'c Catalog,
     source: &'c InstanceType,
     claim: &'c PlannedClaim,
 ) -> Option<&'c Offering> {
     open_offerings(catalog, source, &claim.requirements).min_by_key(|offering| offering.price)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Quantity, Requirement,
+        api::{NodePool, Pod},
+        labels,
+    };
+
+    #[test]
+    fn a_node_made_in_thought_has_the_labels_of_its_offering() {
+        let mut machine = InstanceType::named("m", [("cpu", Quantity::from_units(4))]);
+        machine.requirements.add(labels::ZONE, Requirement::one_of(["a", "b"]));
+        machine.requirements.add(labels::CAPACITY_TYPE, Requirement::one_of([labels::ON_DEMAND, labels::SPOT]));
+        for (capacity_type, zone, dollars) in [(labels::ON_DEMAND, "a", 1.0), (labels::SPOT, "b", 0.4)] {
+            machine = machine.offering(capacity_type, zone, Price::per_hour(dollars).expect("a price"));
+        }
+        let builder = Snapshot::builder().pool(NodePool::named("p")).pods(Pod::named("web").cpu("1"));
+        let snapshot = builder.build().expect("valid");
+        let catalogs = Catalogs::shared(vec![machine], snapshot.pools()).expect("a catalog");
+        let plan = Planner::default().plan(&snapshot, &catalogs);
+        let mut scene = Scene::new(&snapshot, &catalogs, Planner::default(), Roster::of(&snapshot).into());
+        let place = scene.place(&plan.claims()[0]).expect("a node");
+        let label = |key: &str| place.labels[key].as_str();
+        assert_eq!((label(labels::ZONE), label(labels::CAPACITY_TYPE)), ("b", labels::SPOT));
+    }
 }

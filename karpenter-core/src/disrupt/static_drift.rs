@@ -7,7 +7,7 @@ use super::{
     scene::{Scene, Trial, open_offerings},
 };
 use crate::{
-    Catalog, InstanceType, Price, Quantity, Requirement, Requirements, Snapshot, Timestamp,
+    Catalog, Price, Quantity, Requirement, Requirements, Snapshot, Timestamp,
     api::{DisruptionReason, NodeClaim, NodePool},
     cluster::Place,
     labels,
@@ -39,10 +39,8 @@ pub(super) fn replaced(scene: &Scene<'_>, pool: &NodePool, nodes: &[&Candidate])
         return None;
     }
     let claim = static_claim(pool, scene.catalogs.get(pool.name())?)?;
-    let before: f64 = goes.iter().map(|candidate| candidate.dollars_per_hour()).sum();
     let plan = Plan::from_parts(vec![claim; goes.len()], [].into(), [].into());
-    let savings_per_hour = before - plan.hourly_cost().dollars_per_hour();
-    Some(Scene::command(Method::StaticDrift, goes, Trial { plan, savings_per_hour }))
+    Some(Scene::command(Method::StaticDrift, goes, Trial::of(goes, plan)))
 }
 
 /// How many nodes more a static pool may have while old and new ones are there: none if it is about to lose nodes anyway.
@@ -87,9 +85,8 @@ impl Nodes {
 /// for a reservation, it does not use one up, unless the pool has no other nodes.
 pub(crate) fn static_claim(pool: &NodePool, catalog: &Catalog) -> Option<PlannedClaim> {
     let requirements = bare_requirements(pool, catalog);
-    let fits = |source: &&InstanceType| requirements.conflict(&source.requirements).is_none();
     let price = |source| open_offerings(catalog, source, &requirements).map(|offering| offering.price).min();
-    let types = catalog.types().iter().filter(fits);
+    let types = catalog.types().iter();
     let mut types: Vec<(Price, &str)> =
         types.filter_map(|source| Some((price(source)?, source.name.as_str()))).collect();
     types.sort_unstable();
@@ -118,4 +115,27 @@ fn bare_requirements(pool: &NodePool, catalog: &Catalog) -> Requirements {
         out.add(labels::CAPACITY_TYPE, Requirement::none_of([labels::RESERVED]));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        InstanceType,
+        api::{NodeSelectorRequirement, Operator},
+    };
+
+    #[test]
+    fn a_claim_names_no_type_that_lacks_a_label_which_its_pool_asks_for() {
+        let machine = |name: &str, dollars: f64| {
+            let price = Price::per_hour(dollars).expect("a price");
+            InstanceType::named(name, [("cpu", Quantity::from_units(4))]).offering("on-demand", "a", price)
+        };
+        let gpu = NodeSelectorRequirement::new("example.com/gpu", Operator::In, ["t4"]);
+        let types = vec![machine("plain", 0.1), machine("with-gpu", 1.0).label(&gpu.key, "t4")];
+        let catalog = Catalog::new(types).expect("a catalog");
+        let claim = static_claim(&NodePool::named("p").require(gpu), &catalog).expect("a claim");
+        assert_eq!(*claim.instance_types, ["with-gpu"]);
+        assert_eq!(claim.cheapest_price, Price::per_hour(1.0).expect("a price"));
+    }
 }

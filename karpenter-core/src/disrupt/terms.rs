@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Candidate,
     balance::Balance,
-    scene::{Scene, Trial, open_offerings},
+    scene::{Scene, Trial, cheapest_offering, open_offerings},
 };
 use crate::{Catalog, InstanceType, Offering, Price, Requirement, api::ObjectKey, labels, schedule::PlannedClaim};
 
@@ -146,7 +146,7 @@ impl<'t> Term<'t> {
     fn new(scene: &'t Scene<'_>, claim: &'t PlannedClaim, share: f64) -> Option<Self> {
         let catalog = scene.catalogs.get(&claim.node_pool)?;
         let first = catalog.get(claim.instance_types.first()?)?;
-        let cheapest = open_offerings(catalog, first, &claim.requirements).min_by_key(|offering| offering.price)?;
+        let cheapest = cheapest_offering(catalog, first, claim)?;
         let limit_per_hour = claim.cheapest_price.dollars_per_hour() + share - TOLERANCE_PER_HOUR;
         Some(Self {
             claim,

@@ -506,7 +506,7 @@ impl Engine {
         if life.next_drift.is_none_or(|next| next <= now) && !life.is_asking_drift {
             life.is_asking_drift = true;
             life.next_drift = Some(now + period);
-            let purpose = Purpose::Drift { claim: claim.name().to_owned() };
+            let purpose = Purpose::Drift { claim: claim.name().to_owned(), uid: claim.metadata.uid.clone() };
             self.outbox.send(Action::Drift(claim.clone()), Some(purpose), now);
         }
     }
@@ -540,9 +540,10 @@ impl Engine {
         }
     }
 
-    /// Takes in what the provider says about drift. That it does not know leaves the last answer.
-    pub(super) fn finish_drift(&mut self, name: &str, answer: DriftAnswer) {
-        let Some(life) = self.lives.named(name) else { return };
+    /// Takes in what the provider says about drift of the claim that has this name and uid. That it does not know leaves the last
+    /// answer.
+    pub(super) fn finish_drift(&mut self, name: &str, uid: &str, answer: DriftAnswer) {
+        let Some(life) = self.lives.named(name).filter(|life| life.uid == uid) else { return };
         life.is_asking_drift = false;
         if let Some(next) = life.next_drift {
             self.agenda.at(Work::Claim(name.to_owned()), next);

@@ -142,7 +142,7 @@ impl Disruption {
     }
 
     pub(super) fn wake(&self) -> Option<Timestamp> {
-        let timeout = self.active.front().map(|active| active.since + COMMAND_TIMEOUT);
+        let timeout = self.active.iter().map(|active| active.since + COMMAND_TIMEOUT).min();
         let probation = self.probation.as_ref().map(|(_, until)| *until);
         probation.or(self.next).into_iter().chain(timeout).min()
     }

@@ -26,7 +26,7 @@ pub(super) struct Lives {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Life {
     /// Its uid; a claim of the same name with another one starts anew.
-    uid: String,
+    pub(super) uid: String,
     pub(super) is_launching: bool,
     /// When a machine was asked for last.
     pub(super) asked_at: Option<Timestamp>,

@@ -401,18 +401,12 @@ pub(super) fn choices<'r, 'c: 'r>(
     requirements: &'r Requirements,
     catalog: &'c Catalog,
 ) -> impl Iterator<Item = (&'c InstanceType, &'c Offering)> + 'r {
-    let meets = move |has: &Requirements| {
-        let is_said = |key: &str| has.get(key).is_some() && catalog.is_well_known(key);
-        !requirements.iter().any(|(key, own)| is_said(key) && has.get(key).is_some_and(|has| !own.intersects(has)))
-    };
     let asked = requirements.get(labels::INSTANCE_TYPE);
-    let is_named = move |name: &str| asked.is_none_or(|asked| asked.admits(Some(name)));
-    let types = catalog.types().iter().filter(move |own| is_named(&own.name) && meets(&own.requirements));
-    types.flat_map(move |own| {
-        let offerings = own.offerings.iter().enumerate();
-        let open =
-            offerings.filter(move |(i, offering)| catalog.is_available(&own.name, *i) && meets(&offering.requirements));
-        open.map(move |(_, offering)| (own, offering))
+    let is_named = move |own: &&InstanceType| asked.is_none_or(|asked| asked.admits(Some(&own.name)));
+    catalog.types().iter().filter(is_named).flat_map(move |own| {
+        let open = catalog.open_offerings(own);
+        open.filter(move |offering| catalog.unmet(own, offering, requirements).is_none())
+            .map(move |offering| (own, offering))
     })
 }
 

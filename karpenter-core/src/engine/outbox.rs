@@ -34,7 +34,7 @@ pub(super) enum Purpose {
     Get(ProviderId),
     List,
     Catalog { pool: String },
-    Drift { claim: String },
+    Drift { claim: String, uid: String },
     Events,
 }
 

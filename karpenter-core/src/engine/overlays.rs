@@ -139,7 +139,9 @@ fn narrowing(mut choices: Vec<Choice<'_>>) -> Requirements {
         if !gone.is_empty() {
             choices.retain(|choice| !gone.contains(choice.label(key)));
             let kept: BTreeSet<&str> = choices.iter().map(|choice| choice.label(key)).collect();
-            out.add(key, Requirement::one_of(kept));
+            // What names no value cannot be asked for by one.
+            let narrowed = if kept.contains("") { Requirement::none_of(gone) } else { Requirement::one_of(kept) };
+            out.add(key, narrowed);
         }
     }
     out
@@ -148,4 +150,30 @@ fn narrowing(mut choices: Vec<Choice<'_>>) -> Requirements {
 /// Whether an overlay says how much a type has of a resource.
 pub(super) fn is_set_by_overlay(given: &InstanceType, own: &InstanceType, name: &ResourceName) -> bool {
     given.capacity.get(name.as_str()) != own.capacity.get(name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_choice_is_asked_for_by_a_label_that_it_lacks() {
+        let machine = |name: &str| InstanceType::named(name, [("cpu", Quantity::from_units(1))]);
+        let offering = |price: f64, capacity_type: Option<&str>| {
+            let mut out = Offering::new(labels::SPOT, "a", Price::per_hour(price).expect("a price"));
+            if capacity_type.is_none() {
+                let zone = out.requirements.get(labels::ZONE).cloned().expect("a zone");
+                out.requirements = Requirements::new();
+                out.requirements.add(labels::ZONE, zone);
+            }
+            out
+        };
+        let (best, other) = (machine("best"), machine("other"));
+        // Overlays make the best the cheaper one; to the provider both cost the same.
+        let (plain, spot) = (offering(0.1, None), offering(0.2, Some(labels::SPOT)));
+        let price = Price::per_hour(0.2).expect("a price");
+        let choice = |own, offering| Choice { own, given: own, offering, price };
+        let narrowed = narrowing(vec![choice(&best, &plain), choice(&other, &spot)]);
+        assert_eq!(narrowed.get(labels::CAPACITY_TYPE), Some(&Requirement::none_of([labels::SPOT])));
+    }
 }

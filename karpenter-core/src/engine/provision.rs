@@ -34,7 +34,8 @@ impl Engine {
             return;
         }
         if !self.market.is_open(now) || self.awaits_machines(now) || self.awaits_answers(now) {
-            self.provisioner.not_before = Some(now + HOLD);
+            let not_before = &mut self.provisioner.not_before;
+            *not_before = (*not_before).max(Some(now + HOLD));
             return;
         }
         self.provisioner.planned(self.next_to_move(now));

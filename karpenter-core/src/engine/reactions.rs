@@ -103,6 +103,9 @@ impl Engine {
             }
             self.market.renew(&name);
         }
+        if pool.is_none() {
+            self.outbox.forget(&Target::Pool(name.clone()));
+        }
         self.agenda.add(Work::Pool(name));
     }
 

@@ -50,7 +50,9 @@ impl Engine {
                 self.market.answer(&pool, result, self.options.catalog_period, now);
                 self.agenda.add(Work::Pool(pool));
             }
-            (Purpose::Drift { claim }, ActionResult::Drift(result)) => self.finish_drift(&claim, drift_answer(result)),
+            (Purpose::Drift { claim, uid }, ActionResult::Drift(result)) => {
+                self.finish_drift(&claim, &uid, drift_answer(result));
+            }
             (Purpose::Events, ActionResult::Events(result)) => self.finish_events(result.ok(), now),
             (Purpose::Create { claim }, ActionResult::Written) => {
                 if self.provisioner.creating.contains_key(&claim) {
@@ -95,7 +97,7 @@ impl Engine {
                 self.market.answer(&pool, Err(error("catalog")), self.options.catalog_period, now);
                 self.agenda.add(Work::Pool(pool));
             }
-            Purpose::Drift { claim } => self.finish_drift(&claim, DriftAnswer::None),
+            Purpose::Drift { claim, uid } => self.finish_drift(&claim, &uid, DriftAnswer::None),
             Purpose::Events => self.finish_events(None, now),
         }
     }

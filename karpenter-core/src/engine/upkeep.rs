@@ -263,7 +263,7 @@ impl Engine {
                     (id, "Interrupted", "The cloud takes back")
                 }
                 ProviderEvent::Ending { id, .. } => (id, "Interrupted", "It ends before its time:"),
-                ProviderEvent::Terminated { id } => (id, TERMINATED, "The cloud takes back"),
+                ProviderEvent::Terminated { id } => (id, TERMINATED, "The machine is gone:"),
                 ProviderEvent::Notice { id, is_warning, reason, message } => {
                     self.note_of_machine(&id, is_warning, &reason, &message, now);
                     continue;

@@ -60,7 +60,7 @@ pub enum TypeObstacle {
         /// How much is missing at least.
         missing: Quantity,
     },
-    /// The daemons alone need more than the system leaves.
+    /// The daemons leave too little of what the system leaves for a pod.
     Daemons {
         /// The resource.
         resource: ResourceName,
@@ -98,11 +98,11 @@ impl fmt::Display for TypeObstacle {
             }
             Self::Overhead { resource, missing } => {
                 let missing = at_least(resource, *missing);
-                write!(f, "the system alone needs more {resource} than there is, at least {missing} more")
+                write!(f, "the system leaves no room for a pod: {resource} short by at least {missing}")
             }
             Self::Daemons { resource, missing } => {
                 let missing = at_least(resource, *missing);
-                write!(f, "the daemons alone need more {resource} than there is, at least {missing} more")
+                write!(f, "the daemons leave no room for a pod: {resource} short by at least {missing}")
             }
             Self::Limit { resource, limit, used } => {
                 write!(f, "limit of {resource}: {used} of {limit} used, the rest is too small")

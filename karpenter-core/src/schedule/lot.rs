@@ -13,7 +13,7 @@ use super::{
     problem::{Base, Tolerance},
     reconsider::Settled,
     search::number,
-    topology::{Allotment, Counted, Lessons, Manners, Member, Portion, Subject},
+    topology::{Allotment, Counted, Lessons, Manners, Member, Portion, PortionKey, Subject},
     volumes::Volumes,
 };
 use crate::{FxBuild, ResourceList, cluster::HostPort, reason::TopologyObstacle};
@@ -272,7 +272,7 @@ impl Lots {
     }
 
     /// The pods that could be in another domain than they are planned in, and how many there are, the fewest first; and how many
-    /// would be left if they were: one less, or none if they are not divided among domains.
+    /// would be left if they were: one less, or none if they are not divided among domains or share nodes with others.
     pub(super) fn choices(&self, planned: &[usize]) -> Vec<(usize, Subject, usize)> {
         let has_domain = |portion: &&Portion| !portion.is_bundle() && !portion.key.2.is_empty();
         let portions: Vec<_> =
@@ -288,6 +288,13 @@ impl Lots {
             none.into_iter().chain([here - 1]).map(move |most| (here, Subject::Units(key.clone()), most))
         };
         let mut out: Vec<_> = portions.iter().flat_map(choices).collect();
+        let mut joined: BTreeMap<&PortionKey, usize> = BTreeMap::new();
+        for (_, portion, here, _) in self.planned_portions(planned) {
+            let key = portion.joined_by.as_ref().filter(|key| !key.2.is_empty());
+            key.into_iter().for_each(|key| *joined.entry(key).or_default() += here);
+        }
+        let all_leave = |(key, here): (&PortionKey, usize)| (here, Subject::UnitsJoined(key.clone()), 0);
+        out.extend(joined.into_iter().filter(|(_, here)| *here > 0).map(all_leave));
         out.sort();
         out
     }

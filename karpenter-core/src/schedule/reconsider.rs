@@ -135,9 +135,9 @@ impl Outcome {
         other_pods < pods || other_wishes > wishes
     }
 
-    /// Whether some pods are in a domain.
-    fn has(&self, subject: &Subject) -> bool {
-        self.subjects().any(|other| other == subject)
+    /// How many pods are in a domain.
+    fn count(&self, subject: &Subject) -> usize {
+        self.domains.iter().find(|(_, other, _)| other == subject).map_or(0, |(here, ..)| *here)
     }
 
     /// Domains that could have fewer pods.
@@ -255,8 +255,9 @@ impl<'a> Problem<'a> {
             if self.prefers(&found, best) {
                 return Some(found);
             }
-            let is_next = |(subject, _): &Choice| subject.class() == class && !best.has(subject);
-            choice = found.fewer().find(is_next)?;
+            let has_come =
+                |(here, subject, _): &&(usize, Subject, usize)| subject.class() == class && *here > best.count(subject);
+            choice = found.domains.iter().find(has_come).map(|(_, subject, most)| (subject.clone(), *most))?;
             lessons = found.lessons.clone();
         }
         None
@@ -294,7 +295,7 @@ impl<'a> Problem<'a> {
                 return Some(found);
             }
             // Those that stayed in a domain before all this are not those that came to it.
-            leaving = found.subjects().filter(|subject| !best.has(subject)).cloned().collect();
+            leaving = found.subjects().filter(|subject| best.count(subject) == 0).cloned().collect();
             domain = leaving
                 .iter()
                 .flat_map(Subject::domains)

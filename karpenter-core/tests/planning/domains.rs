@@ -199,6 +199,25 @@ fn a_single_pod_goes_where_the_machine_is_cheap_and_not_its_share() {
 const ZONES: [(&str, &str, f64); 3] = [("a", "on-demand", 0.4), ("b", "on-demand", 0.4), ("c", "on-demand", 0.4)];
 
 #[test]
+fn pods_that_share_a_node_go_where_it_is_cheap_and_not_their_share() {
+    let near_to_it =
+        json!({"affinity": near("x", &[labels::HOSTNAME]), "spreads": [spread("y", labels::ZONE, "DoNotSchedule")]});
+    let small = machine("small", 8, &[("b", "on-demand", 0.23), ("c", "on-demand", 0.29)]);
+    let large = machine("large", 32, &[("a", "on-demand", 0.38), ("b", "on-demand", 0.44)]);
+    let cluster = general().pods(pods("x", 1, "50m", &json!({}))).pods(pods("y", 1, "7", &near_to_it));
+    assert_eq!(outline(&plan(cluster, vec![small, large])), (vec!["general"], 0.23));
+}
+
+#[test]
+fn the_last_pod_of_a_spread_goes_to_the_zone_in_which_one_more_node_costs_least() {
+    let spreads = json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule"), spread("x", labels::HOSTNAME, "DoNotSchedule")]});
+    let small = machine("small", 2, &[("a", "on-demand", 0.03), ("b", "on-demand", 0.05), ("c", "on-demand", 0.04)]);
+    let large = machine("large", 64, &[("b", "on-demand", 0.43), ("c", "on-demand", 0.47)]);
+    let plan = plan(general().pods(pods("x", 4, "1", &spreads)), vec![small, large]);
+    assert_eq!(outline(&plan), (vec!["general"; 4], 0.15));
+}
+
+#[test]
 fn classes_go_together_to_the_zone_where_a_node_must_be_anyway() {
     let alone = |app: &str| pods(app, 1, "500m", &json!({"spreads": [spread(app, labels::ZONE, "DoNotSchedule")]}));
     let together = |app: &str| pods(app, 2, "500m", &json!({"affinity": near(app, &[labels::ZONE])}));

@@ -203,12 +203,20 @@ fn reservations_of_which_nothing_is_left() {
 fn daemons_and_the_system_leave_no_room() {
     let mut world = three();
     world.daemon = Some(daemon("2500m"));
-    let text = "the daemons alone need more cpu than there is, at least 500m more";
+    let text = "the daemons leave no room for a pod: cpu short by at least 500m";
     world.is_all(&[(1, text)], |world| world.daemon = None);
 
+    // Each pod takes one of the pods that a machine may have.
+    world.types[0].capacity = ResourceList::from_iter(
+        [("cpu", 2), ("memory", 8 << 30), ("pods", 1)]
+            .map(|(name, units)| (ResourceName::from(name), Quantity::from_units(units))),
+    );
+    world.daemon = Some(daemon("1"));
+    let text = "the daemons leave no room for a pod: pods short by at least 1";
+    world.is_all(&[(1, text)], |world| world.daemon = None);
     world.daemon = None;
     world.types[0].overhead.kube_reserved = ResourceList::from_iter([(ResourceName::Cpu, Quantity::from_units(3))]);
-    let text = "the system alone needs more cpu than there is, at least 1 more";
+    let text = "the system leaves no room for a pod: cpu short by at least 1";
     world.is_all(&[(1, text)], |world| world.types[0].overhead.kube_reserved = ResourceList::new());
 }
 

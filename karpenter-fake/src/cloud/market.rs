@@ -43,34 +43,19 @@ impl Wanted {
             let before = choices.len();
             for (i, offering) in instance_type.offerings.iter().enumerate() {
                 let choice = Choice { instance_type, offering };
-                let is_wanted = is_named(&choice) && self.unmet(&choice, catalog).is_none();
+                let is_wanted =
+                    is_named(&choice) && catalog.unmet(instance_type, offering, &self.requirements).is_none();
                 if is_wanted && catalog.is_available(&instance_type.name, i) {
                     choices.push(choice);
                 }
             }
-            if choices.len() > before && !self.fits(instance_type) {
+            if choices.len() > before && !self.requests.fits(&instance_type.allocatable()) {
                 choices.truncate(before);
             }
         }
         // The sort is stable, and the types and their offerings come in a fixed order.
         choices.sort_by_key(|choice| choice.offering.price);
         choices
-    }
-
-    /// Whether a type has room for what is asked for.
-    fn fits(&self, instance_type: &InstanceType) -> bool {
-        let allocatable = instance_type.allocatable();
-        self.requests.iter().all(|(name, asked)| allocatable.get(name.as_str()).unwrap_or_default() >= asked)
-    }
-
-    /// The first requirement that an offering does not meet.
-    fn unmet(&self, choice: &Choice<'_>, catalog: &Catalog) -> Option<(&str, &Requirement)> {
-        let meets = |key: &str, wanted: &Requirement| match choice.label(key) {
-            Some(offered) => offered.intersects(wanted),
-            None if catalog.is_well_known(key) => wanted.admits_absence(),
-            None => !wanted.is_none(),
-        };
-        self.requirements.iter().find(|(key, wanted)| !meets(key, wanted))
     }
 
     /// Why nothing is for sale: no type that meets the requirements has room, or else the requirement that most offerings fail
@@ -81,10 +66,10 @@ impl Wanted {
         for instance_type in catalog.types() {
             for offering in &instance_type.offerings {
                 offerings += 1;
-                if let Some((key, _)) = self.unmet(&Choice { instance_type, offering }, catalog) {
+                if let Some((key, _)) = catalog.unmet(instance_type, offering, &self.requirements) {
                     *counts.entry(key).or_default() += 1;
                 } else {
-                    (is_met, has_room) = (true, has_room || self.fits(instance_type));
+                    (is_met, has_room) = (true, has_room || self.requests.fits(&instance_type.allocatable()));
                 }
             }
         }
@@ -103,22 +88,11 @@ impl Wanted {
     /// that the claim insists on and nobody else defines.
     pub(super) fn node_labels(&self, choice: &Choice<'_>, claim: &NodeClaim) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
-        let mut set = |key: &str, allowed: &Requirement| {
-            if let Some(value) = allowed.any_value() {
-                out.insert(key.to_owned(), value.to_string());
-            }
-        };
-        let (of_type, of_offering) = (&choice.instance_type.requirements, &choice.offering.requirements);
         let defines = |key: &str, wanted: &Requirement| key != labels::HOSTNAME && !wanted.admits_absence();
         for (key, wanted) in self.requirements.iter().filter(|(key, wanted)| defines(key, wanted)) {
-            set(key, wanted);
+            out.extend(wanted.any_value().map(|value| (key.to_owned(), value.to_string())));
         }
-        for (key, offered) in of_type.iter().chain(of_offering.iter()) {
-            set(
-                key,
-                &self.requirements.get(key).map_or_else(|| offered.clone(), |wanted| offered.intersection(wanted)),
-            );
-        }
+        out.extend(choice.instance_type.node_labels(choice.offering, &self.requirements));
         out.extend(claim.metadata.labels.clone());
         out
     }

@@ -10,9 +10,15 @@ use fixedbitset::FixedBitSet;
 
 use super::{LimitUse, PoolTypes, RemainingType, ValueCount};
 use crate::{
-    Quantity, Requirement, labels,
+    Quantity, Requirement, ResourceList, ResourceName, labels,
     reason::{Obstacle, TypeObstacle, TypesRuledOut},
-    schedule::{amounts::Axes, limit::Limit, pool::Pool, reservation::Reservations, variety::Variety},
+    schedule::{
+        amounts::{Amounts, Axes},
+        limit::Limit,
+        pool::Pool,
+        reservation::Reservations,
+        variety::Variety,
+    },
 };
 
 /// Where a type fails, in the order in which it is looked at.
@@ -46,6 +52,8 @@ pub(super) struct Sieve<'s, 'a> {
     axes: &'s Axes,
     reservations: &'s Reservations,
     demands: Vec<Demand<'s>>,
+    /// What any pod takes of each resource at least: one of the pods that a node may have.
+    least: Amounts,
 }
 
 impl<'s, 'a> Sieve<'s, 'a> {
@@ -56,7 +64,9 @@ impl<'s, 'a> Sieve<'s, 'a> {
             pool.table().retain(&mut rows, key, &wanted);
             Demand { key, wanted, rows }
         };
-        Self { pool, axes, reservations, demands: pool.demands().map(demand).collect() }
+        let one_pod = ResourceList::from_iter([(ResourceName::Pods, Quantity::from_units(1))]);
+        let demands = pool.demands().map(demand).collect();
+        Self { pool, axes, reservations, demands, least: axes.requests(&one_pod) }
     }
 
     /// All types, sorted into those that remain and those that do not.
@@ -133,11 +143,13 @@ impl<'s, 'a> Sieve<'s, 'a> {
         vec![Step::Combination(those(&|demand| rows.clone().any(|row| !demand.rows.contains(row))))]
     }
 
-    /// What of a machine is taken before any pod comes, if that is more than there is.
+    /// What of a machine is taken before any pod comes, if that leaves nothing for one.
     fn overdrawn(&self, row: usize) -> Option<Step> {
-        let axis = self.pool.variant(row).room.iter().position(|&amount| amount < 0)?;
+        let has_too_little = |room: &[i64], axis: usize| room[axis] < self.least[axis];
+        let room = &self.pool.variant(row).room;
+        let axis = (0..room.len()).find(|&axis| has_too_little(room, axis))?;
         let of_system = self.axes.room(&self.pool.catalog.types()[self.type_of(row)].allocatable());
-        Some(if of_system[axis] < 0 { Step::Overhead(axis) } else { Step::Daemons(axis) })
+        Some(if has_too_little(&of_system, axis) { Step::Overhead(axis) } else { Step::Daemons(axis) })
     }
 
     fn remaining(&self, index: usize, rows: &[usize]) -> RemainingType {
@@ -201,7 +213,7 @@ impl<'s, 'a> Sieve<'s, 'a> {
     /// The least that is missing of a resource on the offerings of these types that could be bought.
     fn missing(&self, axis: usize, types: &[usize]) -> Quantity {
         let rows = types.iter().flat_map(|&index| self.rows_of(index)).filter(|&row| self.pool.rows.contains(row));
-        let missing = rows.map(|row| -self.pool.variant(row).room[axis]).filter(|&amount| amount > 0);
+        let missing = rows.map(|row| self.least[axis] - self.pool.variant(row).room[axis]).filter(|&amount| amount > 0);
         self.axes.quantity(axis, missing.min().unwrap_or(0))
     }
 

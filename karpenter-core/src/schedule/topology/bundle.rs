@@ -1,6 +1,6 @@
 //! Pods that must share a node with others that are still to come are planned as one.
 
-use super::{Manners, Member, Neighbours, Portion, Subject, Term, allot::Allotter};
+use super::{Manners, Member, Neighbours, Portion, PortionKey, Subject, Term, allot::Allotter};
 use crate::{
     NodeAlternatives, Requirements, api::tolerated_by_both, cluster::HostPort, requirements::MAX_PRODUCT,
     schedule::class::Constraint,
@@ -11,12 +11,13 @@ impl Allotter<'_, '_> {
     /// rules allow; gives back how many are left.
     pub(super) fn bundle(
         &mut self,
-        (class, level): (usize, usize),
+        who: &PortionKey,
         wanted: &NodeAlternatives,
         terms: &[Term],
         starts_alone: bool,
         mut left: usize,
     ) -> usize {
+        let &(class, level, _) = who;
         let has_some = |portion: &Portion| portion.members.iter().any(|m| (m.class, m.level) == (class, level));
         let units_with = self.out.portions.iter().filter(|portion| portion.is_bundle() && has_some(portion)).count();
         let most_units = self.learned(&Subject::UnitsWith(class, level)).unwrap_or(usize::MAX);
@@ -27,17 +28,17 @@ impl Allotter<'_, '_> {
             let is_begun = starts_alone && portion.units == 1 && portion.members[0].class == class;
             let is_bundle = portion.is_bundle() || is_begun;
             if left > 0 && units_left > 0 && is_bundle && self.has_company(portion, terms) {
-                let joined = self.join(index, (class, level), wanted, left);
+                let joined = self.join(index, who, wanted, left);
                 units_left -= usize::from(joined > 0);
                 left -= joined;
             }
         }
         if starts_alone && !self.out.portions.iter().any(|portion| self.has_company(portion, terms)) {
-            return left - self.start((class, level), wanted, left);
+            return left - self.start(who, wanted, left);
         }
         for index in 0..self.out.portions.len() {
             while left > 0 && units_left > 0 && self.is_free_company(index, class, terms) {
-                let joined = self.join_one(index, (class, level), wanted, left);
+                let joined = self.join_one(index, who, wanted, left);
                 if joined == 0 {
                     break;
                 }
@@ -50,7 +51,7 @@ impl Allotter<'_, '_> {
 
     /// Adds as many pods of a class as fit to one of the units of a portion, which becomes a portion of its own, and gives back how
     /// many.
-    fn join_one(&mut self, index: usize, who: (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
+    fn join_one(&mut self, index: usize, who: &PortionKey, wanted: &NodeAlternatives, most: usize) -> usize {
         let taken = self.split_one(index);
         let joined = self.join(taken, who, wanted, most);
         if joined == 0 {
@@ -61,13 +62,15 @@ impl Allotter<'_, '_> {
     }
 
     /// Makes a unit of as many pods of a class as fit on one node, and gives back how many.
-    fn start(&mut self, (class, level): (usize, usize), wanted: &NodeAlternatives, left: usize) -> usize {
+    fn start(&mut self, who: &PortionKey, wanted: &NodeAlternatives, left: usize) -> usize {
+        let &(class, level, _) = who;
         let most = self.learned(&Subject::PodsBesideOthers(class, level)).unwrap_or(usize::MAX);
         let whole = left.min(most).min(self.most(class, level, &Requirements::new()));
         let fitting = self.most_together((class, level), wanted, whole);
         if fitting > 0 {
             let mut portion = Portion::of_pods((class, level, Requirements::new()), 1, wanted.clone(), true);
             portion.members[0].count = fitting;
+            portion.joined_by = Some(who.clone());
             self.out.portions.push(portion);
         }
         fitting
@@ -101,7 +104,8 @@ impl Allotter<'_, '_> {
 
     /// Adds as many pods of a class to the one unit of a portion as fit, and gives back how many. Where the wishes of those that
     /// are there keep them all out, who must be there comes first.
-    fn join(&mut self, index: usize, (class, level): (usize, usize), wanted: &NodeAlternatives, most: usize) -> usize {
+    fn join(&mut self, index: usize, who: &PortionKey, wanted: &NodeAlternatives, most: usize) -> usize {
+        let &(class, level, _) = who;
         let portion = &self.out.portions[index];
         if portion.wanted.alternatives().len().saturating_mul(wanted.alternatives().len()) > MAX_PRODUCT {
             return 0;
@@ -122,6 +126,7 @@ impl Allotter<'_, '_> {
             if fitting > 0 {
                 let portion = &mut self.out.portions[index];
                 (portion.wanted, portion.members) = (both, there);
+                portion.joined_by = Some(who.clone());
                 match portion.members.last_mut().filter(|last| (last.class, last.level) == (class, level)) {
                     Some(last) => last.count += fitting,
                     None => portion.members.push(Member { class, level, count: fitting }),

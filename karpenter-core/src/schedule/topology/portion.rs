@@ -32,6 +32,8 @@ pub(in crate::schedule) struct Portion {
     pub(in crate::schedule) is_awaited: bool,
     /// Where else the pods might be bound, if one spread divides them.
     pub(in crate::schedule) latitude: Option<Arc<Latitude>>,
+    /// What tells those that came last to a unit of several, with the domains that they are given there.
+    pub(in crate::schedule) joined_by: Option<PortionKey>,
 }
 
 /// A plan gives pods of a spread one of its domains each; the kube-scheduler chooses among those that the spread allows
@@ -89,6 +91,8 @@ pub(in crate::schedule) enum Subject {
     PodsBesideOthers(usize, usize),
     /// How many units of several pods may have some of a class, at a step of its wishes.
     UnitsWith(usize, usize),
+    /// How many units of several pods there may be that some of a class come to in these domains; none, or as many as there are.
+    UnitsJoined(PortionKey),
 }
 
 /// What earlier searches have taught.
@@ -103,14 +107,15 @@ impl Subject {
     /// The class that it is about.
     pub(in crate::schedule) const fn class(&self) -> usize {
         match self {
-            Self::Units((class, ..)) | Self::PodsBesideOthers(class, _) | Self::UnitsWith(class, _) => *class,
+            Self::Units((class, ..)) | Self::UnitsJoined((class, ..)) => *class,
+            Self::PodsBesideOthers(class, _) | Self::UnitsWith(class, _) => *class,
         }
     }
 
     /// The domains that it is about, each with its label.
     pub(in crate::schedule) fn domains(&self) -> impl Iterator<Item = Domain> {
         let pins = match self {
-            Self::Units((.., pins)) => Some(pins),
+            Self::Units((.., pins)) | Self::UnitsJoined((.., pins)) => Some(pins),
             Self::PodsBesideOthers(..) | Self::UnitsWith(..) => None,
         };
         let of_label = |(key, requirement): (&str, &Requirement)| Some((Arc::from(key), requirement.any_value()?));
@@ -143,7 +148,8 @@ impl Portion {
         is_tentative: bool,
     ) -> Self {
         let members = vec![Member { class: key.0, level: key.1, count: 1 }];
-        Self { key, members, units, wanted, is_tentative, followers: 0, is_awaited: false, latitude: None }
+        let (followers, is_awaited, latitude, joined_by) = (0, false, None, None);
+        Self { key, members, units, wanted, is_tentative, followers, is_awaited, latitude, joined_by }
     }
 
     /// Single pods of a class, wherever they may go.

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use super::{
-    Latitude, Portion, Rules, Term,
+    Latitude, Portion, Rules, Subject, Term,
     allot::Allotter,
     domains::Counts,
     offers::{Cell, Charge, Cost, Reach},
@@ -119,12 +119,12 @@ impl Allotter<'_, '_> {
         let &Step { class, level, rules, seek, .. } = step;
         let mut tried: BTreeSet<Cell> = BTreeSet::new();
         while left > 0 {
-            let Some((cell, mut pins, most)) = self.roomiest(step, starts_alone, &tried, left) else { break };
-            pins.add_all(&seek.pins);
+            let Some((cell, pins, most)) = self.roomiest(step, starts_alone, &tried, left) else { break };
             let wanted = seek.wanted.narrowed(&pins);
-            let placed = most - self.bundle((class, level), &wanted, terms, starts_alone, most);
+            let who = (class, level, pins);
+            let placed = most - self.bundle(&who, &wanted, terms, starts_alone, most);
             if placed > 0 {
-                self.note(class, &pins, placed, rules);
+                self.note(class, &who.2, placed, rules);
                 left -= placed;
                 if seek.needs_one_domain {
                     break;
@@ -152,6 +152,14 @@ impl Allotter<'_, '_> {
         let reach = self.domains.reach_alone((class, level), &constraint, &keys);
         let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
         let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
+        let all_pins = |cell: &Cell| {
+            let mut all = pins(&keys, cell);
+            all.add_all(&seek.pins);
+            all
+        };
+        let is_left = |cell: &Cell| self.learned(&Subject::UnitsJoined((class, level, all_pins(cell)))) == Some(0);
+        let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
+        let open: Vec<(&Cell, &Charge)> = untried.filter(|(cell, _)| !is_left(cell)).collect();
         // Where all must share one node it matters how large the nodes of a domain are.
         let is_for_all = starts_alone && seek.needs_one_domain;
         let rank = |(cell, charge): &(&Cell, &Charge)| {
@@ -159,9 +167,8 @@ impl Allotter<'_, '_> {
             let fitting = if is_for_all { self.most_together((class, level), &wanted(), most(cell)) } else { 0 };
             (room(cell), fitting, Reverse(charge.mean(left)), charge.free)
         };
-        let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
-        let (cell, _) = untried.max_by_key(rank)?;
-        Some((cell.clone(), pins(&keys, cell), most(cell)))
+        let (cell, _) = open.into_iter().max_by_key(rank)?;
+        Some((cell.clone(), all_pins(cell), most(cell)))
     }
 
     /// The domains to try for labels of which the pods must all have one value: the cheapest first, but if all pods must
