@@ -1,7 +1,8 @@
 //! Label names that every Kubernetes cluster shares, the rules for label texts, and the table that gives keys and
 //! values small numbers.
 //!
-//! Labels that only one provider knows are not here: they come with its [`Catalog`](crate::Catalog).
+//! Labels that only one provider knows are not here: they come with its [`Catalog`](crate::Catalog). The one exception is a name
+//! of the zone that volumes carry, which [`normalized`] knows.
 
 use std::sync::Arc;
 

@@ -249,14 +249,14 @@ pub enum ProviderEvent {
     Interruption {
         /// The machine.
         id: ProviderId,
-        /// When.
+        /// When it ends, as far as the provider knows. The engine drains the node at once.
         at: Timestamp,
     },
     /// The machine ends for another reason, such as maintenance or because somebody stops it: others of its kind can be had.
     Ending {
         /// The machine.
         id: ProviderId,
-        /// When.
+        /// When it ends, as far as the provider knows. The engine drains the node at once.
         at: Timestamp,
     },
     /// The machine is gone.

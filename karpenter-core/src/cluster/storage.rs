@@ -125,10 +125,10 @@ impl Storage {
     ///
     /// The node must suit every volume: one of the terms of a volume's node affinity in the zones of its labels, or one
     /// of the allowed topologies of the class of which a volume will be made. If volumes of the class are made by hand, it
-    /// must suit one of those that could be bound to the claim. If a volume is being made for a node, it must be that one. An expression of `matchFields` is kept
-    /// under a key that is no label; [`VolumeNeeds::admit_node`] knows it. The affinity of volumes in the file system
-    /// of a node to the name of its host is dropped, so that the pod can leave that node, as Karpenter does; the
-    /// kube-scheduler does not.
+    /// must suit one of those that could be bound to the claim. If a volume is being made for a node, it must be that one. An
+    /// expression of `matchFields` is kept under a key that is no label; [`VolumeNeeds::admit_node`] knows it. The affinity of
+    /// volumes in the file system of a node to the name of its host is dropped, so that the pod can leave that node, as Karpenter
+    /// does; the kube-scheduler does not.
     ///
     /// A claim for an ephemeral volume need not exist yet. It will be as its template says.
     ///

@@ -48,7 +48,8 @@ pub struct PoolBudgets {
 pub struct NodeCounts {
     /// How many nodes count; percentages are of these.
     pub managed: u32,
-    /// How many of them are not `Ready`, are being deleted, or were chosen to go (taint `karpenter.sh/disrupted`). Each takes one of those that the budgets allow.
+    /// How many of them are not `Ready`, are being deleted, or were chosen to go (taint `karpenter.sh/disrupted`). Each takes one
+    /// of those that the budgets allow.
     pub not_ready_or_leaving: u32,
 }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::schedule::{Answers, parallel};
 
-/// How many sets of nodes are tried between two of which one is the best so far.
+/// How many times the gaps below and above the best size of a set are halved.
 const REFINEMENTS: usize = 4;
 
 /// How often nodes are left out whose pods find no place, before a set is given up.

@@ -92,7 +92,7 @@ pub enum Guard {
         /// How many pods would have to move.
         pod_count: usize,
     },
-    /// The node has no label that planning needs to know what it costs.
+    /// The node lacks a label without which its price is not known.
     NoLabel {
         /// The key of the label.
         key: &'static str,

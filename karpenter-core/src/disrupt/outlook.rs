@@ -19,7 +19,8 @@ use crate::{
 
 /// What speaks for and against taking one node away, by itself.
 ///
-/// All other nodes are taken as they are, those among them that should go too. Nodes that go together may save more than each of them alone, so a node that is not worth it alone may be in a command.
+/// All other nodes are taken as they are, those among them that should go too. Nodes that go together may save more than each of
+/// them alone, so a node that is not worth it alone may be in a command.
 ///
 /// ```
 /// use karpenter_core::{Catalogs, Snapshot, Timestamp, api::Node, disrupt::Disruptor};

@@ -8,6 +8,7 @@ use super::{
     lives::{Content, DriftAnswer, RepairEnd, Sound},
     outbox::Purpose,
     provision::is_static,
+    upkeep::GARBAGE_COLLECTED,
 };
 use crate::{
     Timestamp,
@@ -39,7 +40,9 @@ const REPAIR_BLOCKED_PERIOD: Duration = Duration::from_mins(15);
 /// How soon it is looked again whether a machine may be bought, in a shortage.
 const PACE_CHECK: Duration = Duration::from_secs(1);
 /// Why claims go whose offerings have no capacity.
-const SOLD_OUT: &str = "InsufficientCapacityError";
+pub(super) const SOLD_OUT: &str = "InsufficientCapacityError";
+/// Why claims go whose node is sick.
+pub(super) const NODE_REPAIR: &str = "NodeRepair";
 /// The most characters of what went wrong with a launch in a condition; Karpenter cuts there too.
 const MAX_LAUNCH_MESSAGE: usize = 300;
 
@@ -71,7 +74,7 @@ impl Engine {
             // So soon a name does not come again, unless the provider has one for several machines: others would go like this one.
             self.note_stillborn(&claim, now);
             let message = format!("The machine of NodeClaim {name} is gone, and there is another one of its name");
-            self.delete_claim(&claim, "GarbageCollected", message, now);
+            self.delete_claim(&claim, GARBAGE_COLLECTED, message, now);
             return;
         }
         if self.disruption.has_given_up(name) && self.is_unbought(&claim) {
@@ -113,7 +116,7 @@ impl Engine {
     fn take_step(&mut self, claim: &Arc<NodeClaim>, step: lifecycle::Step, now: Timestamp) {
         let name = claim.name().to_owned();
         if let Some(reason) = step.delete {
-            if reason != "Expired" {
+            if reason != lifecycle::EXPIRED {
                 self.upkeep.record_launch(claim, false);
                 self.agenda_pool_of(claim);
             }
@@ -424,7 +427,7 @@ impl Engine {
         }
         let before = claim.metadata.annotations.get(labels::TERMINATION_TIMESTAMP).cloned();
         if before.as_ref().and_then(|end| end.parse().ok()).is_some_and(|end: Timestamp| end <= now) {
-            self.delete_claim(claim, "NodeRepair", format!("Condition {} calls for repair", ailment.condition), now);
+            self.delete_claim(claim, NODE_REPAIR, format!("Condition {} calls for repair", ailment.condition), now);
             return true;
         }
         let end = RepairEnd { written: now.to_string(), before };

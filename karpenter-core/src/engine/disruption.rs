@@ -28,6 +28,8 @@ use crate::{
 const FORCED_SEARCH: Duration = Duration::from_mins(5);
 /// The most commands under way. Each holds a node at least, and clusters have at most some thousands of them.
 const MAX_COMMANDS: usize = 1000;
+/// Why claims go that a command takes away.
+pub(super) const DISRUPTED: &str = "Disrupted";
 /// Why replacements go whose command was given up.
 pub(super) const NOT_NEEDED: &str = "ReplacementNotNeeded";
 /// How long a command may take: a machine joins in about five minutes.
@@ -385,7 +387,7 @@ impl Engine {
                 continue;
             }
             let message = format!("Node {} is {}", outgoing.node, active.method.reason().name());
-            self.delete_claim(&claim, "Disrupted", message, now);
+            self.delete_claim(&claim, DISRUPTED, message, now);
         }
         is_over
     }

@@ -6,7 +6,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use super::{Engine, Refusal, store::waits};
+use super::{
+    Engine, Refusal,
+    claims::{NODE_REPAIR, SOLD_OUT},
+    disruption::DISRUPTED,
+    store::waits,
+};
 use crate::{
     Offering, Price, Quantity, ResourceName, Timestamp,
     api::{
@@ -213,9 +218,9 @@ impl Counters {
 
     pub(super) fn disrupted(&mut self, claim: &NodeClaim, why: &str, pods: usize) {
         let reason = match why {
-            "Disrupted" => condition(&claim.status.conditions, DISRUPTION_REASON).map_or("", |c| c.reason.as_str()),
-            "NodeRepair" => "Unhealthy",
-            "InsufficientCapacityError" => "InsufficientCapacity",
+            DISRUPTED => condition(&claim.status.conditions, DISRUPTION_REASON).map_or("", |c| c.reason.as_str()),
+            NODE_REPAIR => "Unhealthy",
+            SOLD_OUT => "InsufficientCapacity",
             other => other,
         };
         let labels = || {

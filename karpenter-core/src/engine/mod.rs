@@ -147,8 +147,8 @@ impl Engine {
     }
 
     /// From now on a [`tick`](Self::tick) ends soon once this flag is set: what was planned by then is carried out and the rest
-    /// planned in the next tick. Nodes that looked best to take away by then go if they are found right in a later tick; they must
-    /// have drifted to go at once. The flag stays set, so that a shell gives another one for each tick. To prepare a plan is not cut
+    /// planned in the next tick. The best consolidation that is found by then is on probation as usual, and only drift begins in the same
+    /// tick. The flag stays set, so that a shell gives another one for each tick. To prepare a plan is not cut
     /// short.
     pub fn stopped_by(&mut self, stop: &StopFlag) {
         self.provisioner.replanner.stopped_by(stop);

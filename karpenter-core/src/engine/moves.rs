@@ -47,7 +47,8 @@ impl Move {
         REST.after(self.failures)
     }
 
-    /// Whether nothing is to be remembered any more: what is moved as long after a rest as that took is moved for the first time.
+    /// Whether the workload is forgotten: once as much time has passed after its rest as the rest took, or after the last move where
+    /// none is open.
     fn is_over(&self, now: Timestamp) -> bool {
         let rests = self.rests_until.is_some_and(|until| now < until + self.rest());
         !rests && (self.open == 0 || self.last_left + WINDOW <= now)
@@ -55,7 +56,7 @@ impl Move {
 }
 
 impl Moves {
-    fn left(&mut self, pod: &Pod, is_new: bool, now: Timestamp) {
+    fn left(&mut self, pod: &Pod, has_left: bool, now: Timestamp) {
         let workload = workload_of(pod);
         if self.by_workload.len() >= MAX_WORKLOADS && !self.by_workload.contains_key(&workload) {
             self.by_workload.retain(|_, known| !known.is_over(now));
@@ -68,7 +69,7 @@ impl Moves {
         if known.is_over(now) {
             *known = fresh();
         }
-        (known.open, known.last_left) = (known.open + usize::from(is_new), now);
+        (known.open, known.last_left) = (known.open + usize::from(has_left), now);
     }
 
     /// A pod has a node.

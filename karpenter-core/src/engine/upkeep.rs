@@ -30,6 +30,8 @@ use crate::{
 const COUNT_PERIOD: Duration = Duration::from_secs(5);
 /// How soon all machines are listed again after that failed.
 const LIST_RETRY: Duration = Duration::from_secs(15);
+/// Why claims go whose machine is nowhere.
+pub(super) const GARBAGE_COLLECTED: &str = "GarbageCollected";
 /// Why claims go whose machine ended, by whoever it was.
 const TERMINATED: &str = "InstanceTerminated";
 /// How many launches of a pool are remembered; two failures among them make it unhealthy.
@@ -212,7 +214,7 @@ impl Engine {
         for name in lost.claims {
             if let Some(claim) = self.store.claims.get(&name).cloned() {
                 self.note_stillborn(&claim, now);
-                self.delete_claim(&claim, "GarbageCollected", format!("The machine of NodeClaim {name} is gone"), now);
+                self.delete_claim(&claim, GARBAGE_COLLECTED, format!("The machine of NodeClaim {name} is gone"), now);
             }
         }
         for id in lost.machines {

@@ -14,6 +14,8 @@ use crate::{
 
 /// How long a claim may go without a machine: ten attempts with their waits take about as long.
 pub const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
+/// Why claims go that are old enough.
+pub(crate) const EXPIRED: &str = "Expired";
 /// Why claims go that have no machine by then.
 pub(crate) const LAUNCH_TIMED_OUT: &str = "LaunchTimeout";
 /// Why claims go whose node has not joined by then.
@@ -44,7 +46,7 @@ pub struct Step {
 pub fn live(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
     let expires = expiry(claim);
     if expires.is_some_and(|at| at <= now) {
-        return Step { delete: Some("Expired"), ..Step::default() };
+        return Step { delete: Some(EXPIRED), ..Step::default() };
     }
     let mut step = grow(claim, nodes, now);
     step.wake = step.wake.into_iter().chain(expires).min();

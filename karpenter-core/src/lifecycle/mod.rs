@@ -26,7 +26,7 @@ pub(crate) use hydration::{hydrate_claim, hydrate_node};
 pub(crate) use initialization::initialize;
 pub(crate) use launch::{LaunchReaction, react_to_launch_error};
 pub use launch::{launch_backoff, launched};
-pub(crate) use living::{LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, registration_deadline};
+pub(crate) use living::{EXPIRED, LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, registration_deadline};
 pub use living::{LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, Step, launch_deadline, live};
 pub use registration::register;
 pub use repair::{Ailment, ailment, may_repair};

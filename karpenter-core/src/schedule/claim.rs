@@ -43,7 +43,7 @@ impl Choice {
         let least = if is_spot { free.1.len().min(problem.base.options.spot_types_to_keep()) } else { 0 };
         let pinned = batch.is_pinned.then(|| of(true));
         let (requirements, types, fillers) = pinned.filter(|(_, types, _)| types.len() >= least).unwrap_or(free);
-        // A claim without a type can be launched as nothing.
+        // A claim that names no type cannot be launched.
         let most = problem.base.options.max_instance_types.max(1);
         let types = truncated(pool, types, most);
         let cheapest_price = types.first().map_or(Price::ZERO, |(price, _)| *price);

@@ -80,7 +80,8 @@ pub struct LimitUse {
     pub resource: ResourceName,
     /// The limit.
     pub limit: Quantity,
-    /// What the nodes of the pool have; those on their way out do not count.
+    /// What the nodes of the pool have. Those on their way out do not count, save where they stay if the nodes for which they make
+    /// room do not come.
     pub used: Quantity,
 }
 

@@ -28,10 +28,14 @@ const NEWEST_SHARE_LOG2: u32 = 6;
 /// Of many pods it plans those by themselves that were made last, on top of the plan for all others, as its [`Division`] says.
 /// Pods without a time of creation, as builders write them, go by namespace and name. Together they may be a little dearer than
 /// what [`Planner::plan`] finds, because the last get nodes of their own where there is no room. All pods are planned at once
-/// if one of them would be left without a place, if what they ask of each other's zones is settled only when the nodes are
-/// there, if some are spread over zones and the last can have nodes where none of the others can or there are reservations, if
-/// the others have places only because no node is made in some zones, if they may be in zones to which the last cannot come but
-/// over which these are spread, if preferences are weighed, and if a node takes only a share of a workload.
+///
+/// - if one of the last would be left without a place,
+/// - if what they ask of each other's zones is settled only when the nodes are there,
+/// - if some are spread over zones, and the last can have nodes where none of the others can, or there are reservations,
+/// - if the others have places only because no node is made in some zones,
+/// - if the others may be in zones to which the last cannot come, but over which the last are spread,
+/// - if preferences are weighed,
+/// - and if a node takes only a share of a workload.
 ///
 /// ```
 /// use karpenter_core::{

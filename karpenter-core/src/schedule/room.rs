@@ -191,9 +191,11 @@ impl Problem<'_> {
 
     /// The order in which lots get the room that there is.
     ///
-    /// First come units that no new node takes: of these, those that can give up a wish come last, and those on which
-    /// most others depend first. Of them and of the others those come first that others are to be near to. Then come units of which a node takes only a few, because they need many nodes; then
-    /// the most valuable, and of equals the large, which are harder to place.
+    /// First come those that the course puts first. Where the order is not that of size, then come units that no new node takes:
+    /// those first that others are to be near to, then those without a wish to give up, then those on which most others depend. Of the
+    /// units that new nodes take those come first, too, that others are to be near to, then those of which a node takes only a few,
+    /// because they need many nodes, then the most valuable. Of equals the small come first where as many pods as can be are to have
+    /// room, and else the large, which are harder to place.
     fn rank_for_places(&self, index: usize) -> impl Ord + use<> {
         let (value, lot) = (OrderedFloat(self.value(index)), self.lot(index));
         let need = (!self.course.order.is_by_size()).then(|| (self.need_of(lot), Reverse(value)));

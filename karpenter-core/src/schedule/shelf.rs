@@ -127,7 +127,7 @@ impl fmt::Debug for Shelf {
     }
 }
 
-/// What those leave behind who are done for those who come next; each has one of their own.
+/// Values that are used one after the other, so that they are not made anew each time.
 pub(crate) struct Heirlooms<T>(Shared<Vec<T>>);
 
 impl<T> Default for Heirlooms<T> {
@@ -137,10 +137,12 @@ impl<T> Default for Heirlooms<T> {
 }
 
 impl<T: Default> Heirlooms<T> {
+    /// One of the values, or a new one if none is free.
     pub(crate) fn take(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
+    /// Makes a value free for the next to take.
     pub(crate) fn give_back(&self, left: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(left);
     }
@@ -175,7 +177,7 @@ impl<K: Hash + Eq, V: ?Sized> Answers<K, V> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(question).cloned()
     }
 
-    /// The answer to a question that is not needed any more.
+    /// The same as [`Self::get`] for a question that the caller gives away.
     pub(crate) fn take(&self, question: K, answer: impl FnOnce() -> Arc<V>) -> Arc<V> {
         if let Some(known) = self.known(&question) {
             return known;

@@ -48,8 +48,8 @@ fn remove_all(world: &mut World, prefix: &str) {
     }
 }
 
-/// A node with a large pod, which is changed so, and a small one goes. Only the node of another pod has room for the large one; the small one would fit
-/// there too, but is to go to a tiny node that comes.
+/// A node with a large pod, which is changed so, and a small one goes. Only the node of another pod has room for the large one; the
+/// small one would fit there too, but is to go to a tiny node that comes.
 fn large_pod_goes_beside_another(change: impl Fn(&mut Pod)) -> World {
     let mut world = World::new(EngineOptions::default());
     let tiny = [("cpu", Quantity::from_units(1)), ("memory", Quantity::from_bytes(4 << 30))];
