@@ -31,6 +31,8 @@ pub struct Consolidation {
     pub commands: Vec<Found>,
     /// The cluster as it is.
     pub snapshot: Snapshot,
+    /// What could be bought.
+    pub catalogs: Catalogs,
     /// Which of its nodes may go, and what keeps the others, once its waiting pods have their places.
     pub candidates: Candidates,
     /// What its nodes cost before and after the commands.
@@ -79,15 +81,14 @@ pub fn run(args: &ConsolidateArgs) -> Result<Consolidation, Error> {
     let input = Input::read(&args.input)?;
     let now = args.disruption.now();
     let Some(asked) = Changes::read(&args.changes)? else {
-        return Ok(search(args, now, Prepared::from_input(input, now)?).0);
+        return Ok(search(args, now, Prepared::from_input(input, now)?));
     };
     let mut changed = asked.apply(&input)?;
     let with_changes = mem::take(&mut changed.input);
     let after = Ended::of(args, now, &with_changes)?;
     let before = Ended::of(args, now, &input)?;
     let difference = Difference::between(&before.future(), &after.future(), changed);
-    let found =
-        if after.has_bound { search(args, now, Prepared::from_input(with_changes, now)?).0 } else { after.found };
+    let found = if after.has_bound { search(args, now, Prepared::from_input(with_changes, now)?) } else { after.found };
     Ok(Consolidation { difference: Some(difference), ..found })
 }
 
@@ -98,7 +99,6 @@ struct Ended {
     /// Whether pods are thought of on nodes to which they are not bound yet.
     has_bound: bool,
     found: Consolidation,
-    catalogs: Catalogs,
 }
 
 impl Ended {
@@ -112,19 +112,19 @@ impl Ended {
         let mut bound = input.clone();
         let has_bound = whatif::bind(&mut bound.cluster, waiting.existing());
         let in_the_end = if has_bound { Prepared::from_input(bound, now)? } else { prepared };
-        let (found, catalogs) = search(args, now, in_the_end);
-        Ok(Self { snapshot, waiting, has_bound, found, catalogs })
+        let found = search(args, now, in_the_end);
+        Ok(Self { snapshot, waiting, has_bound, found })
     }
 
     fn future(&self) -> Future<'_> {
-        let Self { snapshot, waiting, found, catalogs, .. } = self;
+        let Self { snapshot, waiting, found, .. } = self;
         let is_complete = waiting.is_complete() && found.is_complete;
-        Future { snapshot, catalogs, plan: waiting, commands: &found.commands, is_complete }
+        Future { snapshot, catalogs: &found.catalogs, plan: waiting, commands: &found.commands, is_complete }
     }
 }
 
-/// Looks for commands as of `now`, and hands the catalogs on.
-fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> (Consolidation, Catalogs) {
+/// Looks for commands as of `now`.
+fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> Consolidation {
     let Prepared { snapshot, catalogs, bad_pods, warnings } = prepared;
     let stop = StopFlag::default();
     let disruptor = Disruptor::new(args.disruption.options(&args.policies)).stopped_by(&stop);
@@ -138,19 +138,19 @@ fn search(args: &ConsolidateArgs, now: Timestamp, prepared: Prepared) -> (Consol
     let commands = timed(search, if args.once { 1 } else { usize::MAX }, start);
     let (time, is_complete) = (start.elapsed(), !stop.is_stopped());
     let invalid = bad_pods.into_iter().map(|(pod, bad)| (pod.to_string(), Reason::Invalid(bad.error).to_string()));
-    let found = Consolidation {
+    Consolidation {
         bill: Bill::of(&snapshot, &catalogs, &commands),
         candidates,
         commands,
         snapshot,
+        catalogs,
         now,
         errors: invalid.collect(),
         warnings,
         is_complete,
         time,
         difference: None,
-    };
-    (found, catalogs)
+    }
 }
 
 /// What nodes are judged in.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use karpenter_core::{
-    Plan, PlannedClaim, Reason,
+    Catalogs, Plan, PlannedClaim, Reason,
     api::{ObjectKey, Pod},
     schedule::Answer,
 };
@@ -12,7 +12,7 @@ use crate::{
     Error,
     args::ExplainArgs,
     load::{BadPod, Cluster, is_gated},
-    plan::{self, Effort, Input},
+    plan::{self, Effort, Input, Outcome},
 };
 
 /// The answers for the pods that were asked for.
@@ -21,6 +21,8 @@ use crate::{
 pub struct Explanation {
     /// The plan in which they are.
     pub plan: Plan,
+    /// What could be bought.
+    pub catalogs: Catalogs,
     /// The pods in the order in which they were asked for.
     pub pods: Vec<ObjectKey>,
     /// Why pods that cannot be read have no place.
@@ -96,14 +98,15 @@ pub fn run(args: &ExplainArgs) -> Result<Explanation, Error> {
     let invalid = |(pod, bad): (&ObjectKey, &BadPod)| (pod.clone(), Reason::Invalid(bad.error.clone()));
     let bad_pods = cluster.bad_pods.iter().map(invalid).collect();
     let outcome = plan::plan(cluster, types, &catalog_file, &args.policies.options(), Effort::default())?;
-    Ok(Explanation { plan: outcome.plan, pods, bad_pods, standing, warnings: outcome.warnings })
+    let Outcome { plan, catalogs, warnings, .. } = outcome;
+    Ok(Explanation { plan, catalogs, pods, bad_pods, standing, warnings })
 }
 
 impl Explanation {
     /// Where one pod is in a plan for its cluster.
-    pub(crate) fn of_pod(plan: Plan, pod: &Pod) -> Self {
+    pub(crate) fn of_pod(plan: Plan, catalogs: Catalogs, pod: &Pod) -> Self {
         let standing = BTreeMap::from([(pod.key(), NotPending::of(pod))]);
-        Self { plan, pods: vec![pod.key()], bad_pods: BTreeMap::new(), standing, warnings: Vec::new() }
+        Self { plan, catalogs, pods: vec![pod.key()], bad_pods: BTreeMap::new(), standing, warnings: Vec::new() }
     }
 
     /// Where one of the pods is.

@@ -171,7 +171,8 @@ impl Stage for Shelf {
         let answer = match question.subject {
             Asked::Pod(pod) => {
                 let plan = Planner::new(question.options.planner.clone()).plan(question.snapshot, question.catalogs);
-                output::render_explanation(&Explanation::of_pod(plan, pod), OutputFormat::Table)
+                let explanation = Explanation::of_pod(plan, question.catalogs.clone(), pod);
+                output::render_explanation(&explanation, OutputFormat::Table)
             }
             Asked::Node(name) => {
                 let disruptor = Disruptor::new(question.options.disruptor.clone());

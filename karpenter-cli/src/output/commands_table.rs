@@ -92,7 +92,7 @@ fn paragraph(found: &Consolidation, index: usize, one: &Found) -> String {
     let mut table = plain_table();
     table.set_header(["", "NODES", "POOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH", "$/H ALL", "PODS", "WHICH"]);
     add_leaving(&mut table, found, index);
-    add_coming(&mut table, command);
+    add_coming(&mut table, found, command);
     add_filled(&mut table, command);
     align_right(&mut table, &[1, 6, 7, 8]);
     let _ = writeln!(out, "{}", table.trim_fmt());
@@ -166,8 +166,8 @@ fn candidate<'c>(found: &'c Consolidation, name: &str) -> Option<&'c Candidate> 
 }
 
 /// The nodes that are made, those that look alike in one row.
-fn add_coming(table: &mut Table, command: &Command) {
-    for (group, claims) in Group::all(&command.replacements) {
+fn add_coming(table: &mut Table, found: &Consolidation, command: &Command) {
+    for (group, claims) in Group::all(&command.replacements, &found.catalogs) {
         let mut cells = group.cells(&claims);
         if command.method == Method::StaticDrift {
             // Nobody knows how many pods it will have.

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use karpenter_core::{
     PlannedClaim, Reason,
     api::ObjectKey,
-    labels,
     reason::{NodesShutOut, PoolObstacle},
 };
 
-use super::table::{count, first_names, folded, only_value, type_and_others};
+use super::{
+    choice::Choice,
+    table::{count, first_names, folded, type_and_others},
+};
 use crate::{
     error::one_line,
     explain::{Explanation, PodAnswer},
@@ -29,7 +31,8 @@ fn paragraph(explanation: &Explanation, pod: &ObjectKey) -> String {
     let name = one_line(&pod.to_string());
     match explanation.answer(pod) {
         PodAnswer::NewClaim(claim) => {
-            format!("{name}: on a new node of pool {}\n{}", claim.node_pool, node(claim, pod))
+            let choice = Choice::of(claim, &explanation.catalogs);
+            format!("{name}: on a new node of pool {}\n{}", claim.node_pool, node(claim, &choice, pod))
         }
         PodAnswer::Existing { node, pods } => {
             format!("{name}: on {}, which has room\n{}", one_line(node), company(pods, pod))
@@ -44,12 +47,12 @@ fn paragraph(explanation: &Explanation, pod: &ObjectKey) -> String {
 }
 
 /// What a node to make is like.
-fn node(claim: &PlannedClaim, pod: &ObjectKey) -> String {
+fn node(claim: &PlannedClaim, choice: &Choice, pod: &ObjectKey) -> String {
     let price = format!("${:.4} an hour", claim.cheapest_price.dollars_per_hour());
     let lines = [
         ("type", type_and_others(&claim.instance_types)),
-        ("zone", only_value(claim, labels::ZONE).to_owned()),
-        ("capacity", only_value(claim, labels::CAPACITY_TYPE).to_owned()),
+        ("zone", choice.zones.text()),
+        ("capacity", choice.capacity_types.text()),
         ("price", price),
     ];
     let mut out = String::new();

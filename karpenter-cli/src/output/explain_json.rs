@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    PlannedClaim, Price, Reason, Requirement, Requirements,
+    Catalogs, PlannedClaim, Price, Reason, Requirement, Requirements,
     api::{NodeSelectorRequirement, ObjectKey},
-    labels,
     reason::{Asker, NodeObstacle, NodesShutOut, Obstacle, PoolObstacle, Shortage, TopologyObstacle, TypesShutOut},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::choice::Choice;
 use crate::explain::{Explanation, NotPending, PodAnswer};
 
 /// The answer for one pod.
@@ -29,9 +29,12 @@ enum Details<'e> {
         node_pool: &'e str,
         instance_types: &'e [String],
         cheapest_price: Price,
-        /// Null if the claim leaves the choice open.
-        zone: Option<&'e str>,
-        capacity_type: Option<&'e str>,
+        /// Null if the claim leaves a choice.
+        zone: Option<String>,
+        capacity_type: Option<String>,
+        /// All that is left to choose from.
+        zones: Vec<String>,
+        capacity_types: Vec<String>,
         requirements: &'e Requirements,
         other_pods: Vec<String>,
     },
@@ -93,7 +96,7 @@ struct OnNodes {
 pub(super) fn document(explanation: &Explanation) -> Vec<Document<'_>> {
     let of_pod = |pod: &ObjectKey| {
         let (answer, details) = match explanation.answer(pod) {
-            PodAnswer::NewClaim(claim) => ("newClaim", new_claim(claim, pod)),
+            PodAnswer::NewClaim(claim) => ("newClaim", new_claim(claim, &explanation.catalogs, pod)),
             PodAnswer::Existing { node, pods } => {
                 ("existing", Details::Existing { node, other_pods: others(pods, pod) })
             }
@@ -108,17 +111,16 @@ pub(super) fn document(explanation: &Explanation) -> Vec<Document<'_>> {
     explanation.pods.iter().map(of_pod).collect()
 }
 
-fn new_claim<'e>(claim: &'e PlannedClaim, pod: &ObjectKey) -> Details<'e> {
-    let only_value = |key: &str| {
-        let requirement = claim.requirements.get(key).filter(|r| r.value_count() == Some(1));
-        requirement.and_then(|r| r.values().next())
-    };
+fn new_claim<'e>(claim: &'e PlannedClaim, catalogs: &Catalogs, pod: &ObjectKey) -> Details<'e> {
+    let Choice { zones, capacity_types } = Choice::of(claim, catalogs);
     Details::NewClaim {
         node_pool: &claim.node_pool,
         instance_types: &claim.instance_types,
         cheapest_price: claim.cheapest_price,
-        zone: only_value(labels::ZONE),
-        capacity_type: only_value(labels::CAPACITY_TYPE),
+        zone: zones.only().map(str::to_owned),
+        capacity_type: capacity_types.only().map(str::to_owned),
+        zones: zones.values,
+        capacity_types: capacity_types.values,
         requirements: &claim.requirements,
         other_pods: others(&claim.pods, pod),
     }

@@ -1,5 +1,6 @@
 //! Prints plans and answers about single pods.
 
+mod choice;
 mod commands;
 mod commands_table;
 mod difference;

@@ -1,8 +1,9 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use karpenter_core::{PlannedClaim, Price, Quantity, ResourceList, labels};
+use karpenter_core::{Catalogs, PlannedClaim, Price, Quantity, ResourceList};
 
+use super::choice::Choices;
 use crate::{error::one_line, plan::Outcome};
 
 /// Hours of a month, as clouds bill it: a twelfth of 365 days.
@@ -80,17 +81,18 @@ fn bound(outcome: &Outcome) -> String {
 pub(super) struct Group<'o> {
     pub(super) pool: &'o str,
     pub(super) types: &'o [String],
-    pub(super) zone: &'o str,
-    pub(super) capacity_type: &'o str,
+    pub(super) zone: String,
+    pub(super) capacity_type: String,
     pub(super) price: Price,
 }
 
 impl<'o> Group<'o> {
     /// All claims by what they look like.
-    pub(super) fn all(claims: &'o [PlannedClaim]) -> BTreeMap<Self, Vec<&'o PlannedClaim>> {
+    pub(super) fn all(claims: &'o [PlannedClaim], catalogs: &'o Catalogs) -> BTreeMap<Self, Vec<&'o PlannedClaim>> {
         let mut groups: BTreeMap<Self, Vec<&PlannedClaim>> = BTreeMap::new();
+        let mut choices = Choices::new(catalogs);
         for claim in claims {
-            groups.entry(Self::of(claim)).or_default().push(claim);
+            groups.entry(Self::of(claim, &mut choices)).or_default().push(claim);
         }
         groups
     }
@@ -103,33 +105,28 @@ impl<'o> Group<'o> {
             claims.len().to_string(),
             self.pool.to_owned(),
             type_and_others(self.types),
-            self.zone.to_owned(),
-            self.capacity_type.to_owned(),
+            self.zone.clone(),
+            self.capacity_type.clone(),
             format!("{each:.4}"),
             format!("{:.4}", each * claims.len() as f64),
             claims.iter().map(|claim| claim.pods.len()).sum::<usize>().to_string(),
         ]
     }
 
-    fn of(claim: &'o PlannedClaim) -> Self {
+    fn of(claim: &'o PlannedClaim, choices: &mut Choices<'o>) -> Self {
+        let choice = choices.of(claim);
         Self {
             pool: &claim.node_pool,
             types: &claim.instance_types,
-            zone: only_value(claim, labels::ZONE),
-            capacity_type: only_value(claim, labels::CAPACITY_TYPE),
+            zone: choice.zones.text(),
+            capacity_type: choice.capacity_types.text(),
             price: claim.cheapest_price,
         }
     }
 }
 
-/// The value of a label that a claim is narrowed to, or `any`.
-pub(super) fn only_value<'o>(claim: &'o PlannedClaim, key: &str) -> &'o str {
-    let requirement = claim.requirements.get(key).filter(|r| r.value_count() == Some(1));
-    requirement.and_then(|r| r.values().next()).unwrap_or("any")
-}
-
 fn new_nodes(outcome: &Outcome) -> String {
-    let groups = Group::all(outcome.plan.claims());
+    let groups = Group::all(outcome.plan.claims(), &outcome.catalogs);
     if groups.is_empty() {
         return String::new();
     }

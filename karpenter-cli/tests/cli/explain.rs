@@ -187,7 +187,8 @@ fn a_pod_whose_node_is_on_its_way_out_is_pending() {
         ask(&files, "moving"),
         json!([{
             "pod": "default/moving", "answer": "newClaim", "nodePool": "general", "instanceTypes": ["m-4x"],
-            "cheapestPrice": 0.2, "zone": null, "capacityType": "on-demand", "otherPods": [],
+            "cheapestPrice": 0.2, "zone": null, "capacityType": "on-demand", "zones": ["zone-a"],
+            "capacityTypes": ["on-demand"], "otherPods": [],
             "requirements": ask(&files, "moving")[0]["requirements"],
         }])
     );

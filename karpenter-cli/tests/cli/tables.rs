@@ -1,6 +1,8 @@
 //! The report for people.
 
-use crate::common::{Files, POOL, list, node, pod};
+use serde_json::{Value, json};
+
+use crate::common::{CATALOG, Files, POOL, list, node, pod};
 
 fn table(files: &Files, cluster: &str) -> String {
     files.write("cluster.json", cluster);
@@ -42,4 +44,68 @@ fn long_lists_are_cut_short_and_stay_narrow() {
     assert!(report.contains("and 2 more nodes with 2 pods"), "{report}");
     assert!(report.contains("default/huge-0, default/huge-1, default/huge-2 and 2 more"), "{report}");
     assert!(report.lines().all(|line| line.chars().count() <= 100), "{report}");
+}
+
+/// The usual type on demand in three zones, and as spot in one of them.
+fn zoned() -> String {
+    let offering = |zone: &str, capacity_type: &str, price: f64| {
+        format!(
+            r#"{{"price":{price},"requirements":[
+            {{"key":"karpenter.sh/capacity-type","operator":"In","values":["{capacity_type}"]}},
+            {{"key":"topology.kubernetes.io/zone","operator":"In","values":["{zone}"]}}]}}"#
+        )
+    };
+    let all = [
+        offering("zone-a", "on-demand", 0.2),
+        offering("zone-b", "on-demand", 0.2),
+        offering("zone-c", "on-demand", 0.2),
+        offering("zone-b", "spot", 0.2),
+    ];
+    let (head, _) = CATALOG.split_once(r#""offerings""#).unwrap();
+    format!(r#"{head}"offerings":[{}]}}]"#, all.join(","))
+}
+
+#[test]
+fn any_is_said_only_where_the_choice_is_open_among_all_that_is_offered() {
+    let files = Files::new("choices");
+    files.write("types.json", &zoned());
+    let requires = |key: &str, operator: &str, values: &str| {
+        format!(r#"{{"key":"{key}","operator":"{operator}","values":[{values}]}}"#)
+    };
+    let (zone, capacity) = ("topology.kubernetes.io/zone", "karpenter.sh/capacity-type");
+    let (a, b, c) = ("zone-a", "zone-b", "zone-c");
+    let (demand, spot) = ("on-demand", "spot");
+    for (requirement, zones, capacity_types) in [
+        (requires(zone, "Exists", ""), ("any", vec![a, b, c]), ("any", vec![demand, spot])),
+        (requires(zone, "NotIn", r#""zone-a""#), ("zone-b, zone-c", vec![b, c]), ("any", vec![demand, spot])),
+        (requires(zone, "In", r#""zone-a","zone-b""#), ("zone-a, zone-b", vec![a, b]), ("any", vec![demand, spot])),
+        (requires(zone, "In", r#""zone-a","zoen-b""#), ("zone-a", vec![a]), (demand, vec![demand])),
+        (requires(zone, "NotIn", r#""zone-d""#), ("any", vec![a, b, c]), ("any", vec![demand, spot])),
+        (requires(capacity, "NotIn", r#""spot""#), ("any", vec![a, b, c]), (demand, vec![demand])),
+        (requires(capacity, "NotIn", r#""on-demand""#), (b, vec![b]), (spot, vec![spot])),
+    ] {
+        let (pool, _) = POOL.split_once(r#""requirements""#).unwrap();
+        let pool = format!(r#"{pool}"requirements":[{requirement}]}}}}}}}}"#);
+        let report = table(&files, &list(&[&pool, &pod("p", "3")]));
+        let row = report.lines().find(|line| line.contains("m-4x")).unwrap();
+        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(cells[3..5], [zones.0, capacity_types.0], "{requirement}\n{report}");
+        let told = files.run("explain p --cluster cluster.json --catalog types.json").out;
+        let expected = format!("  zone      {}\n  capacity  {}\n", zones.0, capacity_types.0);
+        assert!(told.contains(&expected), "{requirement}\n{told}");
+        let answer = &files.json("explain p --cluster cluster.json --catalog types.json -o json")[0];
+        let only = |values: &[&str], text: &str| {
+            if let [one] = values
+                && text != "any"
+            {
+                json!(one)
+            } else {
+                Value::Null
+            }
+        };
+        assert_eq!(answer["zones"], json!(zones.1), "{answer}");
+        assert_eq!(answer["capacityTypes"], json!(capacity_types.1), "{answer}");
+        assert_eq!(answer["zone"], only(&zones.1, zones.0), "{answer}");
+        assert_eq!(answer["capacityType"], only(&capacity_types.1, capacity_types.0), "{answer}");
+    }
 }
