@@ -17,6 +17,9 @@ use karpenter_core::{
 
 use super::objects::{Cluster, is_gated};
 
+/// The most names that a warning lists.
+const MAX_NAMES: usize = 3;
+
 /// Something about the input that somebody should look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,6 +88,13 @@ pub enum LoadWarning {
         node: String,
         /// The pod that cannot be read.
         pod: ObjectKey,
+    },
+    /// Pods that run on nodes that are not there.
+    NoNodes {
+        /// How many.
+        count: usize,
+        /// The nodes by name.
+        nodes: Vec<String>,
     },
     /// Daemonsets that are not there although pods of theirs are.
     NoDaemonSet {
@@ -177,6 +187,7 @@ impl fmt::Display for LoadWarning {
             Self::ClosedNode { node, pod } => {
                 write!(f, "Node {node}: takes no further pods, because what Pod {pod} takes of it is unknown")
             }
+            Self::NoNodes { count, nodes } => without_nodes(f, *count, nodes),
             Self::NoDaemonSet { count, first } => counted(
                 f,
                 (*count, first),
@@ -213,6 +224,18 @@ impl fmt::Display for LoadWarning {
     }
 }
 
+/// Writes how many pods run on which nodes that are not there.
+fn without_nodes(f: &mut fmt::Formatter<'_>, count: usize, nodes: &[String]) -> fmt::Result {
+    let pods = if count == 1 { "pod runs" } else { "pods run" };
+    let [on, them] = if nodes.len() == 1 { ["a node that is", "it"] } else { ["nodes that are", "them"] };
+    let names = nodes.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    write!(f, "{count} {pods} on {on} not in the dump: {names}")?;
+    if nodes.len() > MAX_NAMES {
+        write!(f, " and {} more", nodes.len() - MAX_NAMES)?;
+    }
+    write!(f, " (how much room there is on {them} is unknown)")
+}
+
 /// Writes what is said of an object by its kind and name, or of several with their number.
 fn counted(
     f: &mut fmt::Formatter<'_>,
@@ -233,6 +256,7 @@ impl LoadWarning {
         matches!(
             self,
             Self::ClosedNode { .. }
+                | Self::NoNodes { .. }
                 | Self::NoDaemonSet { .. }
                 | Self::NoNamespaces { .. }
                 | Self::Nominated { .. }
@@ -253,7 +277,7 @@ impl LoadWarning {
     pub(super) fn of_all(cluster: &Cluster) -> Vec<Self> {
         let closed = closed_nodes(cluster).into_iter();
         let pods = &cluster.pods;
-        let missing = no_daemonset(cluster).into_iter().chain(no_namespaces(cluster));
+        let missing = no_nodes(cluster).into_iter().chain(no_daemonset(cluster)).chain(no_namespaces(cluster));
         let pods = missing.chain(not_refused(pods)).chain(nominated(pods));
         closed.chain(pods).chain(not_launched(&cluster.claims)).collect()
     }
@@ -281,6 +305,17 @@ fn closed_nodes(cluster: &Cluster) -> Vec<LoadWarning> {
         }
     }
     first.into_iter().map(|(node, pod)| LoadWarning::ClosedNode { node, pod }).collect()
+}
+
+/// The pods that run on nodes of which a dump has nothing, those that cannot be read among them.
+fn no_nodes(cluster: &Cluster) -> Option<LoadWarning> {
+    let there: BTreeSet<&str> = cluster.nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+    let running = cluster.pods.iter().filter(|pod| !pod.is_finished()).map(|pod| pod.spec.node_name.as_str());
+    let bound = running.chain(cluster.bad_pods.values().filter_map(|bad| bad.node.as_deref()));
+    let missing: Vec<&str> = bound.filter(|node| !node.is_empty() && !there.contains(node)).collect();
+    let nodes: BTreeSet<&str> = missing.iter().copied().collect();
+    let nodes: Vec<String> = nodes.into_iter().map(str::to_owned).collect();
+    (!nodes.is_empty()).then_some(LoadWarning::NoNodes { count: missing.len(), nodes })
 }
 
 fn no_daemonset(cluster: &Cluster) -> Option<LoadWarning> {

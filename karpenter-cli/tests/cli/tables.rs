@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{CATALOG, Files, POOL, list, node, pod};
+use crate::{
+    common::{CATALOG, Files, POOL, list, node, pod},
+    consolidate::running,
+};
 
 fn table(files: &Files, cluster: &str) -> String {
     files.write("cluster.json", cluster);
@@ -108,4 +111,27 @@ fn any_is_said_only_where_the_choice_is_open_among_all_that_is_offered() {
         assert_eq!(answer["zone"], only(&zones.1, zones.0), "{answer}");
         assert_eq!(answer["capacityType"], only(&capacity_types.1, capacity_types.0), "{answer}");
     }
+}
+
+#[test]
+fn pods_on_nodes_that_are_not_in_the_dump_are_named() {
+    let files = Files::new("no-nodes");
+    let on = |name: &str, node: &str| running(name, "1", node);
+    let done = on("done", "n9").replace("Running", "Succeeded");
+    let [first, second, there] = [on("a", "n1"), on("b", "n1"), on("c", "n")];
+    let warnings = |pods: &[&str]| {
+        let n = node("n");
+        let mut items = vec![POOL, &n];
+        items.extend(pods);
+        files.plan(&list(&items))["warnings"].clone()
+    };
+    assert_eq!(warnings(&[&there, &done]), json!([]));
+    let one = "1 pod runs on a node that is not in the dump: n1 (how much room there is on it is unknown)";
+    assert_eq!(warnings(&[&first, &there]), json!([one]));
+    let bad = on("bad", "n0").replace(r#""cpu":"1""#, r#""cpu":"1x""#);
+    let further: Vec<String> = (2..5).map(|index| on(&format!("p-{index}"), &format!("n{index}"))).collect();
+    let mut pods = vec![first.as_str(), &second, &bad];
+    pods.extend(further.iter().map(String::as_str));
+    let many = "6 pods run on nodes that are not in the dump: n0, n1, n2 and 2 more (how much room there is on them is unknown)";
+    assert_eq!(warnings(&pods), json!([many]));
 }
