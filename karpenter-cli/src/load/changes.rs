@@ -13,7 +13,7 @@ use super::{
     objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, group_of, key_of},
     unread,
     warnings::unknown_fields,
-    workload::{self, Workload},
+    workload::{self, Made, Workload},
 };
 use crate::Error;
 
@@ -33,6 +33,8 @@ pub struct FurtherObjects {
     pub(crate) cluster: Cluster,
     /// The workloads, whose pods in the cluster go.
     pub(crate) workloads: Vec<Workload>,
+    /// The claims that stateful sets make for their pods where there are none.
+    claims: Vec<PersistentVolumeClaim>,
 }
 
 impl FurtherObjects {
@@ -75,6 +77,7 @@ impl FurtherObjects {
 pub(crate) struct ChangeReader {
     objects: ClusterReader,
     workloads: Vec<Workload>,
+    claims: Vec<PersistentVolumeClaim>,
 }
 
 impl ChangeReader {
@@ -106,7 +109,7 @@ impl ChangeReader {
         let is_made = |one: &Workload| self.workloads.iter().any(|other| other.controls(one));
         let (made, workloads): (Vec<Workload>, Vec<Workload>) = self.workloads.iter().cloned().partition(is_made);
         cluster.pods.retain(|pod| !made.iter().any(|one| one.has_made(pod)));
-        FurtherObjects { cluster, workloads }
+        FurtherObjects { cluster, workloads, claims: self.claims }
     }
 
     pub(super) fn take(
@@ -128,12 +131,13 @@ impl ChangeReader {
         if workload::is_workload(object) {
             let key = key_of(object, Some(Kind::Pod)).map_err(wrong)?;
             let name = format!("{} {key}", object.kind);
-            let (workload, pods) = workload::read(object, key)
+            let Made { workload, pods, claims } = workload::read(object, key)
                 .map_err(|error| Error::Object { file: file.to_owned(), error: error.of(name) })?;
             let name = format!("{} {}", workload.kind, workload.key);
             self.note(workload::unknown_fields(object), &name, file);
             self.note_classes(object, &name, file);
             self.workloads.push(workload);
+            self.claims.extend(claims);
             return pods.into_iter().try_for_each(|pod| self.objects.add_pod(pod, file));
         }
         if kind.is_none() && !is_karpenters {
@@ -239,6 +243,8 @@ impl Cluster {
         out.extend(put("Namespace", &mut self.namespaces, &new.namespaces, |one| named(&one.metadata)));
         let claims = &mut self.volume_claims;
         out.extend(put("PersistentVolumeClaim", claims, &new.volume_claims, PersistentVolumeClaim::key));
+        let known: BTreeSet<ObjectKey> = claims.iter().map(PersistentVolumeClaim::key).collect();
+        claims.extend(further.claims.iter().filter(|claim| !known.contains(&claim.key())).cloned());
         out.extend(put("PersistentVolume", &mut self.volumes, &new.volumes, |one| named(&one.metadata)));
         out.extend(put("StorageClass", &mut self.storage_classes, &new.storage_classes, |one| named(&one.metadata)));
         out.extend(put("CSINode", &mut self.csi_nodes, &new.csi_nodes, |one| named(&one.metadata)));

@@ -10,6 +10,7 @@ use super::{documents::Object, parse_noting};
 /// The names of the fields of pods and workloads of Kubernetes 1.35 that are not read, wherever they are.
 const NOT_READ: &[&str] = &[
     "activeDeadlineSeconds",
+    "apiVersion",
     "args",
     "automountServiceAccountToken",
     "backoffLimit",
@@ -17,6 +18,8 @@ const NOT_READ: &[&str] = &[
     "claims",
     "command",
     "completionMode",
+    "dataSource",
+    "dataSourceRef",
     "dnsConfig",
     "dnsPolicy",
     "enableServiceLinks",
@@ -32,6 +35,7 @@ const NOT_READ: &[&str] = &[
     "image",
     "imagePullPolicy",
     "imagePullSecrets",
+    "kind",
     "lifecycle",
     "livenessProbe",
     "managedBy",
@@ -39,7 +43,6 @@ const NOT_READ: &[&str] = &[
     "maxFailedIndexes",
     "minReadySeconds",
     "name",
-    "ordinals",
     "os",
     "paused",
     "persistentVolumeClaimRetentionPolicy",
@@ -77,6 +80,7 @@ const NOT_READ: &[&str] = &[
     "ttlSecondsAfterFinished",
     "tty",
     "updateStrategy",
+    "volumeAttributesClassName",
     "volumeDevices",
     "volumeMounts",
     "workingDir",
@@ -93,7 +97,7 @@ pub(super) fn unknown<T: DeserializeOwned>(object: &Object<'_>) -> Vec<String> {
         let (path, name) = field.rsplit_once('.').unwrap_or(("", field));
         let is_of_metadata = path == "metadata" || path.ends_with(".metadata");
         let not_read = if is_of_metadata { NOT_READ_OF_METADATA } else { NOT_READ };
-        let is_of_volume = field.contains("volumes[");
+        let is_of_volume = field.contains("volumes[") || field.contains("].status.");
         (is_of_metadata || field.starts_with("spec.")) && !is_of_volume && !not_read.contains(&name)
     });
     fields

@@ -1,10 +1,10 @@
 //! Workloads, and the pods that they make.
 
 use karpenter_core::api::{
-    Condition, ConditionStatus, FieldError, ObjectKey, ObjectMeta, OwnerReference, Pod, PodTemplate,
+    Condition, ConditionStatus, FieldError, ObjectKey, ObjectMeta, OwnerReference, PersistentVolumeClaim, Pod,
+    PodTemplate, Volume, VolumeClaimSource,
 };
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{documents::Object, objects::group_of, parse, unread};
 
@@ -46,15 +46,31 @@ struct Spec {
     #[serde(default)]
     suspend: Option<bool>,
     #[serde(default)]
-    volume_claim_templates: Option<Vec<Value>>,
+    volume_claim_templates: Option<Vec<PersistentVolumeClaim>>,
+    #[serde(default)]
+    ordinals: Option<Ordinals>,
     template: PodTemplate,
 }
 
-/// What a job says of itself.
+/// How the pods of a stateful set are numbered.
 #[derive(Deserialize)]
+struct Ordinals {
+    /// The number of the first.
+    #[serde(default)]
+    start: Option<u32>,
+}
+
+/// What a job says of itself.
+#[derive(Default, Deserialize)]
 struct Status {
     #[serde(default)]
     conditions: Option<Vec<Condition>>,
+    /// How many pods run.
+    #[serde(default)]
+    active: Option<u32>,
+    /// How many pods ended well.
+    #[serde(default)]
+    succeeded: Option<u32>,
 }
 
 impl Status {
@@ -68,10 +84,16 @@ impl Status {
 }
 
 impl Spec {
-    /// How many pods a job that begins has at a time: no more than have to end well, and none while it is suspended.
-    fn pods_of_job(&self) -> u32 {
-        let most = self.completions.unwrap_or(u32::MAX);
-        if self.suspend == Some(true) { 0 } else { self.parallelism.unwrap_or(1).min(most) }
+    /// How many pods a job has at a time: no more than have to end well yet, and none while it is suspended or once it is over.
+    /// One that does not say how many have to end well makes no further ones once one has.
+    fn pods_of_job(&self, status: &Status) -> u32 {
+        let succeeded = status.succeeded.unwrap_or(0);
+        let left = match self.completions {
+            Some(completions) => completions.saturating_sub(succeeded),
+            None if succeeded > 0 => status.active.unwrap_or(0),
+            None => u32::MAX,
+        };
+        if self.suspend == Some(true) || status.is_over() { 0 } else { self.parallelism.unwrap_or(1).min(left) }
     }
 }
 
@@ -96,35 +118,83 @@ pub(super) fn unknown_fields(object: &Object<'_>) -> Vec<String> {
     unread::unknown::<Manifest>(object)
 }
 
-/// A workload of this key with its pods, which nobody has looked at yet.
+/// What the pods of a workload are like.
+pub(super) struct Template {
+    pub(super) pods: PodTemplate,
+    /// What the claims are like that each of them has, by the names of its volumes.
+    pub(super) claims: Vec<PersistentVolumeClaim>,
+    /// The number of the first.
+    first: u32,
+}
+
+/// A workload with its pods, which nobody has looked at yet, and the claims that it makes for them where there are none.
+pub(super) struct Made {
+    pub(super) workload: Workload,
+    pub(super) pods: Vec<Pod>,
+    pub(super) claims: Vec<PersistentVolumeClaim>,
+}
+
+/// A workload of this key with its pods.
 ///
 /// # Errors
-/// A field that cannot be read, or that asks for more than its pods tell.
-pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Vec<Pod>), FieldError> {
+/// A field that cannot be read, or that no such workload has.
+pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<Made, FieldError> {
     let (workload, template) = read_template(object, key)?;
-    let pods = (0..workload.replicas).map(|index| workload.pod(&template, index)).collect();
-    Ok((workload, pods))
+    let pods: Vec<Pod> = (0..workload.replicas).map(|index| workload.pod(&template, index)).collect();
+    let claims = pods.iter().flat_map(|pod| template.claims.iter().map(|claim| claim_of(pod, claim))).collect();
+    Ok(Made { workload, pods, claims })
 }
 
 /// A workload of this key with what its pods are like.
 ///
 /// # Errors
 /// As [`read`].
-pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, PodTemplate), FieldError> {
+pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Workload, Template), FieldError> {
     let kind = kind_of(object).ok_or_else(|| FieldError::new("kind", "it makes no pods"))?;
     let Manifest { metadata, spec, status } = parse(object.raw)?;
-    if spec.volume_claim_templates.as_ref().is_some_and(|templates| !templates.is_empty()) {
-        let message = "which volumes its pods get is not in it: give the pods and their claims instead";
-        return Err(FieldError::new("spec.volumeClaimTemplates", message));
-    }
-    let (field, replicas) =
-        if kind == "Job" { ("parallelism", spec.pods_of_job()) } else { ("replicas", spec.replicas.unwrap_or(1)) };
+    let (field, replicas) = match kind {
+        "Job" => ("parallelism", spec.pods_of_job(&status.unwrap_or_default())),
+        _ => ("replicas", spec.replicas.unwrap_or(1)),
+    };
     if replicas > MAX_REPLICAS {
         return Err(FieldError::new(format!("spec.{field}"), format!("{replicas} is more than {MAX_REPLICAS}")));
     }
-    let is_over = kind == "Job" && status.is_some_and(|status| status.is_over());
-    let replicas = if is_over { 0 } else { replicas };
-    Ok((Workload { kind, key, replicas, controller: metadata.controller().cloned() }, spec.template))
+    let claims = spec.volume_claim_templates.unwrap_or_default();
+    if kind != "StatefulSet" && !claims.is_empty() {
+        return Err(FieldError::new("spec.volumeClaimTemplates", "only a StatefulSet makes claims for its pods"));
+    }
+    if let Some(index) = claims.iter().position(|claim| claim.metadata.name.is_empty()) {
+        return Err(FieldError::new(format!("spec.volumeClaimTemplates[{index}].metadata.name"), "is missing"));
+    }
+    let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
+    let workload = Workload { kind, key, replicas, controller: metadata.controller().cloned() };
+    Ok((workload, Template { pods: spec.template, claims, first }))
+}
+
+/// The name of the claim that a stateful set makes for a pod.
+fn claim_name(pod: &Pod, template: &PersistentVolumeClaim) -> String {
+    format!("{}-{}", template.metadata.name, pod.metadata.name)
+}
+
+/// The claim that a stateful set makes for a pod that has none.
+fn claim_of(pod: &Pod, template: &PersistentVolumeClaim) -> PersistentVolumeClaim {
+    let mut claim = PersistentVolumeClaim::default();
+    claim.metadata = template.metadata.clone();
+    claim.metadata.name = claim_name(pod, template);
+    claim.metadata.namespace.clone_from(&pod.metadata.namespace);
+    claim.spec = template.spec.clone();
+    claim
+}
+
+/// Lets a pod mount the claim that is for it, in the place of a volume of that name in its template.
+fn mount(pod: &mut Pod, template: &PersistentVolumeClaim) {
+    let mut source = VolumeClaimSource::default();
+    source.claim_name = claim_name(pod, template);
+    let mut volume = Volume::default();
+    volume.name.clone_from(&template.metadata.name);
+    volume.persistent_volume_claim = Some(source);
+    pod.spec.volumes.retain(|other| other.name != volume.name);
+    pod.spec.volumes.push(volume);
 }
 
 impl Workload {
@@ -161,10 +231,10 @@ impl Workload {
     }
 
     /// The pod of this number.
-    fn pod(&self, template: &PodTemplate, index: u32) -> Pod {
+    fn pod(&self, template: &Template, index: u32) -> Pod {
         let mut pod = Pod::default();
-        pod.metadata = template.metadata.clone();
-        pod.metadata.name = format!("{}-{index}", self.key.name);
+        pod.metadata = template.pods.metadata.clone();
+        pod.metadata.name = format!("{}-{}", self.key.name, template.first.saturating_add(index));
         pod.metadata.namespace.clone_from(&self.key.namespace);
         let mut owner = OwnerReference::default();
         let (api_version, kind, name) = match self.kind {
@@ -176,7 +246,8 @@ impl Workload {
         owner.uid = self.uid();
         owner.controller = Some(true);
         pod.metadata.owner_references = vec![owner];
-        pod.spec = template.spec.clone();
+        pod.spec = template.pods.spec.clone();
+        template.claims.iter().for_each(|claim| mount(&mut pod, claim));
         pod
     }
 }

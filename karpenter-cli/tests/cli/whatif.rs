@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    common::{Files, POOL, list, node, pod},
+    common::{CATALOG, Files, POOL, list, node, pod},
     consolidate::{files, managed, objects, pool, running},
 };
 
@@ -287,11 +287,19 @@ fn workloads_stand_for_their_pods() {
         assert_eq!(changed(&files, PLAN, "--with shop.json").0["pods"], json!(expected), "{kind}");
     }
     let job = DEPLOYMENT.replace("Deployment", "Job").replace("apps/v1", "batch/v1");
-    for (spec, expected) in
-        [(r#""parallelism":5,"completions":2"#, 2), (r#""parallelism":5,"suspend":true"#, 0), (r#""parallelism":5"#, 5)]
-    {
-        files.write("shop.json", &job.replace(r#""replicas":3"#, spec));
-        assert_eq!(changed(&files, PLAN, "--with shop.json").0["pods"], json!(expected), "{spec}");
+    for (spec, status, expected) in [
+        (r#""parallelism":5,"completions":2"#, "", 2),
+        (r#""parallelism":5,"suspend":true"#, "", 0),
+        (r#""parallelism":5"#, "", 5),
+        (r#""parallelism":3,"completions":9"#, r#""succeeded":8,"active":1"#, 1),
+        (r#""parallelism":3,"completions":9"#, r#""succeeded":2,"active":3"#, 3),
+        (r#""parallelism":3,"completions":9"#, r#""succeeded":9"#, 0),
+        (r#""parallelism":5"#, r#""succeeded":1,"active":2"#, 2),
+    ] {
+        let job =
+            job.replace(r#""replicas":3"#, spec).replacen(r#""spec""#, &format!(r#""status":{{{status}}},"spec""#), 1);
+        files.write("shop.json", &job);
+        assert_eq!(changed(&files, PLAN, "--with shop.json").0["pods"], json!(expected), "{spec} {status}");
     }
 }
 
@@ -306,6 +314,73 @@ fn what_a_deployment_has_made_and_jobs_that_are_over_make_no_pods() {
         files.write("with.json", &objects);
         assert_eq!(changed(&files, PLAN, "--with with.json").0["pods"], json!(expected), "{objects}");
     }
+}
+
+/// A class of which volumes are made in one zone only.
+const IN_ZONE_B: &str = r#"{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"ssd"},"provisioner":"d",
+  "volumeBindingMode":"WaitForFirstConsumer","allowedTopologies":[{"matchLabelExpressions":[
+  {"key":"topology.kubernetes.io/zone","values":["zone-b"]}]}]}"#;
+
+/// A claim that is bound to a volume in the other zone, and the volume.
+const BOUND_IN_ZONE_A: [&str; 2] = [
+    r#"{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"data-shop-0","namespace":"default",
+  "annotations":{"pv.kubernetes.io/bind-completed":"yes"}},"spec":{"volumeName":"v"},"status":{"phase":"Bound"}}"#,
+    r#"{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"v"},"spec":{"csi":{"driver":"d","volumeHandle":"h"},
+  "nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[
+  {"key":"topology.kubernetes.io/zone","operator":"In","values":["zone-a"]}]}]}}}}"#,
+];
+
+/// The pods of each claim of a plan by the only zone that it leaves.
+fn pods_by_zone(document: &Value) -> Vec<(Value, Value)> {
+    let zone = |claim: &Value| {
+        let mut requirements = claim["requirements"].as_array().unwrap().iter();
+        let zone = requirements.find(|one| one["key"] == "topology.kubernetes.io/zone");
+        zone.map(|one| one["values"].clone()).unwrap_or_default()
+    };
+    let mut out: Vec<_> = document["newNodeClaims"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|claim| (zone(claim), claim["pods"].clone()))
+        .collect();
+    out.sort_by_key(|(zone, _)| zone.to_string());
+    out
+}
+
+#[test]
+fn pods_of_a_stateful_set_mount_the_claims_that_there_are_and_others_are_made() {
+    let [claim, volume] = BOUND_IN_ZONE_A;
+    let objects = [pool("general", "100%"), IN_ZONE_B.to_owned(), claim.to_owned(), volume.to_owned()];
+    let files = files("whatif-claims", &objects);
+    let far = CATALOG.replace("m-4x", "far").replace("zone-a", "zone-b");
+    files.write("types.json", &format!("[{},{}]", CATALOG.trim_matches(['[', ']']), far.trim_matches(['[', ']'])));
+    let template = r#""replicas":3,"volumeClaimTemplates":[{"apiVersion":"v1","kind":"PersistentVolumeClaim",
+        "metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"ssd","volumeMode":"Filesystem",
+        "dataSource":null,"resources":{"requests":{"storage":"1Gi"}}},"status":{"phase":"Pending","capacity":{}}}]"#;
+    let set = DEPLOYMENT.replace("Deployment", "StatefulSet").replace(r#""replicas":3"#, template);
+    files.write("set.json", &set);
+    let (document, difference) = changed(&files, PLAN, "--with set.json");
+    assert_eq!(difference["changes"], json!(["StatefulSet default/shop is added"]));
+    let expected = [
+        (json!(["zone-a"]), json!(["default/shop-0"])),
+        (json!(["zone-b"]), json!(["default/shop-1", "default/shop-2"])),
+    ];
+    assert_eq!((pods_by_zone(&document), &document["warnings"]), (expected.to_vec(), &json!([])));
+    files.write(
+        "with.json",
+        &list(&[&set, &claim.replace("data-shop-0", "data-shop-2"), &volume.replace("zone-a", "zone-b")]),
+    );
+    let (document, _) = changed(&files, PLAN, "--with with.json");
+    assert_eq!(
+        pods_by_zone(&document),
+        [(json!(["zone-b"]), json!(["default/shop-0", "default/shop-1", "default/shop-2"]))]
+    );
+    files.write("set.json", &set.replacen(r#""replicas":3"#, r#""replicas":1,"ordinals":{"start":7}"#, 1));
+    let (document, _) = changed(&files, PLAN, "--with set.json");
+    assert_eq!(pods_by_zone(&document), [(json!(["zone-b"]), json!(["default/shop-7"]))]);
+    files.write("set.json", &set.replace("storageClassName", "storageClasName"));
+    let warning = "set.json: StatefulSet default/shop: spec.volumeClaimTemplates[0].spec.storageClasName: there is no such field (it is left out)";
+    assert_eq!(changed(&files, PLAN, "--with set.json").0["warnings"], json!([warning]));
 }
 
 #[test]
@@ -414,8 +489,9 @@ fn mistakes_are_one_line() {
     assert_eq!(refusal(&files, "--without-node nope"), "karpenter: Node nope: is not in the cluster");
     let no_type = "karpenter: types.json: instance type nope: is not in the catalog";
     assert_eq!(refusal(&files, "--without-type nope"), no_type);
-    let claims =
+    let unnamed =
         DEPLOYMENT.replace("Deployment", "StatefulSet").replace(r#""replicas":3"#, r#""volumeClaimTemplates":[{}]"#);
+    let no_set = unnamed.replace("StatefulSet", "ReplicaSet");
     let older = POOL.replace("karpenter.sh/v1", "karpenter.sh/v1alpha9");
     for (text, expected) in [
         (
@@ -423,7 +499,8 @@ fn mistakes_are_one_line() {
             "Service (document 1): kind: it bears on no plan",
         ),
         (pod("p", "1x"), "Pod default/p: spec.containers[0].resources.requests.cpu: invalid quantity"),
-        (claims, "StatefulSet default/shop: spec.volumeClaimTemplates: which volumes"),
+        (unnamed, "StatefulSet default/shop: spec.volumeClaimTemplates[0].metadata.name: is missing"),
+        (no_set, "ReplicaSet default/shop: spec.volumeClaimTemplates: only a StatefulSet makes claims"),
         (DEPLOYMENT.replace(":3", ":200001"), "Deployment default/shop: spec.replicas: 200001 is more than 200000"),
         (
             DEPLOYMENT.replace("\"1\"", "\"1x\""),
