@@ -1,9 +1,16 @@
 //! Objects that somebody wrote to change a cluster: nothing of them is passed over.
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
 
 use karpenter_core::{
-    api::{DaemonSet, FieldError, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod, PodDisruptionBudget},
+    api::{
+        DaemonSet, FieldError, NodeClaim, NodePool, ObjectKey, ObjectMeta, PersistentVolumeClaim, Pod,
+        PodDisruptionBudget,
+    },
     disrupt::{PoolBudgets, UnreadableBudget},
 };
 
@@ -35,9 +42,26 @@ pub struct FurtherObjects {
     pub(crate) workloads: Vec<Workload>,
     /// The claims that stateful sets make for their pods where there are none.
     claims: Vec<PersistentVolumeClaim>,
+    /// The file of each pod that is bound to a node.
+    bound: BTreeMap<ObjectKey, String>,
 }
 
 impl FurtherObjects {
+    /// Checks that the nodes to which pods are bound are there or among these objects: a pod on a node that is not would have a
+    /// place that there is not.
+    ///
+    /// # Errors
+    /// The first pod whose node is nowhere.
+    pub(crate) fn check_nodes(&self, cluster: &Cluster) -> Result<(), Error> {
+        let is_there = |node: &str| [cluster, &self.cluster].iter().any(|all| all.has_node(node));
+        let is_lost = |pod: &Pod| !pod.is_finished() && !is_there(&pod.spec.node_name);
+        let mut bound = self.cluster.pods.iter().filter_map(|pod| Some((pod, self.bound.get(&pod.key())?)));
+        let Some((pod, file)) = bound.find(|(pod, _)| is_lost(pod)) else { return Ok(()) };
+        let message = format!("there is no node {}, neither in the cluster nor among the changes", pod.spec.node_name);
+        let error = FieldError::new("spec.nodeName", message).of(format!("Pod {}", pod.key()));
+        Err(Error::Object { file: file.clone(), error })
+    }
+
     /// The objects by kind and key; a workload stands for its pods.
     pub(crate) fn names(&self) -> Vec<Named> {
         let all = &self.cluster;
@@ -78,6 +102,7 @@ pub(crate) struct ChangeReader {
     objects: ClusterReader,
     workloads: Vec<Workload>,
     claims: Vec<PersistentVolumeClaim>,
+    bound: BTreeMap<ObjectKey, String>,
 }
 
 impl ChangeReader {
@@ -109,7 +134,7 @@ impl ChangeReader {
         let is_made = |one: &Workload| self.workloads.iter().any(|other| other.controls(one));
         let (made, workloads): (Vec<Workload>, Vec<Workload>) = self.workloads.iter().cloned().partition(is_made);
         cluster.pods.retain(|pod| !made.iter().any(|one| one.has_made(pod)));
-        FurtherObjects { cluster, workloads, claims: self.claims }
+        FurtherObjects { cluster, workloads, claims: self.claims, bound: self.bound }
     }
 
     pub(super) fn take(
@@ -157,6 +182,8 @@ impl ChangeReader {
         self.note(unknown, &name, file);
         if kind == Some(Kind::Pod) {
             self.note_classes(object, &name, file);
+            let pod = self.objects.cluster_mut().pods.last().filter(|pod| !pod.spec.node_name.is_empty());
+            self.bound.extend(pod.map(|pod| (pod.key(), file.to_owned())));
         }
         Ok(())
     }
@@ -254,6 +281,12 @@ impl Cluster {
         self.warnings.retain(|warning| !warning.is_about_any(&new.pools));
         self.warnings.extend(new.warnings.iter().cloned());
         out
+    }
+
+    /// Whether there is a node of this name, or a claim for it.
+    fn has_node(&self, name: &str) -> bool {
+        let is_claim_for_it = |claim: &NodeClaim| claim.status.node_name == name || claim.name() == name;
+        self.nodes.iter().any(|node| node.metadata.name == name) || self.claims.iter().any(is_claim_for_it)
     }
 
     /// Makes the pods of daemonsets that get another template such as it makes them.

@@ -91,8 +91,9 @@ impl Changes {
     /// The dump with these changes: objects are added, then nodes and types are taken away.
     ///
     /// # Errors
-    /// A node or an instance type that is not there.
+    /// A node or an instance type that is not there, also one to which an object refers.
     pub(crate) fn apply(&self, input: &Input) -> Result<Changed, Error> {
+        self.objects.check_nodes(&input.cluster)?;
         let mut input = input.clone();
         let objects = self.add_objects(&mut input.cluster);
         let (mut changes, mut lost) = (Vec::new(), BTreeMap::new());

@@ -384,6 +384,17 @@ fn pods_of_a_stateful_set_mount_the_claims_that_there_are_and_others_are_made() 
 }
 
 #[test]
+fn a_pod_may_be_bound_to_a_node_that_comes_with_it() {
+    let files = files("whatif-bound", &[pool("general", "100%")]);
+    let bound = running("web", "1", "by-hand");
+    files.write("with.json", &list(&[&bound, &node("by-hand")]));
+    let (document, _) = changed(&files, PLAN, "--with with.json");
+    assert_eq!((&document["pods"], &document["warnings"]), (&json!(0), &json!([])));
+    files.write("with.json", &bound.replace("Running", "Succeeded"));
+    assert_eq!(changed(&files, PLAN, "--with with.json").0["pods"], json!(0), "it has run to its end there");
+}
+
+#[test]
 fn a_daemonset_with_another_template_has_other_pods() {
     let template = |cpu: &str| {
         format!(
@@ -492,6 +503,7 @@ fn mistakes_are_one_line() {
     let unnamed =
         DEPLOYMENT.replace("Deployment", "StatefulSet").replace(r#""replicas":3"#, r#""volumeClaimTemplates":[{}]"#);
     let no_set = unnamed.replace("StatefulSet", "ReplicaSet");
+    let lost = pod("p", "1").replace(r#""spec":{"#, r#""spec":{"nodeName":"nope","#);
     let older = POOL.replace("karpenter.sh/v1", "karpenter.sh/v1alpha9");
     for (text, expected) in [
         (
@@ -501,6 +513,7 @@ fn mistakes_are_one_line() {
         (pod("p", "1x"), "Pod default/p: spec.containers[0].resources.requests.cpu: invalid quantity"),
         (unnamed, "StatefulSet default/shop: spec.volumeClaimTemplates[0].metadata.name: is missing"),
         (no_set, "ReplicaSet default/shop: spec.volumeClaimTemplates: only a StatefulSet makes claims"),
+        (lost, "Pod default/p: spec.nodeName: there is no node nope, neither in the cluster nor among the changes"),
         (DEPLOYMENT.replace(":3", ":200001"), "Deployment default/shop: spec.replicas: 200001 is more than 200000"),
         (
             DEPLOYMENT.replace("\"1\"", "\"1x\""),
