@@ -87,7 +87,7 @@ async fn sold_by_ec2(args: &CatalogArgs) -> Result<Sold, Error> {
     let pages = node_pools(&client).await.map_err(|error| failed("the cluster", &error))?;
     let mut reader = ClusterReader::default();
     args.access.read_pages(&pages, &mut reader)?;
-    let cluster = reader.finish();
+    let cluster = reader.finish()?;
     let (provider, unread) = aws::ec2_to_ask(&args.types, &client, args.feature_gates.reserved_capacity).await?;
     let report = Driver::new(Arc::new(provider.clone())).catalogs(&cluster.pools, present()).await;
     if let Some(fault) = provider.price_fault() {

@@ -37,6 +37,18 @@ pub enum Error {
         /// How many bytes are text.
         offset: usize,
     },
+    /// A file must be unpacked before it can be read.
+    #[error("{file}: is compressed with gzip: unpack it first")]
+    Compressed {
+        /// The file.
+        file: String,
+    },
+    /// A file is text, but not as JSON and YAML are written.
+    #[error("{file}: is UTF-16 text: save it as UTF-8")]
+    Utf16 {
+        /// The file.
+        file: String,
+    },
     /// A text is neither JSON nor YAML.
     #[error("{file}: line {line} column {column}: {format} syntax: {message}")]
     Syntax {
@@ -52,10 +64,12 @@ pub enum Error {
         message: String,
     },
     /// A file holds no object at all.
-    #[error("{file}: is empty: expected what `kubectl get -o json` prints")]
+    #[error("{file}: is empty: expected {expected}")]
     Empty {
         /// The file.
         file: String,
+        /// What should be there.
+        expected: &'static str,
     },
     /// An object is not what it should be.
     #[error("{file}: {error}")]

@@ -114,7 +114,7 @@ impl Input {
         if args.cluster.is_empty() {
             args.access.read(&mut reader)?;
         }
-        let mut cluster = reader.finish();
+        let mut cluster = reader.finish()?;
         let types = match &args.catalog {
             Some(file) => {
                 let TypeList { types, warnings, .. } = load::catalog(&read_text(file)?, &name_of(file))?;
@@ -298,6 +298,14 @@ pub(crate) fn read_text(file: &Path) -> Result<String, Error> {
     } else {
         fs::read(file).map_err(unreadable)?
     };
+    match bytes.as_slice() {
+        [0x1f, 0x8b, ..] => return Err(Error::Compressed { file: name_of(file) }),
+        // With a mark of the order of bytes or without, since text of JSON and YAML starts with a character of ASCII.
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [1..=0xff, 0, ..] | [0, 1..=0xff, ..] => {
+            return Err(Error::Utf16 { file: name_of(file) });
+        }
+        _ => {}
+    }
     String::from_utf8(bytes)
         .map_err(|error| Error::NotText { file: name_of(file), offset: error.utf8_error().valid_up_to() })
 }

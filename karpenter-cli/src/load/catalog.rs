@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 use super::{LoadWarning, documents::for_each_document, message_of, named, parse_noting};
 use crate::Error;
 
+/// What a catalog is.
+const CATALOG: &str = "one list of instance types, as `karpenter catalog` prints it";
+
 /// What a file sells.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -26,12 +29,12 @@ pub fn catalog(text: &str, file: &str) -> Result<TypeList, Error> {
     let wrong = |error: FieldError| Error::Object { file: file.to_owned(), error };
     let mut types = Vec::new();
     let mut unknown = Unknown::new();
-    for_each_document(text, file, &mut |document, number| {
+    for_each_document(text, file, CATALOG, &mut |document, number| {
         if number > 1 {
-            return Err(wrong(FieldError::new(format!("document {number}"), "a catalog is one list")));
+            return Err(wrong(FieldError::new(format!("document {number}"), format!("a catalog is {CATALOG}"))));
         }
         let entries: Vec<&RawValue> = serde_json::from_str(document.get()).map_err(|error| {
-            wrong(FieldError::new("document 1", format!("a catalog is one list: {}", message_of(&error))))
+            wrong(FieldError::new("document 1", format!("a catalog is {CATALOG}: {}", message_of(&error))))
         })?;
         for (index, entry) in entries.into_iter().enumerate() {
             let (parsed, fields): (InstanceType, _) =

@@ -16,7 +16,7 @@ use karpenter_core::{
 
 use super::{
     LoadWarning,
-    documents::{Object, Position, for_each_object},
+    documents::{OBJECTS, Object, Position, for_each_object},
     objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, group_of, key_of},
     unread,
     warnings::unknown_fields,
@@ -114,13 +114,14 @@ impl ChangeReader {
     pub(crate) fn read(&mut self, text: &str, file: &str, accepted: Accepted) -> Result<(), Error> {
         self.start(file);
         let mut is_empty = true;
-        for_each_object(text, file, &mut |object, position| {
+        let pages = for_each_object(text, file, &mut |object, position| {
             is_empty = false;
             self.take(object, position, file, accepted)?;
             let broken = self.objects.cluster_mut().broken_rule(Kind::of(&object.api_version, &object.kind));
             broken.map_or(Ok(()), |error| Err(Error::Object { file: file.to_owned(), error }))
         })?;
-        if is_empty { Err(Error::Empty { file: file.to_owned() }) } else { Ok(()) }
+        self.objects.add_pages(pages);
+        if is_empty { Err(Error::Empty { file: file.to_owned(), expected: OBJECTS }) } else { Ok(()) }
     }
 
     /// All objects from here on are of this file.
@@ -129,12 +130,15 @@ impl ChangeReader {
     }
 
     /// A workload that another one has made is left to that one: the replica set of a deployment has no pods of its own.
-    pub(crate) fn finish(self) -> FurtherObjects {
-        let mut cluster = self.objects.finish();
+    ///
+    /// # Errors
+    /// A list goes on in pages that were not read.
+    pub(crate) fn finish(self) -> Result<FurtherObjects, Error> {
+        let mut cluster = self.objects.finish()?;
         let is_made = |one: &Workload| self.workloads.iter().any(|other| other.controls(one));
         let (made, workloads): (Vec<Workload>, Vec<Workload>) = self.workloads.iter().cloned().partition(is_made);
         cluster.pods.retain(|pod| !made.iter().any(|one| one.has_made(pod)));
-        FurtherObjects { cluster, workloads, claims: self.claims, bound: self.bound }
+        Ok(FurtherObjects { cluster, workloads, claims: self.claims, bound: self.bound })
     }
 
     pub(super) fn take(

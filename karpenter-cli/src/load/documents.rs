@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_saphyr::{Budget, UserMessageFormatter, budget, options};
 
-use super::{message_of, named, overflow};
+use super::{message_of, named, objects::group_of, overflow, pages::Pages};
 use crate::Error;
 
 /// How deep lists may lie in lists. `kubectl` prints one level; each level costs another pass over the text.
@@ -28,23 +28,30 @@ pub(super) struct Object<'t> {
 /// Takes objects, with the position of each.
 pub(super) type Visit<'v> = dyn FnMut(&Object<'_>, &Position<'_>) -> Result<(), Error> + 'v;
 
-/// Hands every object of a text to `visit`: documents one after the other, the elements of arrays, the items of lists.
-pub(super) fn for_each_object(text: &str, file: &str, visit: &mut Visit<'_>) -> Result<(), Error> {
-    for_each_document(text, file, &mut |document, index| {
+/// What a file with objects is.
+pub(super) const OBJECTS: &str = "what `kubectl get -o json` prints";
+
+/// Hands every object of a text to `visit`: documents one after the other, the elements of arrays, the items of lists. The lists
+/// are given back: pages of them may be missing.
+pub(super) fn for_each_object(text: &str, file: &str, visit: &mut Visit<'_>) -> Result<Pages, Error> {
+    let mut pages = Pages::default();
+    for_each_document(text, file, OBJECTS, &mut |document, index| {
         let position = Position { index, kind: PositionKind::Document };
-        Walk { file, visit: &mut *visit }.value(document, &position, Defaults::default())
-    })
+        Walk { file, visit: &mut *visit, pages: &mut pages }.value(document, &position, Defaults::default())
+    })?;
+    Ok(pages)
 }
 
-/// Hands every document of a text to `visit`, as JSON, with its number from 1.
+/// Hands every document of a text to `visit`, as JSON, with its number from 1. `expected` says what should be there if nothing is.
 pub(super) fn for_each_document(
     text: &str,
     file: &str,
+    expected: &'static str,
     visit: &mut dyn FnMut(&RawValue, usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let count = if is_json(text) { json_documents(text, file, visit)? } else { yaml_documents(text, file, visit)? };
-    if count == 0 { Err(Error::Empty { file: file.to_owned() }) } else { Ok(()) }
+    if count == 0 { Err(Error::Empty { file: file.to_owned(), expected }) } else { Ok(()) }
 }
 
 /// Whether a text starts as JSON does and has no line that starts as YAML separates documents, which JSON cannot have.
@@ -145,6 +152,7 @@ struct Defaults<'d> {
 struct Walk<'w, 'v> {
     file: &'w str,
     visit: &'w mut Visit<'v>,
+    pages: &'w mut Pages,
 }
 
 impl Walk<'_, '_> {
@@ -160,6 +168,13 @@ impl Walk<'_, '_> {
         let is_version_of_list = header.api_version.is_none() && !defaults.api_version.is_empty();
         let api_version = header.api_version.unwrap_or_else(|| defaults.api_version.to_owned());
         let kind = header.kind.unwrap_or_else(|| defaults.kind.to_owned());
+        let name = || format!("{kind} ({position})");
+        if let Some(error) = no_object(&api_version, &kind, raw) {
+            return Err(Error::Object { file: self.file.to_owned(), error: error.of(name()) });
+        }
+        if kind.ends_with("List") && header.items.is_some() {
+            self.pages.add_list([&api_version, &kind], header.metadata, self.file, &name());
+        }
         match (kind.strip_suffix("List"), header.items) {
             (Some(""), Some(items)) => {
                 self.elements(items, position, PositionKind::Item(position), Defaults::default())
@@ -194,6 +209,27 @@ impl Walk<'_, '_> {
 
     fn wrong(&self, position: &Position<'_>, error: FieldError) -> Error {
         Error::Object { file: self.file.to_owned(), error: named(error, position.to_string()) }
+    }
+}
+
+/// Why what an API server answers is no object of a cluster: it failed, or wrote it for people.
+fn no_object(api_version: &str, kind: &str, raw: &RawValue) -> Option<FieldError> {
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(default)]
+        message: String,
+    }
+
+    match (group_of(api_version), kind.strip_suffix("List").unwrap_or(kind)) {
+        ("", "Status") if !api_version.is_empty() => {
+            let status: Result<Status, _> = serde_json::from_str(raw.get());
+            let why = status.map(|status| status.message).unwrap_or_default();
+            Some(FieldError::new("kind", format!("the API server gave no objects: {why}")))
+        }
+        ("" | "meta.k8s.io", "Table" | "PartialObjectMetadata") => {
+            Some(FieldError::new("kind", format!("it does not have the objects: expected {OBJECTS}")))
+        }
+        _ => None,
     }
 }
 

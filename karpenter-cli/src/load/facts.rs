@@ -39,7 +39,7 @@ pub fn prices(text: &str, file: &str) -> Result<Prices, Error> {
 fn only<T: DeserializeOwned + Default>(text: &str, file: &str) -> Result<T, Error> {
     let wrong = |error: FieldError| Error::Object { file: file.to_owned(), error };
     let mut only = T::default();
-    for_each_document(text, file, &mut |document, number| {
+    for_each_document(text, file, "one document in JSON or YAML", &mut |document, number| {
         if number > 1 {
             return Err(wrong(FieldError::new(format!("document {number}"), "one is expected")));
         }

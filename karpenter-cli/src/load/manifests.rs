@@ -52,8 +52,9 @@ pub fn manifests(text: &str, file: &str) -> Result<Vec<Manifest>, Error> {
         }
         workloads.push(Manifest::Workload(Box::new(Workload::new(read.key, kind, read.replicas, template.pods))));
         Ok(())
-    })?;
-    let cluster = reader.finish().cluster;
+    })?
+    .check()?;
+    let cluster = reader.finish()?.cluster;
     cluster.warnings.iter().find_map(unknown_field).map_or(Ok(()), Err)?;
     let mut out = objects(cluster);
     out.append(&mut workloads);

@@ -20,6 +20,7 @@ mod manifests;
 mod objects;
 mod older;
 mod overflow;
+mod pages;
 mod unread;
 mod warnings;
 mod workload;
@@ -48,7 +49,7 @@ use crate::Error;
 pub fn cluster(text: &str, file: &str) -> Result<Cluster, Error> {
     let mut reader = ClusterReader::default();
     reader.read(text, file)?;
-    Ok(reader.finish())
+    reader.finish()
 }
 
 /// The objects of a text as they are, with the version of the list that they lie in if they have none themselves.
@@ -64,7 +65,8 @@ pub fn values(text: &str, file: &str) -> Result<Vec<serde_json::Value>, Error> {
         value["kind"] = object.kind.clone().into();
         out.push(value);
         Ok(())
-    })?;
+    })?
+    .check()?;
     Ok(out)
 }
 
@@ -109,5 +111,20 @@ fn named(error: FieldError, object: impl Into<String>) -> FieldError {
 fn message_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+    in_words(text.strip_suffix(&place).unwrap_or(&text))
+}
+
+/// The message with words in the place of the name of a type of Rust for what is expected.
+fn in_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let words = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "u128" | "usize" => "a whole number of at least 0",
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        _ => expected,
+    };
+    format!("{found}expected {words}")
 }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::{
     documents::{Object, Position, for_each_object},
     older::{self, Older},
+    pages::Pages,
     parse, parse_noting,
     warnings::{LoadWarning, unknown_fields},
 };
@@ -126,6 +127,7 @@ pub struct ClusterReader {
     files: Vec<String>,
     /// The file, by number, in which an object was.
     seen: BTreeMap<(Kind, ObjectKey), usize>,
+    pages: Pages,
 }
 
 impl ClusterReader {
@@ -140,7 +142,14 @@ impl ClusterReader {
     /// that is neither a pod nor a node pool cannot be read.
     pub fn read(&mut self, text: &str, file: &str) -> Result<(), Error> {
         self.start_file(file);
-        for_each_object(text, file, &mut |object, position| self.take(object, position, file))
+        let pages = for_each_object(text, file, &mut |object, position| self.take(object, position, file))?;
+        self.add_pages(pages);
+        Ok(())
+    }
+
+    /// Notes which lists were read.
+    pub(super) fn add_pages(&mut self, pages: Pages) {
+        self.pages.add_all(pages);
     }
 
     /// All objects from here on are of this file.
@@ -149,12 +158,16 @@ impl ClusterReader {
     }
 
     /// What was read, with the warnings that concern all of it.
-    pub fn finish(self) -> Cluster {
+    ///
+    /// # Errors
+    /// A list goes on in pages that were not read.
+    pub fn finish(self) -> Result<Cluster, Error> {
+        self.pages.check()?;
         let mut cluster = self.cluster;
         let older = self.older.finish(&cluster.pools, &mut cluster.claims);
         cluster.warnings.extend(older);
         cluster.look_over();
-        cluster
+        Ok(cluster)
     }
 
     /// Adds a pod that was made from something else.
@@ -182,12 +195,6 @@ impl ClusterReader {
 
     pub(super) fn take(&mut self, object: &Object<'_>, position: &Position<'_>, file: &str) -> Result<(), Error> {
         let kind = Kind::of(&object.api_version, &object.kind);
-        if let Some(error) = no_object(object) {
-            return Err(Error::Object {
-                file: file.to_owned(),
-                error: error.of(format!("{} ({position})", object.kind)),
-            });
-        }
         if kind.is_none() && group_of(&object.api_version) != KARPENTER_GROUP {
             return Ok(());
         }
@@ -251,27 +258,6 @@ impl ClusterReader {
             Kind::CsiNode => cluster.csi_nodes.push(needed(raw, name, file)?),
         }
         Ok(())
-    }
-}
-
-/// Why what an API server answers is no object of a cluster: it failed, or wrote it for people.
-fn no_object(object: &Object<'_>) -> Option<FieldError> {
-    #[derive(Deserialize)]
-    struct Status {
-        #[serde(default)]
-        message: String,
-    }
-
-    match (object.api_version.as_str(), object.kind.as_str()) {
-        ("v1", "Status") => {
-            let status: Result<Status, _> = serde_json::from_str(object.raw.get());
-            let why = status.map(|status| status.message).unwrap_or_default();
-            Some(FieldError::new("kind", format!("the API server gave no objects: {why}")))
-        }
-        ("meta.k8s.io/v1", "Table" | "PartialObjectMetadata") => {
-            Some(FieldError::new("kind", "it does not have the objects: expected what `kubectl get -o json` prints"))
-        }
-        _ => None,
     }
 }
 

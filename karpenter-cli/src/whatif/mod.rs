@@ -84,7 +84,7 @@ impl Changes {
         Ok(Some(Self {
             without_nodes: args.without_node.clone(),
             without_types: args.without_type.clone(),
-            objects: reader.finish(),
+            objects: reader.finish()?,
         }))
     }
 

@@ -40,6 +40,71 @@ fn files_that_cannot_be_read() {
 }
 
 #[test]
+fn files_that_must_be_written_in_another_way_first() {
+    let files = Files::new("encoded");
+    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let big_endian = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
+    let text = list(&[POOL]);
+    for (bytes, expected) in [
+        (vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0], "is compressed with gzip: unpack it first"),
+        (utf16(&format!("\u{feff}{text}")), "is UTF-16 text: save it as UTF-8"),
+        (big_endian(&format!("\u{feff}{text}")), "is UTF-16 text: save it as UTF-8"),
+        (utf16(&text), "is UTF-16 text: save it as UTF-8"),
+        (big_endian(&text), "is UTF-16 text: save it as UTF-8"),
+    ] {
+        files.write_bytes("cluster.json", &bytes);
+        let got = line(&files, "plan --cluster cluster.json --catalog types.json");
+        assert_eq!(got, format!("karpenter: cluster.json: {expected}"));
+        assert_eq!(line(&files, "plan --cluster cluster.json --catalog cluster.json"), got);
+    }
+}
+
+/// A list of some kind with these meta data.
+fn page(kind: &str, metadata: &str, items: &[&str]) -> String {
+    format!(r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{{metadata}}},"items":[{}]}}"#, items.join(","))
+}
+
+#[test]
+fn lists_of_which_pages_are_missing() {
+    let files = Files::new("pages");
+    let (first, second) = (pod("a", "1"), pod("b", "1"));
+    let more = r#""continue":"abc","remainingItemCount":500"#;
+    let pages = "the list goes on in further pages";
+    for (text, expected) in [
+        (page("List", more, &[POOL]), format!("List (document 1): metadata.continue: {pages}, with 500 more objects")),
+        (
+            page("PodList", r#""continue":"abc""#, &[&first]),
+            format!("PodList (document 1): metadata.continue: {pages}, and"),
+        ),
+        (
+            page("List", r#""remainingItemCount":1"#, &[POOL]),
+            format!("List (document 1): metadata.remainingItemCount: {pages}"),
+        ),
+        (
+            format!("{}{}", page("PodList", more, &[&first]), page("NodeList", "", &[])),
+            format!("PodList (document 1): metadata.continue: {pages}"),
+        ),
+        (
+            format!("{}{}", page("List", more, &[POOL]), page("List", "", &[&first])),
+            format!("List (document 1): metadata.continue: {pages}"),
+        ),
+    ] {
+        let got = refusal(&files, &text);
+        assert!(got.starts_with(&format!("karpenter: cluster.json: {expected}")), "{text}\n{got}");
+        files.write("with.json", &text);
+        files.write("cluster.json", &list(&[&second]));
+        let got = line(&files, "plan --cluster cluster.json --catalog types.json --with with.json");
+        assert!(got.starts_with(&format!("karpenter: with.json: {expected}")), "{text}\n{got}");
+    }
+    files.write("1.json", &page("PodList", more, &[&first]));
+    files.write("2.json", &page("PodList", r#""continue":"""#, &[&second]));
+    files.write("pool.json", POOL);
+    let ran = files.run("plan --cluster pool.json 1.json 2.json --catalog types.json");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert!(ran.out.starts_with("2 pods want a place"), "{}", ran.out);
+}
+
+#[test]
 fn texts_that_are_not_objects() {
     let files = Files::new("texts");
     for (text, expected) in [
@@ -59,6 +124,15 @@ fn texts_that_are_not_objects() {
             "Status (document 1): kind: the API server gave no objects: forbidden",
         ),
         (r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}"#, "Table (document 1): kind: it does not have"),
+        (r#"{"kind":"Table","apiVersion":"v1","rows":[]}"#, "Table (document 1): kind: it does not have the objects"),
+        (
+            r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[]}"#,
+            "PartialObjectMetadataList (document 1): kind: it does not have the objects",
+        ),
+        (
+            r#"{"kind":"PartialObjectMetadataList","apiVersion":"v1","items":[]}"#,
+            "PartialObjectMetadataList (document 1): kind",
+        ),
         (r#"{"kind":"Pod"}"#, "Pod (document 1): metadata.name: is missing"),
         (r#"[{"kind":"Pod","metadata":{"name":""}}]"#, "Pod (document 1 element [0]): metadata.name: is missing"),
         (
@@ -161,8 +235,16 @@ fn catalogs() {
     for (catalog, expected) in [
         ("[", "line 1 column 1: JSON syntax: EOF while parsing a list"),
         ("- name: [a\n", "line "),
-        ("{}", "document 1: a catalog is one list: invalid type: map, expected a sequence"),
-        ("[]\n[]", "document 2: a catalog is one list"),
+        ("", "is empty: expected one list of instance types, as `karpenter catalog` prints it"),
+        (
+            "{}",
+            "document 1: a catalog is one list of instance types, as `karpenter catalog` prints it: invalid type: map, expected a sequence",
+        ),
+        ("[]\n[]", "document 2: a catalog is one list of instance types"),
+        (
+            r#"[{"name":"m","offerings":[{"price":"0.1"}]}]"#,
+            "instance type m: offerings[0].price: invalid type: string \"0.1\", expected a number",
+        ),
         (r#"[{"name":"m","capacity":{"cpu":"x"}}]"#, "instance type m: capacity.cpu: invalid quantity \"x\""),
         (r#"[{"name":"m"},{"capacity":{"cpu":"x"}}]"#, "instance type [1]: capacity.cpu: invalid quantity \"x\""),
         (r#"[{"name":"m"},7]"#, "instance type [1]: invalid type: integer `7`, expected an instance type"),
@@ -274,7 +356,7 @@ fn a_bad_pool_is_left_out_with_a_warning() {
     assert_eq!(
         warnings[..2],
         [
-            "cluster.json: NodePool bad: spec.weight: invalid type: string \"heavy\", expected u32 (the pool is left out)",
+            "cluster.json: NodePool bad: spec.weight: invalid type: string \"heavy\", expected a whole number from 0 to 4294967295 (the pool is left out)",
             "cluster.json: NodePool newer: apiVersion: karpenter.sh/v2: only NodePool and NodeClaim of karpenter.sh/v1 and karpenter.sh/v1beta1, and NodeOverlay of karpenter.sh/v1alpha1, are read (it is left out)",
         ]
     );

@@ -147,6 +147,6 @@ fn each_finding_is_a_line_and_the_status_is_another() {
         ["plan: default/a is neither placed nor refused", "plan: default/b is neither placed nor refused"]
     );
     assert_eq!(error.exit_status(), 3);
-    let other = Error::Empty { file: "cluster.json".to_owned() };
+    let other = Error::Empty { file: "cluster.json".to_owned(), expected: "objects" };
     assert_eq!((other.lines().len(), other.exit_status()), (1, 1));
 }

@@ -99,7 +99,8 @@ fn what_was_left_out_is_said_beside_every_answer() {
     let files = Files::new("explain-left-out");
     let bad = POOL.replacen(r#""spec":{"#, r#""spec":{"weight":"10","#, 1);
     files.write("cluster.json", &list(&[&bad, &node("n"), &pod("a", "1")]));
-    let warning = "karpenter: cluster.json: NodePool general: spec.weight: invalid type: string \"10\", expected u32 \
+    let warning = "karpenter: cluster.json: NodePool general: spec.weight: invalid type: string \"10\", expected a \
+                   whole number from 0 to 4294967295 \
                    (the pool is left out)\n";
     for question in ["a", "a -o json", "--node n"] {
         let ran = files.run(&format!("explain {question} --cluster cluster.json --catalog types.json"));
