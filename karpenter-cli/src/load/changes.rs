@@ -17,6 +17,7 @@ use karpenter_core::{
 use super::{
     LoadWarning,
     documents::{OBJECTS, Object, Position, for_each_object},
+    idle,
     objects::{Cluster, ClusterReader, KARPENTER_GROUP, Kind, group_of, key_of},
     unread,
     warnings::unknown_fields,
@@ -103,14 +104,16 @@ pub(crate) struct ChangeReader {
     workloads: Vec<Workload>,
     claims: Vec<PersistentVolumeClaim>,
     bound: BTreeMap<ObjectKey, String>,
+    /// How many objects of each kind bear on nothing.
+    idle: BTreeMap<String, usize>,
 }
 
 impl ChangeReader {
     /// Reads a file as [`ClusterReader::read`] does.
     ///
     /// # Errors
-    /// All that is wrong with an object, also with a pod or a node pool, and an object that bears on no plan or is not
-    /// accepted; a node pool or an overlay that breaks a rule, so that planning would leave it out.
+    /// All that is wrong with an object, also with a pod or a node pool, and an object that is not known to bear on no plan or is
+    /// not accepted; a node pool or an overlay that breaks a rule, so that planning would leave it out.
     pub(crate) fn read(&mut self, text: &str, file: &str, accepted: Accepted) -> Result<(), Error> {
         self.start(file);
         let mut is_empty = true;
@@ -135,6 +138,7 @@ impl ChangeReader {
     /// A list goes on in pages that were not read.
     pub(crate) fn finish(self) -> Result<FurtherObjects, Error> {
         let mut cluster = self.objects.finish()?;
+        cluster.warn((!self.idle.is_empty()).then_some(LoadWarning::PassedOver { kinds: self.idle }));
         let is_made = |one: &Workload| self.workloads.iter().any(|other| other.controls(one));
         let (made, workloads): (Vec<Workload>, Vec<Workload>) = self.workloads.iter().cloned().partition(is_made);
         cluster.pods.retain(|pod| !made.iter().any(|one| one.has_made(pod)));
@@ -169,8 +173,13 @@ impl ChangeReader {
             self.claims.extend(claims);
             return pods.into_iter().try_for_each(|pod| self.objects.add_pod(pod, file));
         }
+        if idle::is_idle(object) {
+            *self.idle.entry(object.kind.clone()).or_default() += 1;
+            return Ok(());
+        }
         if kind.is_none() && !is_karpenters {
-            return Err(wrong(FieldError::new("kind", "it bears on no plan")));
+            let message = "objects of this kind are not read: leave it out if nothing that is planned depends on it";
+            return Err(wrong(FieldError::new("kind", message)));
         }
         self.objects.take(object, position, file)?;
         if let Some(fault) = self.objects.first_fault(file) {

@@ -18,7 +18,7 @@ use crate::Error;
 const NO_SUCH_FIELD: &str = "there is no such field";
 
 /// Reads manifests: pools, daemonsets, budgets, volumes and namespaces as they are; Deployments and StatefulSets as what
-/// makes pods.
+/// makes pods. Kinds that bear on nothing, such as a Service, are passed over.
 ///
 /// # Errors
 /// The text is not JSON or YAML or holds nothing; an object bears on no plan, cannot be read or has a field that there is not.

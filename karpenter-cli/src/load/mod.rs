@@ -16,6 +16,7 @@ mod catalog;
 mod changes;
 mod documents;
 mod facts;
+mod idle;
 mod manifests;
 mod objects;
 mod older;

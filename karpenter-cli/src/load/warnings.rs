@@ -64,6 +64,11 @@ pub enum LoadWarning {
         /// How many other instance types of the file have it too.
         others: usize,
     },
+    /// Objects among the changes that bear on no plan.
+    PassedOver {
+        /// How many there are of each kind.
+        kinds: BTreeMap<String, usize>,
+    },
     /// A pod, or the template of a workload, names a class of which admission would write what pods of it have.
     NotAdmitted {
         /// The file.
@@ -172,6 +177,7 @@ impl fmt::Display for LoadWarning {
                     n => write!(f, " (and so in {n} other instance types)"),
                 }
             }
+            Self::PassedOver { kinds } => passed_over(f, kinds),
             Self::NotAdmitted { file, object, field, written } => {
                 write!(
                     f,
@@ -222,6 +228,14 @@ impl fmt::Display for LoadWarning {
             ),
         }
     }
+}
+
+/// Writes how many objects of which kinds bear on no plan.
+fn passed_over(f: &mut fmt::Formatter<'_>, kinds: &BTreeMap<String, usize>) -> fmt::Result {
+    let all: usize = kinds.values().sum();
+    let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} of kind {kind}")).collect();
+    let of_all = if all == 1 { "object bears on no plan and is" } else { "objects bear on no plan and are" };
+    write!(f, "{all} {of_all} left out: {}", kinds.join(", "))
 }
 
 /// Writes how many pods run on which nodes that are not there.

@@ -27,7 +27,10 @@ pub(super) fn text(difference: &Difference, of_changed: &[String]) -> String {
 
 /// What is changed, and the bill.
 fn summary(difference: &Difference) -> String {
-    let changes = first_names(difference.changes.iter().map(ToString::to_string));
+    let changes = match difference.changes.as_slice() {
+        [] => "nothing is changed".to_owned(),
+        changes => first_names(changes.iter().map(ToString::to_string)),
+    };
     let mut out = folded(&format!("What if: {changes}"), "");
     let (before, after) = (difference.cost_before.dollars_per_hour(), difference.cost_after.dollars_per_hour());
     out += &folded(&format!("All nodes: ${before:.4} an hour before, ${after:.4} after: {}.", change(difference)), "");

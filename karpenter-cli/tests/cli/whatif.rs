@@ -384,6 +384,31 @@ fn pods_of_a_stateful_set_mount_the_claims_that_there_are_and_others_are_made() 
 }
 
 #[test]
+fn kinds_that_bear_on_no_plan_are_counted_in_one_warning() {
+    let files = files("whatif-idle", &[pool("general", "100%")]);
+    let object = |api_version: &str, kind: &str| {
+        format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"generateName":"a-"}}}}"#)
+    };
+    let (service, role) = (object("v1", "Service"), object("rbac.authorization.k8s.io/v1", "Role"));
+    files.write("chart.json", &list(&[&service, DEPLOYMENT, &service, &role]));
+    let (document, difference) = changed(&files, PLAN, "--with chart.json");
+    assert_eq!(difference["changes"], json!(["Deployment default/shop is added"]));
+    let warning = "3 objects bear on no plan and are left out: 1 of kind Role, 2 of kind Service";
+    assert_eq!(document["warnings"], json!([warning]));
+    files.write("one.json", &service);
+    let ran = files.run(&format!("{PLAN} --with one.json"));
+    assert!(ran.out.starts_with("What if: nothing is changed\n"), "{}", ran.out);
+    assert!(ran.out.contains(" 1 object bears on no plan and is left out: 1 of kind Service\n"), "{}", ran.out);
+    files.write("other.json", &object("serving.knative.dev/v1", "Service"));
+    let line = refusal(&files, "--with other.json");
+    assert!(
+        line.starts_with("karpenter: other.json: Service (document 1): kind: objects of this kind are not read"),
+        "{line}"
+    );
+    assert!(refusal(&files, "--set-pool one.json").contains("only a NodePool"));
+}
+
+#[test]
 fn a_pod_may_be_bound_to_a_node_that_comes_with_it() {
     let files = files("whatif-bound", &[pool("general", "100%")]);
     let bound = running("web", "1", "by-hand");
@@ -507,8 +532,8 @@ fn mistakes_are_one_line() {
     let older = POOL.replace("karpenter.sh/v1", "karpenter.sh/v1alpha9");
     for (text, expected) in [
         (
-            r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"}}"#.to_owned(),
-            "Service (document 1): kind: it bears on no plan",
+            r#"{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"s"}}"#.to_owned(),
+            "CronJob (document 1): kind: objects of this kind are not read",
         ),
         (pod("p", "1x"), "Pod default/p: spec.containers[0].resources.requests.cpu: invalid quantity"),
         (unnamed, "StatefulSet default/shop: spec.volumeClaimTemplates[0].metadata.name: is missing"),
