@@ -1,7 +1,7 @@
 //! `karpenter simulate`: carries out a scenario in a simulated cluster.
 
 use std::{
-    fs,
+    fmt, fs,
     io::IsTerminal as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -138,6 +138,12 @@ fn minutes(duration: Duration) -> u64 {
     duration.as_secs() / 60
 }
 
+/// What is said of a file to whom knows the file.
+fn without_file(message: &dyn fmt::Display, file: &str) -> String {
+    let text = message.to_string();
+    text.strip_prefix(&format!("{file}: ")).map(str::to_owned).unwrap_or(text)
+}
+
 /// Reads the files that a scenario names, and answers its questions.
 struct Shelf {
     /// The folder of the scenario, from which files are named.
@@ -146,23 +152,25 @@ struct Shelf {
 
 impl Stage for Shelf {
     fn manifests(&mut self, manifests: &Manifests, scenario: &str) -> Result<Vec<Manifest>, String> {
-        let read = match manifests {
+        match manifests {
             Manifests::File(file) => {
                 let file = self.folder.join(file);
-                read_text(&file).and_then(|text| load::manifests(&text, &name_of(&file)))
+                let name = name_of(&file);
+                let read = read_text(&file).and_then(|text| load::manifests(&text, &name));
+                read.map_err(|error| without_file(&error, &name))
             }
-            Manifests::Inline(text) => load::manifests(text, scenario),
-            other => return Err(format!("{other:?} cannot be read")),
-        };
-        read.map_err(|error| error.to_string())
+            Manifests::Inline(text) => load::manifests(text, scenario).map_err(|error| without_file(&error, scenario)),
+            other => Err(format!("{other:?} cannot be read")),
+        }
     }
 
     fn catalog(&mut self, file: &str) -> Result<Arc<Catalog>, String> {
         let file = self.folder.join(file);
-        let list = read_text(&file).and_then(|text| load::catalog(&text, &name_of(&file)));
-        let TypeList { types, warnings, .. } = list.map_err(|error| error.to_string())?;
+        let name = name_of(&file);
+        let list = read_text(&file).and_then(|text| load::catalog(&text, &name));
+        let TypeList { types, warnings, .. } = list.map_err(|error| without_file(&error, &name))?;
         if let Some(warning) = warnings.first() {
-            return Err(warning.to_string());
+            return Err(without_file(warning, &name));
         }
         Catalog::new(types).map(Arc::new).map_err(|error| error.to_string())
     }

@@ -111,17 +111,11 @@ fn mistakes_are_one_line_with_file_line_and_word() {
     files.write("pool.json", &crate::common::POOL.replacen(r#""spec":{"#, r#""spec":{"limit":{"cpu":"4"},"#, 1));
     for (text, error) in [
         ("show\ntik 3m\n", "a.scenario: line 2: `tik`: there is no such command; is `tick` meant?"),
-        ("apply none.yaml\n", "a.scenario: line 1: `none.yaml`: none.yaml: cannot be read: "),
-        (
-            "show\napply pod.yaml\n",
-            "a.scenario: line 2: `pod.yaml`: pod.yaml: Pod (document 1): metadata.name: is missing",
-        ),
-        (
-            "apply pool.json\n",
-            "a.scenario: line 1: `pool.json`: pool.json: NodePool general: spec.limit: there is no such field",
-        ),
-        ("show\napply\n  kind: [\n", "a.scenario: line 2: `apply`: a.scenario: line "),
-        ("catalog none.json\n", "a.scenario: line 1: `none.json`: none.json: cannot be read: "),
+        ("apply none.yaml\n", "a.scenario: line 1: `none.yaml`: cannot be read: "),
+        ("show\napply pod.yaml\n", "a.scenario: line 2: `pod.yaml`: Pod (document 1): metadata.name: is missing"),
+        ("apply pool.json\n", "a.scenario: line 1: `pool.json`: NodePool general: spec.limit: there is no such field"),
+        ("show\napply\n  kind: [\n", "a.scenario: line 2: `apply`: line "),
+        ("catalog none.json\n", "a.scenario: line 1: `none.json`: cannot be read: "),
     ] {
         files.write("a.scenario", text);
         let ran = files.run("simulate a.scenario");
