@@ -9,7 +9,10 @@ use std::{
 use crate::catalog::CatalogArgs;
 #[cfg(feature = "kube")]
 use crate::{live::Access, run::RunArgs};
-use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{
+    Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use karpenter_core::{
     PlannerOptions, Timestamp,
     disrupt::{DisruptorOptions, SpotToSpot},
@@ -18,7 +21,7 @@ use karpenter_core::{
 
 /// Decides which Kubernetes nodes should exist.
 #[derive(Debug, Parser)]
-#[command(name = "karpenter", version)]
+#[command(name = "karpenter", bin_name = "karpenter", version)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -417,8 +420,24 @@ impl Args {
     pub fn read(words: Vec<OsString>) -> Self {
         let mut command = Self::command().mut_subcommands(|one| one.mut_args(with_negative_numbers));
         let read = command.try_get_matches_from_mut(words).and_then(|matches| Self::from_arg_matches(&matches));
-        read.unwrap_or_else(|error| error.format(&mut command).exit())
+        read.unwrap_or_else(|error| with_hint(error).format(&mut command).exit())
     }
+}
+
+/// The error with a hint if pods were most likely taken for dumps.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    let missing = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            missing.as_slice()
+        }
+        _ => &[],
+    };
+    if matches!(missing, [only] if only.starts_with("<POD>")) {
+        let hint =
+            "--cluster takes all names after it for files: name the pods before it, or after a -- behind the files";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    }
+    error
 }
 
 /// An option with one value takes a number below zero for it, and says itself what is wrong with that.
@@ -435,6 +454,20 @@ impl InputArgs {
     /// A usage error that is ready to be printed.
     pub fn check(&self, changes: &ChangeArgs) -> Result<(), clap::Error> {
         read_once(self.cluster.iter().chain(&self.catalog).chain(&changes.set_pool).chain(&changes.with))
+    }
+}
+
+impl PlanArgs {
+    /// Checks what the parser of the command line cannot: a table has no room for a proof.
+    ///
+    /// # Errors
+    /// A usage error that is ready to be printed.
+    pub fn check(&self) -> Result<(), clap::Error> {
+        if self.with_certificate && self.output == OutputFormat::Table {
+            let message = "`--with-certificate` needs `-o json` or `-o yaml`";
+            return Err(Args::command().error(ErrorKind::ArgumentConflict, message));
+        }
+        Ok(())
     }
 }
 

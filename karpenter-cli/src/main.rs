@@ -57,6 +57,9 @@ fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
 
 /// Checks what the parser of the command line cannot.
 fn check(command: &Command) -> Result<(), clap::Error> {
+    if let Command::Plan(args) = command {
+        args.check()?;
+    }
     let no_changes = ChangeArgs::default();
     let (input, policies, changes) = match command {
         Command::Plan(PlanArgs { input, policies, changes, .. })

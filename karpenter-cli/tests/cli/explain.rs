@@ -176,6 +176,29 @@ fn an_unknown_pod_is_an_error() {
 }
 
 #[test]
+fn pods_behind_the_dumps_are_a_usage_error_with_a_hint() {
+    let files = files("explain-behind");
+    let ran = files.run("explain --catalog types.json --cluster cluster.json huge");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
+    assert!(
+        ran.err.contains("tip: --cluster takes all names after it for files: name the pods before it"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("Usage: karpenter explain <POD>..."), "{}", ran.err);
+    let ran = files.run("explain --catalog types.json --cluster cluster.json -- huge");
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (Some(0), "karpenter: Pod default/fresh: left alone, because the kube-scheduler has not refused it\n")
+    );
+    for (words, has_hint) in [("explain", false), ("plan", false), ("plan --nonsense", false)] {
+        let ran = files.run(words);
+        assert_eq!((ran.code, ran.err.contains("takes all names")), (Some(2), has_hint), "{words}: {}", ran.err);
+        assert!(ran.err.contains("Usage: karpenter "), "{words}: {}", ran.err);
+    }
+}
+
+#[test]
 fn a_pod_whose_node_is_on_its_way_out_is_pending() {
     let files = Files::new("explain-moving");
     let claim = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodeClaim","metadata":{"name":"old","uid":"u",

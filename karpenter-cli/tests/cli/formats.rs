@@ -100,6 +100,17 @@ fn the_proof_of_the_bound_is_printed_on_demand() {
 }
 
 #[test]
+fn a_table_has_no_room_for_the_proof() {
+    let files = Files::new("certificate-table");
+    files.write("cluster.json", &list(&[POOL, &pod("a", "3")]));
+    for format in ["", "-o table"] {
+        let ran = files.run(&format!("plan --cluster cluster.json --catalog types.json --with-certificate {format}"));
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
+        assert!(ran.err.contains("`--with-certificate` needs `-o json` or `-o yaml`"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn the_same_objects_give_the_same_plan_in_every_format() {
     let files = Files::new("same");
     let (a, b, n) = (pod("a", "3"), pod("b", "3"), node("n"));
