@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, time::Duration};
 use karpenter_core::{PlannedClaim, Price, api::ObjectKey, schedule::Certificate};
 use serde::Serialize;
 
-use super::difference_json;
+use super::{difference_json, ordered::Ordered};
 use crate::{Error, plan::Outcome};
 
 /// A plan as other programs read it.
@@ -28,11 +28,21 @@ struct Document<'o> {
 }
 
 pub(super) fn json(outcome: &Outcome, with_certificate: bool) -> Result<String, Error> {
-    to_json(&document(outcome, with_certificate))
+    to_json_document(&document(outcome, with_certificate))
 }
 
 pub(super) fn yaml(outcome: &Outcome, with_certificate: bool) -> Result<String, Error> {
-    to_yaml(&document(outcome, with_certificate))
+    to_yaml_document(&document(outcome, with_certificate))
+}
+
+/// A document with prices in whole billionths.
+pub(super) fn to_json_document(document: &impl Serialize) -> Result<String, Error> {
+    to_json(&Ordered::of(document)?)
+}
+
+/// The same document as [`to_json_document`] writes.
+pub(super) fn to_yaml_document(document: &impl Serialize) -> Result<String, Error> {
+    to_yaml(&Ordered::of(document)?)
 }
 
 pub(crate) fn to_json(document: &impl Serialize) -> Result<String, Error> {

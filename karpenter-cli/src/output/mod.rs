@@ -9,6 +9,7 @@ mod explain;
 mod explain_json;
 mod guards;
 mod json;
+mod ordered;
 mod outlook;
 mod outlook_json;
 mod pool_outlook;
@@ -16,6 +17,7 @@ mod pool_outlook_json;
 mod table;
 
 pub(crate) use json::{to_json, to_json_line, to_yaml};
+use json::{to_json_document, to_yaml_document};
 use karpenter_core::disrupt::{NodeOutlook, PoolOutlook};
 
 use crate::{Error, args::OutputFormat, consolidate::Consolidation, explain::Explanation, plan::Outcome};
@@ -42,8 +44,8 @@ pub fn render(outcome: &Outcome, format: OutputFormat, with_certificate: bool) -
 /// The serializer refuses the commands.
 pub fn render_commands(found: &Consolidation, format: OutputFormat) -> Result<String, Error> {
     match format {
-        OutputFormat::Json => to_json(&commands::document(found)),
-        OutputFormat::Yaml => to_yaml(&commands::document(found)),
+        OutputFormat::Json => to_json_document(&commands::document(found)),
+        OutputFormat::Yaml => to_yaml_document(&commands::document(found)),
         OutputFormat::Table => Ok(match &found.difference {
             Some(difference) => difference::text(difference, &found.warnings),
             None => commands_table::text(found),
@@ -57,8 +59,8 @@ pub fn render_commands(found: &Consolidation, format: OutputFormat) -> Result<St
 /// The serializer refuses the answers.
 pub fn render_explanation(explanation: &Explanation, format: OutputFormat) -> Result<String, Error> {
     match format {
-        OutputFormat::Json => to_json(&explain_json::document(explanation)),
-        OutputFormat::Yaml => to_yaml(&explain_json::document(explanation)),
+        OutputFormat::Json => to_json_document(&explain_json::document(explanation)),
+        OutputFormat::Yaml => to_yaml_document(&explain_json::document(explanation)),
         OutputFormat::Table => Ok(explain::text(explanation)),
     }
 }
@@ -69,8 +71,8 @@ pub fn render_explanation(explanation: &Explanation, format: OutputFormat) -> Re
 /// The serializer refuses the answers.
 pub fn render_outlooks(outlooks: &[NodeOutlook], format: OutputFormat) -> Result<String, Error> {
     match format {
-        OutputFormat::Json => to_json(&outlook_json::document(outlooks)),
-        OutputFormat::Yaml => to_yaml(&outlook_json::document(outlooks)),
+        OutputFormat::Json => to_json_document(&outlook_json::document(outlooks)),
+        OutputFormat::Yaml => to_yaml_document(&outlook_json::document(outlooks)),
         OutputFormat::Table => Ok(outlook::text(outlooks)),
     }
 }
@@ -81,8 +83,8 @@ pub fn render_outlooks(outlooks: &[NodeOutlook], format: OutputFormat) -> Result
 /// The serializer refuses the answers.
 pub fn render_pool_outlooks(outlooks: &[PoolOutlook], format: OutputFormat) -> Result<String, Error> {
     match format {
-        OutputFormat::Json => to_json(&pool_outlook_json::document(outlooks)),
-        OutputFormat::Yaml => to_yaml(&pool_outlook_json::document(outlooks)),
+        OutputFormat::Json => to_json_document(&pool_outlook_json::document(outlooks)),
+        OutputFormat::Yaml => to_yaml_document(&pool_outlook_json::document(outlooks)),
         OutputFormat::Table => Ok(pool_outlook::text(outlooks)),
     }
 }

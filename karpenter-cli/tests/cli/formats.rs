@@ -100,6 +100,19 @@ fn the_proof_of_the_bound_is_printed_on_demand() {
 }
 
 #[test]
+fn sums_of_prices_are_whole_billionths() {
+    let files = Files::new("sums");
+    files.write("types.json", &CATALOG.replace("0.2", "0.0704"));
+    let pods: Vec<String> = (0..4).map(|index| pod(&format!("p-{index}"), "3")).collect();
+    let items: Vec<&str> = pods.iter().map(String::as_str).chain([POOL]).collect();
+    files.write("cluster.json", &list(&items));
+    for (format, line) in [("json", "\"hourlyCost\": 0.2816,"), ("yaml", "hourlyCost: 0.2816")] {
+        let ran = files.run(&format!("plan --cluster cluster.json --catalog types.json -o {format}"));
+        assert!(ran.out.lines().any(|one| one.trim() == line), "{}", ran.out);
+    }
+}
+
+#[test]
 fn a_table_has_no_room_for_the_proof() {
     let files = Files::new("certificate-table");
     files.write("cluster.json", &list(&[POOL, &pod("a", "3")]));
