@@ -349,7 +349,8 @@ pub struct PolicyArgs {
 
     /// What further nodes may cost, so that each pod finds one in whatever order the kube-scheduler binds them, as a share of what
     /// the cluster costs; 0.06 unless said otherwise, and 0 where it is asked which nodes should go. Unless it is 0, plans are
-    /// compared by what they are likely to cost once pods are bound, not by what they cost alone
+    /// compared by what they are likely to cost once pods are bound, not by what they cost alone: of few pods the one that is chosen
+    /// may cost more than the cheapest by a larger share
     #[arg(long, value_parser = share, value_name = "SHARE")]
     pub slack: Option<f64>,
 

@@ -42,15 +42,12 @@ pub fn manifests(text: &str, file: &str) -> Result<Vec<Manifest>, Error> {
             _ => return Err(wrong(FieldError::new("kind", "it does not say how long its pods run: use add-job"))),
         };
         let (read, template) = workload::read_template(object, key).map_err(wrong)?;
-        if !template.claims.is_empty() {
-            let message =
-                "no claims are made in a simulated cluster but for ephemeral volumes of pods: write these instead";
-            return Err(wrong(FieldError::new("spec.volumeClaimTemplates", message)));
-        }
         if let Some(field) = workload::unknown_fields(object).first() {
             return Err(wrong(FieldError::new(field, NO_SUCH_FIELD)));
         }
-        workloads.push(Manifest::Workload(Box::new(Workload::new(read.key, kind, read.replicas, template.pods))));
+        let mut workload = Workload::new(read.key, kind, read.replicas, template.pods);
+        workload.claim_templates = template.claims;
+        workloads.push(Manifest::Workload(Box::new(workload)));
         Ok(())
     })?
     .check()?;

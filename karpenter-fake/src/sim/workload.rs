@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use karpenter_core::{
-    api::{FieldError, LabelSelector, ObjectKey, OwnerReference, PodBuilder, PodTemplate, Workload as Pods},
+    api::{
+        FieldError, LabelSelector, ObjectKey, OwnerReference, PersistentVolumeClaim, Pod, PodBuilder, PodTemplate,
+        Volume, VolumeClaimSource, Workload as Pods,
+    },
     labels::POD_DELETION_COST,
 };
 
@@ -30,6 +33,9 @@ pub struct Workload {
     pub replicas: u32,
     /// What each of its pods is like.
     pub template: PodTemplate,
+    /// What the claims are like that a StatefulSet makes for each of its pods, by the names of the volumes that they are for. They
+    /// stay when a pod goes, and the next one of its name mounts them.
+    pub claim_templates: Vec<PersistentVolumeClaim>,
 }
 
 /// The kinds of [`Workload`].
@@ -75,7 +81,7 @@ impl Workload {
     /// A mistake in how the pod was written.
     pub fn of_pod(name: &str, kind: WorkloadKind, replicas: u32, pod: PodBuilder) -> Result<Self, FieldError> {
         let mut pods = Pods::from(pod).into_pods()?;
-        let first = if pods.is_empty() { karpenter_core::api::Pod::default() } else { pods.swap_remove(0) };
+        let first = if pods.is_empty() { Pod::default() } else { pods.swap_remove(0) };
         let key = ObjectKey::new(first.namespace(), name);
         let mut template = PodTemplate::default();
         template.metadata.labels = first.metadata.labels;
@@ -86,7 +92,27 @@ impl Workload {
 
     /// A workload whose pods are like a template.
     pub const fn new(key: ObjectKey, kind: WorkloadKind, replicas: u32, template: PodTemplate) -> Self {
-        Self { key, kind, replicas, template }
+        Self { key, kind, replicas, template, claim_templates: Vec::new() }
+    }
+
+    /// Lets a pod mount its claims, each in the place of a volume of that name in the template, and gives them back as they are
+    /// made where there are none.
+    pub(super) fn mount_claims(&self, pod: &mut Pod) -> Vec<PersistentVolumeClaim> {
+        let claim = |template: &PersistentVolumeClaim| {
+            let volume_name = &template.metadata.name;
+            let mut claim = template.clone();
+            claim.metadata.name = format!("{volume_name}-{}", pod.metadata.name);
+            claim.metadata.namespace.clone_from(&self.key.namespace);
+            let mut source = VolumeClaimSource::default();
+            source.claim_name.clone_from(&claim.metadata.name);
+            let mut volume = Volume::default();
+            volume.name.clone_from(volume_name);
+            volume.persistent_volume_claim = Some(source);
+            pod.spec.volumes.retain(|other| other.name != *volume_name);
+            pod.spec.volumes.push(volume);
+            claim
+        };
+        self.claim_templates.iter().map(claim).collect()
     }
 
     /// Who owns its pods.

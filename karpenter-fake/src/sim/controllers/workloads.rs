@@ -179,7 +179,12 @@ impl Running {
                 Some(pod) if pod.is_active() && is_ready(pod) => {}
                 Some(_) => return,
                 None => {
-                    let _ = api.create(self.pod(uid, name(ordinal)));
+                    let mut pod = self.pod(uid, name(ordinal));
+                    for claim in self.workload.mount_claims(&mut pod) {
+                        // One that is there stays as it is.
+                        let _ = api.create(claim);
+                    }
+                    let _ = api.create(pod);
                     return;
                 }
             }
