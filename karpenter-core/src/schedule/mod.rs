@@ -24,6 +24,7 @@ mod first_fit;
 mod flexibility;
 mod judge;
 mod landing;
+mod lightness;
 mod limit;
 mod lot;
 mod mixture;

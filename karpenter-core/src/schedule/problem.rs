@@ -203,6 +203,8 @@ pub(super) struct Base<'a> {
     pub(super) bill_of_places: Answers<(), f64>,
     /// The places as pods find them that are bound, once somebody asked.
     pub(super) places_to_land_on: Answers<(), landing::Fleet>,
+    /// How far each class is from the heaviest pools, once somebody asked.
+    pub(super) heavier_of_classes: Answers<(), Vec<usize>>,
     /// What was asked about domains so far.
     pub(super) answered: Heirlooms<Answered>,
     pub(super) shelf: Option<Shelf>,
@@ -305,6 +307,7 @@ impl<'a> Base<'a> {
             warnings,
             bill_of_places: Answers::up_to(1),
             places_to_land_on: Answers::up_to(1),
+            heavier_of_classes: Answers::up_to(1),
             answered: Heirlooms::default(),
             shelf: shelf.cloned(),
         }

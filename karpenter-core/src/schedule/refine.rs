@@ -67,7 +67,7 @@ impl<'p> Search<'p, '_> {
         let problem = self.problem;
         let mut other = self.clone();
         for lot in other.take_out(weights, number) {
-            let is_wanted = |batch: &Batch<'p>| problem.weight(batch.candidate) == weights[lot];
+            let is_wanted = |batch: &Batch<'p>| problem.weight(batch.candidate) <= weights[lot];
             while other.remaining(lot) > self.remaining(lot) && other.squeeze_in_where(lot, is_wanted) {}
         }
         for (shape, worth) in other.worths.to_mut().iter_mut().enumerate() {

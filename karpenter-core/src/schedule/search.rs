@@ -20,7 +20,6 @@ use super::{
     occupancy::Occupancy,
     parallel,
     plan::{Plan, PlannedClaim},
-    pool::heavier_weights,
     problem::{Problem, Tolerance, tolerance},
 };
 use crate::{
@@ -293,17 +292,6 @@ impl<'p, 'a> Search<'p, 'a> {
     pub(super) fn tolerances(&self) -> impl Iterator<Item = Tolerance> + use<> {
         let count = if self.problem.base.has_taints_to_avoid() { 2 } else { 1 };
         [Tolerance::Full, Tolerance::Reluctant].into_iter().take(count)
-    }
-
-    /// For all pods on new nodes together, how many weights of pools are heavier than that of their own.
-    pub(super) fn lightness(&self) -> usize {
-        let problem = self.problem;
-        let heavier: Vec<usize> = heavier_weights(&problem.base.pools).collect();
-        let pods = |batch: &Batch<'_>| {
-            let units = |seats: &Seats| number(seats.count * batch.count) * problem.lot(seats.lot).unit_size;
-            batch.guests.iter().map(units).sum::<usize>()
-        };
-        self.batches.iter().map(|batch| heavier[batch.candidate.pool] * pods(batch)).sum()
     }
 
     /// How many units go where a taint asks to be avoided by them.

@@ -218,6 +218,25 @@ fn the_last_pod_of_a_spread_goes_to_the_zone_in_which_one_more_node_costs_least(
 }
 
 #[test]
+fn pods_of_a_heavier_pool_use_the_room_of_a_node_that_a_lighter_one_needs_in_a_zone_of_its_own() {
+    let mut heavy = NodePool::named("heavy").require(NodeSelectorRequirement::new(labels::ZONE, Operator::In, ["a"]));
+    heavy.spec.weight = Some(1);
+    let types = || vec![machine("m", 16, &[("a", "on-demand", 0.78), ("b", "on-demand", 0.23)])];
+    let rules = [
+        json!({"spreads": [spread("x", labels::ZONE, "DoNotSchedule")]}),
+        json!({"affinity": near("x", &[labels::ZONE])}),
+    ];
+    for rule in rules {
+        let cluster = || Snapshot::builder().pool(heavy.clone()).pool(NodePool::named("light"));
+        let pods_of_both = pods("pinned", 1, "1", &json!({"zone": "b"}));
+        let both = plan(cluster().pods(pods("x", 1, "1", &rule)).pods(pods_of_both), types());
+        assert_eq!(outline(&both), (vec!["light"], 0.23), "{rule}");
+        let alone = plan(cluster().pods(pods("x", 1, "1", &rule)), types());
+        assert_eq!(outline(&alone), (vec!["heavy"], 0.78), "no node of the lighter pool is needed: {rule}");
+    }
+}
+
+#[test]
 fn classes_go_together_to_the_zone_where_a_node_must_be_anyway() {
     let alone = |app: &str| pods(app, 1, "500m", &json!({"spreads": [spread(app, labels::ZONE, "DoNotSchedule")]}));
     let together = |app: &str| pods(app, 2, "500m", &json!({"affinity": near(app, &[labels::ZONE])}));

@@ -1,0 +1,60 @@
+//! How far the pods of a plan are from the heaviest pools.
+
+use std::sync::Arc;
+
+use super::{
+    amounts::fits,
+    class::Constraint,
+    pool::{Pool, heavier_weights},
+    problem::{Base, Tolerance, meet},
+    search::{Batch, Search, Seats, number},
+};
+
+impl Search<'_, '_> {
+    /// For all pods on new nodes together, how many weights of pools are heavier than that of their own. A node of a lighter pool
+    /// that some of its pods need does not count: the room that it has is for all.
+    pub(super) fn lightness(&self) -> usize {
+        let problem = self.problem;
+        let heavier: Vec<usize> = heavier_weights(&problem.base.pools).collect();
+        let mut light = self.batches.iter().filter(|batch| heavier[batch.candidate.pool] > 0).peekable();
+        if light.peek().is_none() {
+            return 0;
+        }
+        let of_classes = problem.base.heavier_of_classes();
+        let is_needed = |batch: &Batch<'_>| {
+            let needs_it = |class: &usize| of_classes[*class] >= heavier[batch.candidate.pool];
+            batch.guests.iter().any(|seats| problem.lot(seats.lot).classes.iter().all(needs_it))
+        };
+        let pods = |batch: &Batch<'_>| {
+            let units = |seats: &Seats| number(seats.count * batch.count) * problem.lot(seats.lot).unit_size;
+            batch.guests.iter().map(units).sum::<usize>()
+        };
+        light.filter(|batch| !is_needed(batch)).map(|batch| heavier[batch.candidate.pool] * pods(batch)).sum()
+    }
+}
+
+impl Base<'_> {
+    /// For each class how many weights of pools are heavier than that of the heaviest pool that has a node for one of its pods
+    /// alone, whatever domain it might be given; as many as there are pools if none has.
+    fn heavier_of_classes(&self) -> Arc<Vec<usize>> {
+        let find = || {
+            let heavier: Vec<usize> = heavier_weights(&self.pools).collect();
+            let of_class = |class: usize| {
+                let first = self.pools.iter().position(|pool| self.takes(pool, class));
+                first.map_or(self.pools.len(), |pool| heavier[pool])
+            };
+            Arc::new((0..self.classes.list.len()).map(of_class).collect())
+        };
+        self.heavier_of_classes.get(&(), |()| (), find)
+    }
+
+    /// Whether a pool can make a node for a pod of a class, to which the pod goes willingly.
+    fn takes(&self, pool: &Pool<'_>, class: usize) -> bool {
+        let known = &self.classes.list[class];
+        let tolerations = self.classes.constraints[known.constraint].tolerations.clone();
+        let constraint = Constraint { wanted: self.classes.node_wanted(class), tolerations };
+        let Some((Tolerance::Full, alternatives)) = meet(pool, &constraint) else { return false };
+        let has_room = |row: usize| fits(&known.requests, &pool.variant(row).room);
+        alternatives.iter().any(|alternative| alternative.rows.intersection(&pool.open_rows).any(has_room))
+    }
+}
