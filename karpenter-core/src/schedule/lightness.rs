@@ -12,7 +12,8 @@ use super::{
 
 impl Search<'_, '_> {
     /// For all pods on new nodes together, how many weights of pools are heavier than that of their own. A node of a lighter pool
-    /// that some of its pods need does not count: the room that it has is for all.
+    /// that some of its pods need does not count: the room that it has is for all. Where nodes are to go, all count: to fill those of
+    /// lighter pools is cheaper at once, and dearer in the end.
     pub(super) fn lightness(&self) -> usize {
         let problem = self.problem;
         let heavier: Vec<usize> = heavier_weights(&problem.base.pools).collect();
@@ -23,7 +24,8 @@ impl Search<'_, '_> {
         let of_classes = problem.base.heavier_of_classes();
         let is_needed = |batch: &Batch<'_>| {
             let needs_it = |class: &usize| of_classes[*class] >= heavier[batch.candidate.pool];
-            batch.guests.iter().any(|seats| problem.lot(seats.lot).classes.iter().all(needs_it))
+            !problem.course.is_step()
+                && batch.guests.iter().any(|seats| problem.lot(seats.lot).classes.iter().all(needs_it))
         };
         let pods = |batch: &Batch<'_>| {
             let units = |seats: &Seats| number(seats.count * batch.count) * problem.lot(seats.lot).unit_size;

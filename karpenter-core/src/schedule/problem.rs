@@ -101,6 +101,11 @@ pub(super) struct Course {
 }
 
 impl Course {
+    /// Whether the plan is one of those by which it is found out which nodes go: each is a step towards others.
+    pub(super) fn is_step(&self) -> bool {
+        self.weighs_room || self.trials != Trials::All
+    }
+
     /// Whether pods of a spread are divided so; Karpenter divides them pod by pod.
     pub(super) fn spreads_as_evenly_as_can_be(&self) -> bool {
         self.spreads_evenly || self.order.is_karpenters()

@@ -348,7 +348,7 @@ impl<'a> Problem<'a> {
     fn is_open_to_doubt(&self) -> bool {
         let course = &self.course;
         course.trials == Trials::All
-            && (course.aim, course.spot_types) == (Aim::Bill, SpotTypes::Enough)
+            && (course.aim == Aim::Pods || course.spot_types == SpotTypes::Enough)
             && matches!(course.order, Order::Need | Order::Size | Order::Tightest)
             && !course.spills
             && course.first.is_empty()

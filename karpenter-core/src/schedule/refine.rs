@@ -66,8 +66,13 @@ impl<'p> Search<'p, '_> {
     fn recreated(&self, weights: &[u32], number: u64) -> Option<Self> {
         let problem = self.problem;
         let mut other = self.clone();
+        // Nodes of lighter pools have room for all, but to fill them is no step to other plans.
+        let is_step = problem.course.is_step();
         for lot in other.take_out(weights, number) {
-            let is_wanted = |batch: &Batch<'p>| problem.weight(batch.candidate) <= weights[lot];
+            let is_wanted = |batch: &Batch<'p>| {
+                let weight = problem.weight(batch.candidate);
+                weight == weights[lot] || !is_step && weight < weights[lot]
+            };
             while other.remaining(lot) > self.remaining(lot) && other.squeeze_in_where(lot, is_wanted) {}
         }
         for (shape, worth) in other.worths.to_mut().iter_mut().enumerate() {

@@ -188,7 +188,8 @@ impl<'a> Problem<'a> {
         if has_two_orders && self.is_small() && !best.plan.claims.is_empty() {
             others.push(self.in_order(Order::Tightest));
         }
-        if has_two_orders && self.course.weighs_room {
+        let buys_little = !self.course.is_step() && self.is_small() && !best.plan.claims.is_empty();
+        if has_two_orders && (self.course.weighs_room || buys_little) {
             others.push(self.in_order(Order::Worth));
         }
         if is_limited && self.is_small() {

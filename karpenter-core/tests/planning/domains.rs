@@ -433,6 +433,24 @@ fn pods_with_rules_over_zones_go_to_the_heaviest_pool_all_the_same() {
 }
 
 #[test]
+fn a_pod_leaves_others_their_only_zone_though_a_limit_lets_it_have_no_cheap_node_elsewhere() {
+    let types = vec![
+        machine("small", 2, &[("a", "on-demand", 0.01)]),
+        machine("medium", 8, &[("a", "on-demand", 0.22), ("b", "on-demand", 0.22)]),
+        machine("large", 16, &[("b", "on-demand", 0.02)]),
+    ];
+    let limited = NodePool::named("limited").limit("cpu", Quantity::from_units(16));
+    let cluster = Snapshot::builder().pool(limited).pods(pods(
+        "x",
+        1,
+        "400m",
+        &json!({"affinity": away_from("y", labels::ZONE)}),
+    ));
+    let plan = plan(cluster.pods(pods("y", 1, "200m", &json!({"zone": "a"}))), types);
+    assert_eq!(outline(&plan), (vec!["limited"; 2], 0.23));
+}
+
+#[test]
 fn where_a_limit_leaves_few_nodes_pods_of_a_spread_use_all_of_them() {
     let mut pool = NodePool::named("general");
     pool.spec.limits = read(json!({"nodes": "3"}));

@@ -63,6 +63,23 @@ fn pods_make_way_for_others_that_have_no_room_elsewhere() {
 }
 
 #[test]
+fn room_goes_to_those_that_would_need_a_further_node() {
+    let room = json!({"cpu": "1900m", "memory": "7836Mi", "pods": "110"});
+    let node: Node =
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"allocatable": room}})).expect("a node");
+    let capacity = [("cpu", Quantity::from_units(8)), ("memory", Quantity::from_bytes(16 << 30))];
+    let general = Snapshot::builder().pool(NodePool::named("general")).node(node);
+    // The large one leaves memory that nobody else needs; two of the others take all of it.
+    let large = pods("large", 1, "1500m").memory("512Mi");
+    let plan = plan_with(
+        general.pods(large).pods(pods("small", 6, "800m").memory("3000Mi")),
+        [(InstanceType::named("m", capacity), 0.3)],
+    );
+    assert!(plan.unplaced().is_empty(), "{:?}", plan.unplaced());
+    assert_eq!((plan.claims().len(), plan.existing()["n"].len()), (1, 2));
+}
+
+#[test]
 fn a_plan_for_the_nodes_of_a_plan_makes_no_more() {
     let waiting = |cluster: SnapshotBuilder| cluster.pods(pods("a", 2, "1500m")).pods(pods("b", 4, "1200m"));
     let first = plan(waiting(Snapshot::builder().pool(NodePool::named("general"))));
