@@ -290,8 +290,9 @@ impl Lots {
         let mut out: Vec<_> = portions.iter().flat_map(choices).collect();
         let mut joined: BTreeMap<&PortionKey, usize> = BTreeMap::new();
         for (_, portion, here, _) in self.planned_portions(planned) {
-            let key = portion.joined_by.as_ref().filter(|key| !key.2.is_empty());
-            key.into_iter().for_each(|key| *joined.entry(key).or_default() += here);
+            if let Some(key) = portion.joined_by.as_ref().filter(|key| !key.2.is_empty()) {
+                *joined.entry(key).or_default() += here;
+            }
         }
         let all_leave = |(key, here): (&PortionKey, usize)| (here, Subject::UnitsJoined(key.clone()), 0);
         out.extend(joined.into_iter().filter(|(_, here)| *here > 0).map(all_leave));

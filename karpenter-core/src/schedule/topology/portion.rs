@@ -107,8 +107,10 @@ impl Subject {
     /// The class that it is about.
     pub(in crate::schedule) const fn class(&self) -> usize {
         match self {
-            Self::Units((class, ..)) | Self::UnitsJoined((class, ..)) => *class,
-            Self::PodsBesideOthers(class, _) | Self::UnitsWith(class, _) => *class,
+            Self::Units((class, ..))
+            | Self::UnitsJoined((class, ..))
+            | Self::PodsBesideOthers(class, _)
+            | Self::UnitsWith(class, _) => *class,
         }
     }
 
