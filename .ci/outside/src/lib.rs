@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karpenter::{
-    Catalog, CatalogError, CloudProvider, InstanceType, Offering, Price, Quantity, Requirement, Requirements,
+    Catalog, CatalogError, CloudProvider, InstanceType, Offering, Price, Quantity, Requirements,
     api::{NodeClaim, NodePool},
     async_trait, labels,
     provider::{CreateError, Deletion, Instance, Launched, ProviderError, ProviderId},
