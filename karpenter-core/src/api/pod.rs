@@ -79,11 +79,16 @@ impl Pod {
 
     /// The names of the claims of its volumes, in its namespace.
     pub fn volume_claim_names(&self) -> impl Iterator<Item = String> {
-        self.spec.volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        self.spec.volumes.iter().filter_map(|volume| self.claim_name_of(volume))
+    }
+
+    /// The name of the claim of one of its volumes, if it has one.
+    pub(crate) fn claim_name_of(&self, volume: &Volume) -> Option<String> {
+        match (&volume.persistent_volume_claim, &volume.ephemeral) {
             (Some(claim), _) => Some(claim.claim_name.clone()),
             (None, Some(_)) => Some(format!("{}-{}", self.metadata.name, volume.name)),
             (None, None) => None,
-        })
+        }
     }
 
     /// Whether it says itself that it is not ready. A pod that says nothing, as in dumps that were made by hand, counts

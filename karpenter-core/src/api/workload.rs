@@ -220,6 +220,25 @@ pub enum IntOrPercent {
     Percent(u32),
 }
 
+impl IntOrPercent {
+    /// How many of so many these are; a part of one counts as one.
+    ///
+    /// ```
+    /// use karpenter_core::api::IntOrPercent;
+    ///
+    /// assert_eq!([IntOrPercent::Percent(10).of(25), IntOrPercent::Int(4).of(25)], [3, 4]);
+    /// ```
+    pub fn of(self, total: u32) -> u32 {
+        match self {
+            Self::Int(count) => count,
+            Self::Percent(percent) => {
+                let count = (u64::from(total) * u64::from(percent)).div_ceil(100);
+                u32::try_from(count).unwrap_or(u32::MAX)
+            }
+        }
+    }
+}
+
 /// Why a text is not an [`IntOrPercent`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value {text:?}: expected a whole number or a percentage such as 10%")]

@@ -271,12 +271,7 @@ impl Storage {
 
 /// The claim behind a volume, if there is one.
 fn claim_key(pod: &Pod, volume: &Volume) -> Option<ObjectKey> {
-    let name = match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(source), _) => source.claim_name.clone(),
-        (None, Some(_)) => format!("{}-{}", pod.metadata.name, volume.name),
-        (None, None) => return None,
-    };
-    Some(ObjectKey::new(pod.namespace(), name))
+    Some(ObjectKey::new(pod.namespace(), pod.claim_name_of(volume)?))
 }
 
 /// The alternatives for a node that is to mount a volume: those of its node affinity, whatever the name of the host if

@@ -136,12 +136,12 @@ impl PoolBudgets {
             Err(error) => return BudgetLimit::Unreadable(error.clone()),
         };
         let counting = rules.iter().enumerate().filter(|(_, rule)| rule.is_for(reason) && rule.is_active(now));
-        let Some((index, rule)) = counting.min_by_key(|(_, rule)| rule.nodes_of(nodes.managed)) else {
+        let Some((index, rule)) = counting.min_by_key(|(_, rule)| rule.nodes.of(nodes.managed)) else {
             return BudgetLimit::Unlimited;
         };
         BudgetLimit::Tightest(ActiveBudget {
             index,
-            nodes: rule.nodes_of(nodes.managed),
+            nodes: rule.nodes.of(nodes.managed),
             taken: nodes.not_ready_or_leaving,
             until: rule.window.as_ref().and_then(|window| window.end(now)),
         })
@@ -205,16 +205,6 @@ impl Rule {
 
     fn is_active(&self, now: Timestamp) -> bool {
         self.window.as_ref().is_none_or(|window| window.is_open(now))
-    }
-
-    fn nodes_of(&self, managed: u32) -> u32 {
-        match self.nodes {
-            IntOrPercent::Int(nodes) => nodes,
-            IntOrPercent::Percent(percent) => {
-                let nodes = (u64::from(managed) * u64::from(percent)).div_ceil(100);
-                u32::try_from(nodes).unwrap_or(u32::MAX)
-            }
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use super::roster::{Roster, Traits};
 use crate::{
     Snapshot,
-    api::{IntOrPercent, ObjectKey, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
+    api::{ObjectKey, PodDisruptionBudget, UnhealthyPodEvictionPolicy},
 };
 
 /// What a pod disruption budget allows now.
@@ -50,16 +50,9 @@ impl EvictionLimit {
 
     /// As the disruption controller counts. A budget that selects no pods, or has no rule, allows nothing.
     fn recounted(budget: &PodDisruptionBudget, expected: u32, healthy: u32) -> Self {
-        let part_of_them = |amount: IntOrPercent| match amount {
-            IntOrPercent::Int(count) => count,
-            IntOrPercent::Percent(percent) => {
-                let count = (u64::from(percent) * u64::from(expected)).div_ceil(100);
-                u32::try_from(count).unwrap_or(u32::MAX)
-            }
-        };
         let desired = match (budget.spec.max_unavailable, budget.spec.min_available) {
-            (Some(away), _) => Some(expected.saturating_sub(part_of_them(away))),
-            (None, Some(there)) => Some(part_of_them(there)),
+            (Some(away), _) => Some(expected.saturating_sub(away.of(expected))),
+            (None, Some(there)) => Some(there.of(expected)),
             (None, None) => None,
         };
         let spare = desired.map_or(0, |desired| healthy.saturating_sub(desired));

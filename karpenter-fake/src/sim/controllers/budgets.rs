@@ -217,10 +217,7 @@ impl Tally {
             let known = self.owners.keys().filter_map(|uid| workloads.scale_of(uid));
             known.map(|replicas| replicas as usize).sum::<usize>()
         };
-        let part = |amount: IntOrPercent, of: usize| match amount {
-            IntOrPercent::Int(count) => count as usize,
-            IntOrPercent::Percent(percent) => (of * percent as usize).div_ceil(100),
-        };
+        let part = |amount: IntOrPercent, of: usize| amount.of(u32::try_from(of).unwrap_or(u32::MAX)) as usize;
         let spec = &self.budget.spec;
         match (spec.max_unavailable, spec.min_available) {
             (Some(away), _) => {
