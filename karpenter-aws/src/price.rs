@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Prices of the instance types of a region, in dollars an hour; of those in China, in yuan an hour.
 ///
-/// It is the format of a price file, too, in which a field of another name is an error: `{"onDemand": {"m5.large": 0.096}, "spot":
-/// {"m5.large": {"us-east-1a": 0.04}}}`.
+/// It is the format of a price file, too, in which a field of another name is an error:
+/// `{"onDemand": {"m5.large": 0.096}, "spot": {"m5.large": {"us-east-1a": 0.04}}}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Prices {

@@ -163,19 +163,11 @@ impl fmt::Display for LoadWarning {
             }
             Self::Older { file, object, others, change } => {
                 write!(f, "{file}: {object}: {change}")?;
-                match others {
-                    0 => Ok(()),
-                    1 => f.write_str(" (and so in another NodeClaim)"),
-                    n => write!(f, " (and so in {n} other NodeClaims)"),
-                }
+                and_so_in(f, *others, "NodeClaim")
             }
             Self::UnknownField { file, object, field, others } => {
                 write!(f, "{file}: {object}: {field}: there is no such field (it is left out)")?;
-                match others {
-                    0 => Ok(()),
-                    1 => f.write_str(" (and so in another instance type)"),
-                    n => write!(f, " (and so in {n} other instance types)"),
-                }
+                and_so_in(f, *others, "instance type")
             }
             Self::PassedOver { kinds } => passed_over(f, kinds),
             Self::NotAdmitted { file, object, field, written } => {
@@ -227,6 +219,15 @@ impl fmt::Display for LoadWarning {
                 "NodePool {pool}: spec.template.spec.requirements: no instance type of the catalog says anything of {key}: all pass"
             ),
         }
+    }
+}
+
+/// Writes in how many others the same was found.
+fn and_so_in(f: &mut fmt::Formatter<'_>, others: usize, what: &str) -> fmt::Result {
+    match others {
+        0 => Ok(()),
+        1 => write!(f, " (and so in another {what})"),
+        n => write!(f, " (and so in {n} other {what}s)"),
     }
 }
 

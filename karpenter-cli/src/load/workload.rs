@@ -2,7 +2,7 @@
 
 use karpenter_core::api::{
     Condition, ConditionStatus, FieldError, ObjectKey, ObjectMeta, OwnerReference, PersistentVolumeClaim, Pod,
-    PodTemplate, Volume, VolumeClaimSource,
+    PodTemplate,
 };
 use serde::Deserialize;
 
@@ -141,7 +141,7 @@ pub(super) struct Made {
 pub(super) fn read(object: &Object<'_>, key: ObjectKey) -> Result<Made, FieldError> {
     let (workload, template) = read_template(object, key)?;
     let pods: Vec<Pod> = (0..workload.replicas).map(|index| workload.pod(&template, index)).collect();
-    let claims = pods.iter().flat_map(|pod| template.claims.iter().map(|claim| claim_of(pod, claim))).collect();
+    let claims = pods.iter().flat_map(|pod| template.claims.iter().map(|claim| claim.of_pod(pod))).collect();
     Ok(Made { workload, pods, claims })
 }
 
@@ -169,32 +169,6 @@ pub(super) fn read_template(object: &Object<'_>, key: ObjectKey) -> Result<(Work
     let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
     let workload = Workload { kind, key, replicas, controller: metadata.controller().cloned() };
     Ok((workload, Template { pods: spec.template, claims, first }))
-}
-
-/// The name of the claim that a stateful set makes for a pod.
-fn claim_name(pod: &Pod, template: &PersistentVolumeClaim) -> String {
-    format!("{}-{}", template.metadata.name, pod.metadata.name)
-}
-
-/// The claim that a stateful set makes for a pod that has none.
-fn claim_of(pod: &Pod, template: &PersistentVolumeClaim) -> PersistentVolumeClaim {
-    let mut claim = PersistentVolumeClaim::default();
-    claim.metadata = template.metadata.clone();
-    claim.metadata.name = claim_name(pod, template);
-    claim.metadata.namespace.clone_from(&pod.metadata.namespace);
-    claim.spec = template.spec.clone();
-    claim
-}
-
-/// Lets a pod mount the claim that is for it, in the place of a volume of that name in its template.
-fn mount(pod: &mut Pod, template: &PersistentVolumeClaim) {
-    let mut source = VolumeClaimSource::default();
-    source.claim_name = claim_name(pod, template);
-    let mut volume = Volume::default();
-    volume.name.clone_from(&template.metadata.name);
-    volume.persistent_volume_claim = Some(source);
-    pod.spec.volumes.retain(|other| other.name != volume.name);
-    pod.spec.volumes.push(volume);
 }
 
 impl Workload {
@@ -247,7 +221,7 @@ impl Workload {
         owner.controller = Some(true);
         pod.metadata.owner_references = vec![owner];
         pod.spec = template.pods.spec.clone();
-        template.claims.iter().for_each(|claim| mount(&mut pod, claim));
+        template.claims.iter().for_each(|claim| pod.mount_claim_of(claim));
         pod
     }
 }

@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta, PodBuilder,
-    Toleration, Volume, conditions::READY, is_default, nullable,
+    Condition, ConditionStatus, LabelSelector, NodeSelector, NodeSelectorTerm, ObjectKey, ObjectMeta,
+    PersistentVolumeClaim, PodBuilder, Toleration, Volume, VolumeClaimSource, conditions::READY, is_default, nullable,
 };
 use crate::{ResourceList, Timestamp};
 
@@ -80,6 +80,16 @@ impl Pod {
     /// The names of the claims of its volumes, in its namespace.
     pub fn volume_claim_names(&self) -> impl Iterator<Item = String> {
         self.spec.volumes.iter().filter_map(|volume| self.claim_name_of(volume))
+    }
+
+    /// Lets it mount the claim that its StatefulSet makes for it by a template, in the place of a volume of that name.
+    pub fn mount_claim_of(&mut self, template: &PersistentVolumeClaim) {
+        let name = &template.metadata.name;
+        let source =
+            VolumeClaimSource { claim_name: template.of_pod(self).metadata.name, ..VolumeClaimSource::default() };
+        self.spec.volumes.retain(|other| other.name != *name);
+        let volume = Volume { name: name.clone(), persistent_volume_claim: Some(source), ..Volume::default() };
+        self.spec.volumes.push(volume);
     }
 
     /// The name of the claim of one of its volumes, if it has one.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AwsElasticBlockStoreSource, AzureDiskSource, AzureFileSource, CinderSource, GcePersistentDiskSource, LabelSelector,
-    NodeSelector, ObjectKey, ObjectMeta, PortworxVolumeSource, Resources, VsphereVolumeSource, is_default, nullable,
-    volume_source::attached,
+    NodeSelector, ObjectKey, ObjectMeta, Pod, PortworxVolumeSource, Resources, VsphereVolumeSource, is_default,
+    nullable, volume_source::attached,
 };
 use crate::{Quantity, ResourceList};
 
@@ -43,6 +43,15 @@ impl PersistentVolumeClaim {
     pub fn key(&self) -> ObjectKey {
         let namespace = self.metadata.namespace();
         ObjectKey::new(namespace, &self.metadata.name)
+    }
+
+    /// The claim that a StatefulSet makes for a pod by this template where there is none of the name: that of the template, a
+    /// hyphen and that of the pod.
+    pub fn of_pod(&self, pod: &Pod) -> Self {
+        let mut out = Self { metadata: self.metadata.clone(), spec: self.spec.clone(), ..Self::default() };
+        out.metadata.name = format!("{}-{}", self.metadata.name, pod.metadata.name);
+        out.metadata.namespace.clone_from(&pod.metadata.namespace);
+        out
     }
 
     /// The class that it names; an empty name asks for no class, `None` for the default one.

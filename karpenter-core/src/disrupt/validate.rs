@@ -146,7 +146,7 @@ impl Disruptor {
     /// };
     /// # let labels = r#"{"karpenter.sh/nodepool":"general","karpenter.sh/registered":"true","karpenter.sh/initialized":"true"}"#;
     /// # let claim =
-    /// format!(r#"{{"metadata":{{"name":"c","labels":{labels}}},"spec":{{"nodeClassRef":{{}}}},"status":{{"providerID":"id"}}}}"#);
+    /// #     format!(r#"{{"metadata":{{"name":"c","labels":{labels}}},"spec":{{"nodeClassRef":{{}}}},"status":{{"providerID":"id"}}}}"#);
     /// # let node = format!(r#"{{"metadata":{{"name":"idle","labels":{labels}}},"spec":{{"providerID":"id"}}}}"#);
     /// # let (claim, node) = (serde_json::from_str::<NodeClaim>(&claim)?, serde_json::from_str::<Node>(&node)?);
     /// # let small = InstanceType::named("small", [("cpu", Quantity::from_units(2))])

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{
     amounts::fits,
-    class::Constraint,
     pool::{Pool, heavier_weights},
     problem::{Base, Tolerance, meet},
     search::{Batch, Search, Seats, number},
@@ -21,11 +20,11 @@ impl Search<'_, '_> {
         if light.peek().is_none() {
             return 0;
         }
-        let of_classes = problem.base.heavier_of_classes();
+        let of_classes = (!problem.course.is_step()).then(|| problem.base.heavier_of_classes());
         let is_needed = |batch: &Batch<'_>| {
-            let needs_it = |class: &usize| of_classes[*class] >= heavier[batch.candidate.pool];
-            !problem.course.is_step()
-                && batch.guests.iter().any(|seats| problem.lot(seats.lot).classes.iter().all(needs_it))
+            let needs_it =
+                |class: &usize| of_classes.as_ref().is_some_and(|all| all[*class] >= heavier[batch.candidate.pool]);
+            batch.guests.iter().any(|seats| problem.lot(seats.lot).classes.iter().all(needs_it))
         };
         let pods = |batch: &Batch<'_>| {
             let units = |seats: &Seats| number(seats.count * batch.count) * problem.lot(seats.lot).unit_size;
@@ -52,11 +51,10 @@ impl Base<'_> {
 
     /// Whether a pool can make a node for a pod of a class, to which the pod goes willingly.
     fn takes(&self, pool: &Pool<'_>, class: usize) -> bool {
-        let known = &self.classes.list[class];
-        let tolerations = self.classes.constraints[known.constraint].tolerations.clone();
-        let constraint = Constraint { wanted: self.classes.node_wanted(class), tolerations };
-        let Some((Tolerance::Full, alternatives)) = meet(pool, &constraint) else { return false };
-        let has_room = |row: usize| fits(&known.requests, &pool.variant(row).room);
+        let Some((Tolerance::Full, alternatives)) = meet(pool, &self.classes.node_constraint(class)) else {
+            return false;
+        };
+        let has_room = |row: usize| fits(&self.classes.list[class].requests, &pool.variant(row).room);
         alternatives.iter().any(|alternative| alternative.rows.intersection(&pool.open_rows).any(has_room))
     }
 }

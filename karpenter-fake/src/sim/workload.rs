@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use karpenter_core::{
     api::{
         FieldError, LabelSelector, ObjectKey, OwnerReference, PersistentVolumeClaim, Pod, PodBuilder, PodTemplate,
-        Volume, VolumeClaimSource, Workload as Pods,
+        Workload as Pods,
     },
     labels::POD_DELETION_COST,
 };
@@ -98,21 +98,8 @@ impl Workload {
     /// Lets a pod mount its claims, each in the place of a volume of that name in the template, and gives them back as they are
     /// made where there are none.
     pub(super) fn mount_claims(&self, pod: &mut Pod) -> Vec<PersistentVolumeClaim> {
-        let claim = |template: &PersistentVolumeClaim| {
-            let volume_name = &template.metadata.name;
-            let mut claim = template.clone();
-            claim.metadata.name = format!("{volume_name}-{}", pod.metadata.name);
-            claim.metadata.namespace.clone_from(&self.key.namespace);
-            let mut source = VolumeClaimSource::default();
-            source.claim_name.clone_from(&claim.metadata.name);
-            let mut volume = Volume::default();
-            volume.name.clone_from(volume_name);
-            volume.persistent_volume_claim = Some(source);
-            pod.spec.volumes.retain(|other| other.name != *volume_name);
-            pod.spec.volumes.push(volume);
-            claim
-        };
-        self.claim_templates.iter().map(claim).collect()
+        self.claim_templates.iter().for_each(|template| pod.mount_claim_of(template));
+        self.claim_templates.iter().map(|template| template.of_pod(pod)).collect()
     }
 
     /// Who owns its pods.

@@ -144,13 +144,9 @@ impl Demand {
             let (request, _) = requests.insert_full(&class.requests);
             *counts.entry((request, constraint, ties.is_free(base, &class.pods))).or_default() += count;
         }
-        let constraint = |((own, _), class): ((usize, _), usize)| Constraint {
-            wanted: classes.node_wanted(class),
-            tolerations: classes.constraints[own].tolerations.clone(),
-        };
         Self {
             requests: requests.into_iter().cloned().collect(),
-            constraints: constraints.into_iter().map(constraint).collect(),
+            constraints: constraints.into_values().map(|class| classes.node_constraint(class)).collect(),
             groups: counts
                 .into_iter()
                 .map(|((request, constraint, is_free), count)| Group { request, constraint, count, is_free })

@@ -152,11 +152,7 @@ impl Allotter<'_, '_> {
         let reach = self.domains.reach_alone((class, level), &constraint, &keys);
         let room = |cell: &Cell| counted.iter().map(|rule| rule.room(&cell[rule.key_index])).min().unwrap_or(i64::MAX);
         let most = |cell: &Cell| left.min(usize::try_from(room(cell)).unwrap_or(0));
-        let all_pins = |cell: &Cell| {
-            let mut all = pins(&keys, cell);
-            all.add_all(&seek.pins);
-            all
-        };
+        let all_pins = |cell: &Cell| pins_and(&keys, cell, &seek.pins);
         let is_left = |cell: &Cell| self.learned(&Subject::UnitsJoined((class, level, all_pins(cell)))) == Some(0);
         let untried = reach.iter().filter(|(cell, charge)| !tried.contains(*cell) && step.pays(charge.mean(left)));
         let open: Vec<(&Cell, &Charge)> = untried.filter(|(cell, _)| !is_left(cell)).collect();
@@ -180,11 +176,7 @@ impl Allotter<'_, '_> {
         let mut cells: Vec<(&Cell, Cost)> = reach.iter().map(|(cell, charge)| (cell, charge.mean(left))).collect();
         cells.retain(|(_, cost)| step.pays(*cost));
         cells.sort_by_key(|(_, cost)| *cost);
-        let chosen = |(cell, _): (&Cell, Cost)| {
-            let mut chosen = pins(&seek.one_of, cell);
-            chosen.add_all(&seek.pins);
-            chosen
-        };
+        let chosen = |(cell, _): (&Cell, Cost)| pins_and(&seek.one_of, cell, &seek.pins);
         let mut choices: Vec<Requirements> = cells.into_iter().map(chosen).collect();
         if seek.needs_one_domain {
             choices.sort_by_key(|chosen| Reverse(self.most(class, level, chosen).min(left)));
@@ -202,11 +194,7 @@ impl Allotter<'_, '_> {
         let (keys, rules) = self.counted(step);
         let constraint = self.seeker(class, seek.wanted.narrowed(chosen));
         let reach = self.domains.reach_alone((class, level), &constraint, &keys);
-        let with_chosen = |cell: &Cell| {
-            let mut all = pins(&keys, cell);
-            all.add_all(chosen);
-            all
-        };
+        let with_chosen = |cell: &Cell| pins_and(&keys, cell, chosen);
         let open = reach.iter().flat_map(|(cell, charge)| {
             let most = self.most(class, level, &with_chosen(cell));
             Open::all(cell, *charge, most).filter(|open| step.pays(open.cost))
@@ -340,6 +328,13 @@ fn obstacle((term, rule): &(Term, CountedRule), counted: &Counted, reach: &Reach
         CountedRule::Alone if open.is_empty() => TopologyObstacle::AntiAffinity { key, domains: Vec::new() },
         CountedRule::Alone => TopologyObstacle::AntiAffinity { key, domains: names(closed) },
     }
+}
+
+/// The requirements that a node in a cell meets, with others.
+fn pins_and(keys: &[Arc<str>], cell: &[Arc<str>], others: &Requirements) -> Requirements {
+    let mut out = pins(keys, cell);
+    out.add_all(others);
+    out
 }
 
 /// The requirements that a node in a cell meets.

@@ -72,9 +72,7 @@ impl Shop {
 
 fn node_labels(sold: &InstanceType, offering: &Offering, claim: &NodeClaim) -> BTreeMap<String, String> {
     let mut labels = claim.metadata.labels.clone();
-    for (key, requirement) in sold.requirements.iter().chain(offering.requirements.iter()) {
-        labels.extend(requirement.any_value().map(|value| (key.to_owned(), value.to_string())));
-    }
+    labels.extend(sold.node_labels(offering, &Requirements::new()));
     labels
 }
 
