@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use fixedbitset::FixedBitSet;
+
 use super::{
     amounts::{Amounts, fit_count, fits, take},
     candidate::{Candidate, Guest},
@@ -17,12 +19,24 @@ impl Search<'_, '_> {
     /// The pods that a candidate takes, the most valuable for their room first. Where a node must have hosts and these are not
     /// among them, hosts come before all others.
     pub(super) fn fill(&self, candidate: &Candidate, tolerance: Tolerance) -> Fill {
+        let fill = if let Some(ahead) = &self.ahead {
+            self.fill_before(ahead, candidate, tolerance)
+        } else {
+            let mut filling = Filling::new(self, candidate);
+            filling.take_from(tolerance, |shape| Cow::Borrowed(&self.open[shape]));
+            filling.fill
+        };
+        match &self.hosts {
+            Some(hosts) if !self.has_host(&fill) => self.fill_before(hosts, candidate, tolerance),
+            _ => fill,
+        }
+    }
+
+    /// The pods that a candidate takes, those of some lots before all others.
+    fn fill_before(&self, lots: &FixedBitSet, candidate: &Candidate, tolerance: Tolerance) -> Fill {
         let mut filling = Filling::new(self, candidate);
-        filling.take_from(tolerance, |shape| Cow::Borrowed(&self.open[shape]));
-        let Some(hosts) = self.hosts.as_ref().filter(|_| !self.has_host(&filling.fill)) else { return filling.fill };
-        let mut filling = Filling::new(self, candidate);
-        for are_hosts in [true, false] {
-            let is_meant = |lot: &usize| hosts.contains(*lot) == are_hosts;
+        for are_first in [true, false] {
+            let is_meant = |lot: &usize| lots.contains(*lot) == are_first;
             filling.take_from(tolerance, |shape| self.open[shape].iter().copied().filter(is_meant).collect());
         }
         filling.fill

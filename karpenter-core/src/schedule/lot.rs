@@ -186,6 +186,11 @@ impl Lots {
         lot.origins.iter().map(|&(index, units)| (&self.portions[index], units))
     }
 
+    /// Whether other pods may depend on some of its pods, or the other way round.
+    pub(super) fn is_tentative(&self, lot: &Lot) -> bool {
+        self.origins_of(lot).any(|(portion, _)| portion.is_tentative)
+    }
+
     /// The portion of each unit of a lot, one after the other.
     pub(super) fn portions_of(&self, lot: &Lot) -> impl Iterator<Item = &Portion> {
         lot.origins.iter().flat_map(|&(index, units)| std::iter::repeat_n(&self.portions[index], units))

@@ -6,7 +6,7 @@ use super::{
     brace::Braced,
     first_fit::LimitUse,
     parallel,
-    problem::{Problem, Trials},
+    problem::{Aim, Problem, Trials},
     search::{Search, Stranding},
 };
 
@@ -59,11 +59,12 @@ impl Search<'_, '_> {
         if problem.course.trials == Trials::First || problem.is_stopped() {
             return self;
         }
-        match problem.usual(problem.is_for_loners()).run_from_lightest() {
+        let best = match problem.usual(problem.is_for_loners()).run_from_lightest() {
             Some(other) if other.places_more_than(&self) => other.best_of(None),
             Some(other) if other.planned() == self.planned() => self.best_of(Some(other)),
             _ => self.best_of(None),
-        }
+        };
+        if problem.course.aim == Aim::Pods && problem.is_small() { best.fuller() } else { best }
     }
 
     /// Whether all that another search places has a place, and more.

@@ -75,6 +75,8 @@ pub(super) struct Search<'p, 'a> {
     pub(super) batches: Vec<Batch<'p>>,
     /// Of these lots each node that is made has a unit, if there are any.
     pub(super) hosts: Option<FixedBitSet>,
+    /// These lots fill a node before the others, whatever they are worth for their share.
+    pub(super) ahead: Option<FixedBitSet>,
 }
 
 /// Nodes to make that are all alike.
@@ -147,6 +149,7 @@ impl<'p, 'a> Search<'p, 'a> {
             on_places: vec![Vec::new(); base.places.len()],
             batches: Vec::new(),
             hosts: None,
+            ahead: None,
         }
     }
 
@@ -249,8 +252,7 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Leaves out all units on which others may depend, or which may depend on others, because not all of them have a node.
     pub(super) fn drop_tentative(&mut self) {
         let lots = &self.problem.lots;
-        let is_tentative: Vec<bool> =
-            lots.list.iter().map(|lot| lots.origins_of(lot).any(|(portion, _)| portion.is_tentative)).collect();
+        let is_tentative: Vec<bool> = lots.list.iter().map(|lot| lots.is_tentative(lot)).collect();
         for batch in &mut self.batches {
             batch.guests.retain(|seats| !is_tentative[seats.lot]);
             batch.floor = self.problem.total(&batch.guests);

@@ -257,10 +257,11 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// A search in which loners come first, if so asked, and where pools have limits those who are to come first in any case.
+    /// A search in which loners come first, if so asked and if it is the bill that counts, and where pools have limits those who are
+    /// to come first in any case.
     pub(super) fn usual(&self, is_for_loners: bool) -> Search<'_, 'a> {
         let search = Search::new(self, Stranding::USUAL);
-        let search = if is_for_loners { search.for_loners() } else { search };
+        let search = if is_for_loners && self.course.aim == Aim::Bill { search.for_loners() } else { search };
         if self.has_limits() { search.for_first() } else { search }
     }
 

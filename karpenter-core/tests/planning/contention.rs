@@ -164,6 +164,31 @@ fn limits_leave_no_more_pods_than_in_the_plain_order() {
     assert_eq!((plan.claims().len(), plan.unplaced().len()), (2, 1));
 }
 
+/// How many of some pods a limit of 16 CPUs leaves, where there are types of so many CPUs.
+fn left_within_limits(types: &[i64], waiting: &[(&str, &str, u32)]) -> usize {
+    let machine = |&cpu: &i64| {
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(110))];
+        let price = Price::per_hour(0.05 * cpu as f64).expect("valid");
+        InstanceType::named(format!("of-{cpu}"), capacity).offering("on-demand", "a", price)
+    };
+    let limited = NodePool::named("limited").limit("cpu", Quantity::from_units(16));
+    let of = |&(name, cpu, count): &(&str, &str, u32)| pods(Pod::named(name).cpu(cpu).replicas(count));
+    let waiting: Vec<Pod> = waiting.iter().flat_map(of).collect();
+    let snapshot = Snapshot::builder().pool(limited).pods(waiting).build().expect("valid");
+    let catalogs = Catalogs::shared(types.iter().map(machine).collect(), snapshot.pools()).expect("valid");
+    Planner::default().plan(&snapshot, &catalogs).unplaced().len()
+}
+
+#[test]
+fn limits_leave_as_few_pods_as_can_be() {
+    // One large node has room for the nine smallest. On nodes of four there are eight at most.
+    let waiting = [("tiny", "500m", 4), ("middle", "2500m", 5), ("large", "3500m", 2)];
+    assert_eq!(left_within_limits(&[4, 16], &waiting), 2);
+    // Three middle ones on one node and one of each on the other are six; with the small one first there are five.
+    let waiting = [("small", "1700m", 1), ("middle", "2500m", 4), ("large", "3500m", 2)];
+    assert_eq!(left_within_limits(&[8], &waiting), 1);
+}
+
 /// What a limit of 16 CPUs leaves of a pod that only a large node takes, and of 16 small ones of no priority.
 fn left_beside(priority: i32) -> Vec<String> {
     let machine = |name: &str, cpu: i64, dollars: f64| {
