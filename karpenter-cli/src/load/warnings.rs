@@ -143,6 +143,13 @@ pub enum LoadWarning {
         /// The label.
         key: String,
     },
+    /// A pool limits a resource that no type of the catalog has.
+    UnknownResource {
+        /// The name of the pool.
+        pool: String,
+        /// The resource.
+        resource: String,
+    },
 }
 
 impl fmt::Display for LoadWarning {
@@ -218,6 +225,10 @@ impl fmt::Display for LoadWarning {
                 f,
                 "NodePool {pool}: spec.template.spec.requirements: no instance type of the catalog says anything of {key}: all pass"
             ),
+            Self::UnknownResource { pool, resource } => write!(
+                f,
+                "NodePool {pool}: spec.limits: no instance type of the catalog has any {resource}: it limits nothing"
+            ),
         }
     }
 }
@@ -279,13 +290,15 @@ impl LoadWarning {
                 | Self::NotLaunched { .. }
                 | Self::NoCatalog { .. }
                 | Self::UnknownLabel { .. }
+                | Self::UnknownResource { .. }
         )
     }
 
     /// What the types of a catalog leave open for a cluster.
     pub(crate) fn of_catalog(cluster: &Cluster, types: &[InstanceType], is_built_in: bool) -> Vec<Self> {
         let no_catalog = is_built_in.then(|| unknown_type(cluster, types)).flatten();
-        no_catalog.into_iter().chain(cluster.pools.iter().flat_map(|pool| unknown_labels(pool, types))).collect()
+        let of_pool = |pool| unknown_labels(pool, types).into_iter().chain(unknown_resources(pool, cluster, types));
+        no_catalog.into_iter().chain(cluster.pools.iter().flat_map(of_pool)).collect()
     }
 
     /// What concerns all objects together.
@@ -419,4 +432,17 @@ fn unknown_labels(pool: &NodePool, types: &[InstanceType]) -> Vec<LoadWarning> {
         asked.map(|own| own.key.as_str()).filter(|key| labels::is_of_provider(key) && !is_told(key)).collect();
     let unknown = |key: &str| LoadWarning::UnknownLabel { pool: pool.name().to_owned(), key: key.to_owned() };
     keys.into_iter().map(unknown).collect()
+}
+
+/// The resources that a pool limits and that no type has, as overlays have it. A limit of none says what is meant.
+fn unknown_resources(pool: &NodePool, cluster: &Cluster, types: &[InstanceType]) -> Vec<LoadWarning> {
+    let of_types = types.iter().map(|instance_type| &instance_type.capacity);
+    let of_overlays = cluster.overlays.iter().map(|overlay| &overlay.spec.capacity);
+    let all: Vec<_> = of_types.chain(of_overlays).collect();
+    let is_had = |resource: &str| all.iter().any(|capacity| capacity.get(resource).is_some_and(|has| !has.is_zero()));
+    let limits = pool.spec.limits.iter().filter(|(_, most)| !most.is_zero()).map(|(resource, _)| resource.as_str());
+    let unknown = limits.filter(|&resource| resource != "nodes" && !types.is_empty() && !is_had(resource));
+    let warning =
+        |resource: &str| LoadWarning::UnknownResource { pool: pool.name().to_owned(), resource: resource.to_owned() };
+    unknown.map(warning).collect()
 }

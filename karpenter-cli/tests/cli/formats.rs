@@ -308,6 +308,19 @@ fn what_a_catalog_leaves_open_is_said() {
     files.write("cluster.json", &list(&[&asks("example.com/team"), &node("b", "c-4x-amd64-linux")]));
     let own: Vec<String> = warnings("");
     assert!(own.is_empty(), "the label is the pool's own: {own:?}");
+    let limits = r#""spec":{"limits":{"cpus":"9","cpu":"9","nodes":"2","nvidia.com/gpu":"0"},"#;
+    let limited = POOL.replacen(r#""spec":{"#, limits, 1);
+    files.write("cluster.json", &list(&[&limited]));
+    let unlimited: Vec<String> = warnings("");
+    assert_eq!(
+        unlimited,
+        ["NodePool general: spec.limits: no instance type of the catalog has any cpus: it limits nothing"]
+    );
+    let overlay = r#"{"apiVersion":"karpenter.sh/v1alpha1","kind":"NodeOverlay","metadata":{"name":"more"},
+        "spec":{"requirements":[],"capacity":{"example.com/cpus":"1"}}}"#;
+    files.write("cluster.json", &list(&[&limited.replace("cpus", "example.com/cpus"), overlay]));
+    let added: Vec<String> = warnings("");
+    assert!(added.is_empty(), "{added:?}");
     // Where the catalog tells of labels like it, it is misspelt, and nothing is bought for it.
     let family = r#"{"key":"karpenter.k8s.aws/instance-family","operator":"In","values":["m"]}"#;
     files.write(

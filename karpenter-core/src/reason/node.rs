@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{amount::at_least, pool::Asker, write_list};
-use crate::{Quantity, Requirement, ResourceName, api::Taint};
+use crate::{Quantity, Requirement, ResourceName, api::Taint, requirements::name_of_key};
 
 /// How many nodes one obstacle shuts out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum NodeObstacle {
     Taint(Taint),
     /// A label is not as the pod wants it.
     Label {
-        /// The key of the label.
+        /// The key of the label; `field:metadata.name` is the name of the node.
         key: String,
         /// What the pod accepts.
         wanted: Requirement,
@@ -70,7 +70,7 @@ impl fmt::Display for NodeObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taint(taint) => write!(f, "with taint {taint}"),
-            Self::Label { key, wanted, asker } => write!(f, "without label {key} {wanted}{asker}"),
+            Self::Label { key, wanted, asker } => write!(f, "without {} {wanted}{asker}", name_of_key(key)),
             Self::Combination => f.write_str("without labels that meet all requirements at once"),
             Self::Resource { resource, missing } => {
                 write!(f, "short of {resource} (by at least {})", at_least(resource, *missing))

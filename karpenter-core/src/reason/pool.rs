@@ -7,7 +7,12 @@ use super::{
     amount::{at_least, at_most},
     write_list, write_others,
 };
-use crate::{Quantity, Requirement, ResourceName, api::Taint, cluster::HostPort};
+use crate::{
+    Quantity, Requirement, ResourceName,
+    api::Taint,
+    cluster::HostPort,
+    requirements::{is_unique_to_node, name_of_key},
+};
 
 /// What the suffix `M` means. Nobody has so many cores, but `M` is easily typed for `m`.
 const MEGA: i64 = 1_000_000;
@@ -50,7 +55,7 @@ pub enum Obstacle {
     NoInstanceTypes,
     /// The pod asks for a label that the nodes cannot have.
     Label {
-        /// The key of the label.
+        /// The key of the label; `field:metadata.name` is the name of the node.
         key: String,
         /// What the pod accepts.
         wanted: Requirement,
@@ -186,6 +191,9 @@ impl fmt::Display for Obstacle {
             Self::NotReady { message } => write!(f, "not ready: {message}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
+            Self::Label { key, wanted, asker, .. } if is_unique_to_node(key) => {
+                write!(f, "{} must be {wanted}{asker}, but nobody knows the name of a new node", name_of_key(key))
+            }
             Self::Label { key, wanted, asker, offered, is_had_alone, similar_key, is_resource } => {
                 let which = if *is_had_alone { "nodes with all else " } else { "nodes " };
                 write!(f, "label {key} must be {wanted}{asker}, but {which}")?;

@@ -127,6 +127,14 @@ pub(crate) fn node_value<'n>(key: &str, name: &'n str, labels: &'n BTreeMap<Stri
     if key == NODE_NAME_FIELD { Some(name) } else { labels.get(key).map(String::as_str) }
 }
 
+/// What `key` is a key of, in words.
+pub(crate) fn name_of_key(key: &str) -> String {
+    match key.strip_prefix("field:") {
+        Some(field) => field.to_owned(),
+        None => format!("label {key}"),
+    }
+}
+
 /// Whether `key` is a property that no two nodes share, such as the host name, and a new node can have any value of it.
 pub(crate) fn is_unique_to_node(key: &str) -> bool {
     key == NODE_NAME_FIELD || key == crate::labels::HOSTNAME

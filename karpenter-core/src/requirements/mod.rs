@@ -14,7 +14,7 @@ mod value_set;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 pub use alternatives::NodeAlternatives;
-pub(crate) use alternatives::{MAX_PRODUCT, is_unique_to_node, node_value};
+pub(crate) use alternatives::{MAX_PRODUCT, is_unique_to_node, name_of_key, node_value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use value_set::{Bounds, ValueSet, Values};
 

@@ -5,7 +5,7 @@ use karpenter_core::{
     ResourceName, Snapshot, SnapshotBuilder,
     api::{
         CsiNode, DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, PersistentVolume, PersistentVolumeClaim,
-        Pod, PodBuilder,
+        Pod, PodBuilder, Workload,
     },
     labels,
     reason::{Obstacle, Shortage},
@@ -271,5 +271,27 @@ fn only_a_label_that_the_nodes_have_may_be_the_one_that_was_meant() {
     ] {
         let expected = format!("pool general: label {key} must be In [x], but nodes do not have it{hint}");
         assert_eq!(reason(key), expected);
+    }
+}
+
+#[test]
+fn nobody_knows_the_name_of_a_new_node() {
+    let why_not = |pods: Vec<Pod>| {
+        let builder = Snapshot::builder().pool(NodePool::named("general")).pods(pods).nodes([node("n", "4", "")]);
+        why(&solve(builder, vec![machine("large", "a", 8, 32)]))
+    };
+    let pods = |pod: PodBuilder| Workload::from(pod).into_pods().expect("valid");
+    let by_label = pods(Pod::named("p").cpu("1").node_selector(labels::HOSTNAME, "gone"));
+    let mut by_field = pods(Pod::named("p").cpu("1"));
+    by_field[0].spec.affinity = read(
+        r#"{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
+            {"matchFields":[{"key":"metadata.name","operator":"In","values":["gone"]}]}]}}}"#,
+    );
+    for (pods, name) in [(by_label, "label kubernetes.io/hostname"), (by_field, "metadata.name")] {
+        let expected = format!(
+            "pool general: {name} must be In [gone], but nobody knows the name of a new node; \
+             the one node there is cannot take it: without {name} In [gone]"
+        );
+        assert_eq!(why_not(pods), expected);
     }
 }
