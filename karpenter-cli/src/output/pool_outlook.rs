@@ -53,7 +53,9 @@ fn verdict(outlook: &PoolOutlook) -> String {
         None => format!("none of its {all} can be launched now"),
         Some(cheapest) => {
             let price = cheapest.cheapest_price.dollars_per_hour();
-            format!("{} of {all} can be launched, from ${price:.4} an hour", types.remaining.len())
+            let is_short = types.min_values.iter().any(|count| count.available < count.min_values as usize);
+            let unless = if is_short { ", but only without minValues" } else { "" };
+            format!("{} of {all} can be launched, from ${price:.4} an hour{unless}", types.remaining.len())
         }
     }
 }

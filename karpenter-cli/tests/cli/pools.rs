@@ -92,6 +92,28 @@ fn what_remains_is_what_pods_may_ask_for() {
 }
 
 #[test]
+fn a_pool_that_cannot_keep_its_min_values_says_so_first() {
+    let names = r#"{"key":"node.kubernetes.io/instance-type","operator":"Exists","minValues":2}"#;
+    let asking = POOL.replace(r#""requirements":["#, &format!(r#""requirements":[{names},"#));
+    let files = Files::new("pools-min-values");
+    files.write("cluster.json", &list(&[&asking, &pod("a", "1")]));
+    let first_line = |types: &[String]| {
+        // The name of a type is among its labels, whether or not it is written there.
+        let types = types.iter().map(|text| text.replace("node.kubernetes.io/instance-type", "example.com/name"));
+        files.write("types.json", &format!("[{}]", types.collect::<Vec<_>>().join(",")));
+        files.run(&format!("explain --node-pool general {ASK}")).out.lines().next().unwrap().to_owned()
+    };
+    let [one, other] = ["a", "b"].map(|name| machine(name, "4", "0.2", "on-demand"));
+    assert_eq!(
+        first_line(std::slice::from_ref(&one)),
+        "general: 1 of 1 type can be launched, from $0.2000 an hour, but only without minValues"
+    );
+    assert_eq!(first_line(&[one, other]), "general: 2 of 2 types can be launched, from $0.2000 an hour");
+    let plan = files.json("plan --check --cluster cluster.json --catalog types.json -o json");
+    assert_eq!(plan["errors"], json!({}));
+}
+
+#[test]
 fn budgets_depend_on_the_time() {
     let nightly = r#"{"nodes":"0","schedule":"0 22 * * *","duration":"8h"}"#;
     let pool = pool("general", "100%").replace(r#"{"nodes":"100%"}"#, nightly);

@@ -39,7 +39,8 @@ const RESERVATION_SUFFIX: &str = "reservation-id";
 pub struct InstanceType {
     /// The name, unique among those that a pool may use.
     pub name: String,
-    /// The labels that its nodes have. A key that is not named is a label that they lack.
+    /// The labels that its nodes have. A key that is not named is a label that they lack, but for
+    /// `node.kubernetes.io/instance-type`, which is the name in a [`Catalog`].
     pub requirements: Requirements,
     /// All that the machine has.
     pub capacity: ResourceList,
@@ -157,6 +158,13 @@ impl InstanceType {
         out
     }
 
+    /// The values that its nodes may have of a label: those that the type names, or else those that its offerings do.
+    pub fn values_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let of_type = self.requirements.get(key);
+        let of_offerings = self.offerings.iter().filter_map(|offering| offering.requirements.get(key));
+        of_type.into_iter().chain(of_offerings.filter(move |_| of_type.is_none())).flat_map(Requirement::values)
+    }
+
     /// Whether a pool of this name may use it.
     pub fn is_for(&self, pool: &str) -> bool {
         self.node_pools.as_ref().is_none_or(|names| names.iter().any(|name| name == pool))
@@ -249,6 +257,10 @@ impl Catalog {
         }
         for instance_type in &mut types {
             instance_type.validate()?;
+            if instance_type.requirements.get(labels::INSTANCE_TYPE).is_none() {
+                let name = Requirement::one_of([instance_type.name.as_str()]);
+                instance_type.requirements.add(labels::INSTANCE_TYPE, name);
+            }
             instance_type.offerings.sort_by(|a, b| (&a.requirements, a.price).cmp(&(&b.requirements, b.price)));
         }
         Ok(Self::of_sorted(types))

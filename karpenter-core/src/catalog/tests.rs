@@ -154,3 +154,17 @@ fn the_order_in_which_a_type_lists_its_offerings_makes_no_difference() {
     offerings.reverse();
     assert!(catalog(&offerings).is_same(&before));
 }
+
+#[test]
+fn the_name_of_a_type_is_a_label_and_offerings_tell_of_zones() {
+    let json = r#"[{"name":"a","capacity":{"cpu":"1","pods":"9"},"offerings":[
+        {"price":1.0,"requirements":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["y"]}]},
+        {"price":1.0,"requirements":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["z"]}]}]}]"#;
+    let catalog: Catalog = serde_json::from_str(json).expect("a catalog");
+    let only = &catalog.types()[0];
+    assert_eq!(only.values_of(labels::INSTANCE_TYPE).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(only.values_of(labels::ZONE).collect::<Vec<_>>(), ["y", "z"]);
+    assert_eq!(only.values_of(labels::ARCH).count(), 0);
+    let of_node = only.node_labels(&only.offerings[0], &Requirements::new());
+    assert_eq!(of_node.get(labels::INSTANCE_TYPE).map(String::as_str), Some("a"));
+}

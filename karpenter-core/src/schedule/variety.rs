@@ -1,12 +1,15 @@
 //! How many values of a label the instance types of a claim have, where its pool asks for several.
 
+use std::collections::BTreeSet;
+
 use fixedbitset::FixedBitSet;
 use indexmap::IndexSet;
 use smallvec::SmallVec;
 
-use crate::{FxBuild, InstanceType, Requirement};
+use crate::{FxBuild, InstanceType};
 
-/// The values that instance types name for a label with `minValues`; each counts, whichever of them a node will have.
+/// The values that instance types or their offerings name for a label with `minValues`; each counts, whichever of them a node will
+/// have.
 pub(super) struct Variety {
     pub(super) key: String,
     pub(super) min_values: u32,
@@ -20,9 +23,9 @@ impl Variety {
         let mut values: IndexSet<&str, FxBuild> = IndexSet::default();
         let mut of_types = Vec::with_capacity(types.len());
         for instance_type in types {
-            let named = instance_type.requirements.get(key).into_iter().flat_map(Requirement::values);
             let number = |value| u32::try_from(values.insert_full(value).0).expect("a catalog has fewer values");
-            of_types.push(named.map(number).collect());
+            let of_type: BTreeSet<u32> = instance_type.values_of(key).map(number).collect();
+            of_types.push(of_type.into_iter().collect());
         }
         Self { key: key.to_owned(), min_values, of_types, value_count: values.len() }
     }

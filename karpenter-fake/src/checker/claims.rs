@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karpenter_core::{
-    Catalog, InstanceType, PlannedClaim, Price, Requirement,
+    Catalog, InstanceType, PlannedClaim, Price,
     api::{NodePool, Pod, PodSpec},
 };
 
@@ -64,8 +64,7 @@ impl<'a> Checker<'a> {
         }
         for requirement in &pool.spec.template.spec.requirements {
             let Some(min_values) = requirement.min_values else { continue };
-            let of_types = types.iter().filter_map(|t| t.requirements.get(&requirement.key));
-            let values: BTreeSet<&str> = of_types.flat_map(Requirement::values).collect();
+            let values: BTreeSet<&str> = types.iter().flat_map(|t| t.values_of(&requirement.key)).collect();
             if values.len() < min_values as usize {
                 let (key, count) = (requirement.key.clone(), values.len());
                 self.violations.push(Violation::MinValues { claim, key, count, min_values });
