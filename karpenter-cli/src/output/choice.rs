@@ -47,7 +47,7 @@ impl Left {
                 let values =
                     || offering.requirements.get(key).or_else(of_type).into_iter().flat_map(Requirement::values);
                 offered.extend(values());
-                if claim.requirements.conflict(&offering.requirements).is_none() {
+                if catalog.unmet(instance_type, offering, &claim.requirements).is_none() {
                     left.extend(values().filter(|value| own.is_none_or(|own| own.admits(Some(value)))));
                 }
             }
