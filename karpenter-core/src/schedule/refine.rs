@@ -132,16 +132,24 @@ impl<'p> Search<'p, '_> {
         taken_out
     }
 
-    /// Makes nodes for what is left. In turn these are the best, the best of those that are dearer than all that were taken out, the
-    /// best of those that are cheaper, and the best of those in which some pods come before the others. Where nodes are to go, the
-    /// last leads to cheaper ends that move more pods than they are worth.
+    /// Makes nodes for what is left. In turn these are the best, the best of those that are dearer than all that were taken out, those
+    /// of lighter pools first for pods that no heavier one takes, the best of those that are cheaper, and the best of those in which
+    /// some pods come before the others. Where nodes are to go, the order of pods and of pools leads to cheaper ends that move more
+    /// pods than they are worth.
     fn make_others(&mut self, taken_out: &[Batch<'p>], number: u64) {
         let prices = || taken_out.iter().map(|batch| batch.candidate.price);
         let (least, most) = (prices().fold(f64::INFINITY, f64::min), prices().fold(0.0, f64::max));
+        let is_step = self.problem.course.is_step();
         match number % 4 {
-            1 => self.make_all_nodes_first(|candidate| candidate.price > most),
+            1 => {
+                let is_dearer = |candidate: &Candidate| candidate.price > most;
+                if !is_step {
+                    self.make_nodes_for_hosts(is_dearer);
+                }
+                self.make_all_nodes_first(is_dearer);
+            }
             2 => self.make_all_nodes_first(|candidate| candidate.price < least),
-            3 if !self.problem.course.is_step() => {
+            3 if !is_step => {
                 let is_ahead = |lot: &usize| scattered(*lot, AHEAD, number).is_multiple_of(LOTS_FOR_EACH_AHEAD);
                 self.ahead = Some((0..self.problem.lots.list.len()).filter(is_ahead).collect());
                 self.make_all_nodes(Tolerance::Full);
@@ -149,6 +157,16 @@ impl<'p> Search<'p, '_> {
             }
             _ => self.make_all_nodes(Tolerance::Full),
         }
+    }
+
+    /// Makes nodes of lighter pools that are so, each for a pod that no heavier pool takes and for others beside it.
+    fn make_nodes_for_hosts(&mut self, is_so: impl Fn(&Candidate) -> bool) {
+        for (tier, hosts) in self.tiers_with_hosts() {
+            self.hosts = Some(hosts);
+            let some: Vec<&'p Candidate> = tier.into_iter().filter(|candidate| is_so(candidate)).collect();
+            self.make_nodes(&some, Tolerance::Full);
+        }
+        self.hosts = None;
     }
 
     /// Makes nodes for what is left, those of the heaviest pools first, and of each weight those first that are so.

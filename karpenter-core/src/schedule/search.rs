@@ -205,26 +205,34 @@ impl<'p, 'a> Search<'p, 'a> {
     /// Plans what can be planned, those first that only lighter pools take: what is left of their nodes is for others, so
     /// that fewer nodes of heavier pools are needed. `None` if heavier pools take all.
     pub(super) fn run_from_lightest(mut self) -> Option<Self> {
-        let (stages, tiers) = (self.stages(), self.tiers());
-        let mut taken = FixedBitSet::with_capacity(self.problem.lots.list.len());
-        let mut hosts = Vec::new();
-        for tier in &tiers {
-            let mut bound = self.taken_by(tier);
-            bound.difference_with(&taken);
-            taken.union_with(&bound);
-            hosts.push(bound);
-        }
-        if hosts.iter().skip(1).all(FixedBitSet::is_clear) {
+        let (stages, tiers) = (self.stages(), self.tiers_with_hosts());
+        if tiers.is_empty() {
             return None;
         }
         self.begin(&stages[0]);
-        for (tier, hosts) in tiers.iter().zip(hosts).skip(1).rev() {
+        for (tier, hosts) in tiers {
             self.hosts = Some(hosts);
-            self.make_nodes(tier, Tolerance::Full);
+            self.make_nodes(&tier, Tolerance::Full);
         }
         self.hosts = None;
         self.go_through(&stages);
         Some(self)
+    }
+
+    /// The candidates of each weight but the heaviest, the lightest first, with the lots that none of the heavier ones takes. None if
+    /// the heaviest take all.
+    pub(super) fn tiers_with_hosts(&self) -> Vec<(Vec<&'p Candidate>, FixedBitSet)> {
+        let mut taken = FixedBitSet::with_capacity(self.problem.lots.list.len());
+        let mut out = Vec::new();
+        for tier in self.tiers() {
+            let mut hosts = self.taken_by(&tier);
+            hosts.difference_with(&taken);
+            taken.union_with(&hosts);
+            out.push((tier, hosts));
+        }
+        out.reverse();
+        out.pop();
+        if out.iter().all(|(_, hosts)| hosts.is_clear()) { Vec::new() } else { out }
     }
 
     /// The lots that some candidates take.

@@ -114,3 +114,20 @@ fn pods_for_a_dear_zone_share_the_node_that_karpenter_would_give_them() {
     let plan = Planner::default().plan(&snapshot, &catalogs);
     assert!((dollars(&plan) - 0.56).abs() < 1e-9, "{:?}", plan.claims());
 }
+
+/// A larger node of the pool that some of the pods need has room for all of them, and costs less than one of each pool.
+#[test]
+fn a_pod_of_a_heavier_pool_joins_a_larger_node_that_a_lighter_pool_needs_anyway() {
+    let mut heavy = NodePool::named("heavy");
+    heavy.spec.weight = Some(10);
+    heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
+    let builder = Snapshot::builder().pools(vec![NodePool::named("light"), heavy]);
+    let small = ["200m", "400m", "700m"].map(|cpu| Pod::named(format!("of-{cpu}")).cpu(cpu));
+    let builder = small.into_iter().fold(builder, karpenter_core::SnapshotBuilder::pods);
+    let builder = builder.pods(Pod::named("tolerant").cpu("2800m").toleration(Toleration::everything()));
+    let snapshot = builder.build().expect("a cluster");
+    let types = vec![machine("four", 4, 0.09), machine("eight", 8, 0.11)];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    assert!((dollars(&plan) - 0.11).abs() < 1e-9, "{:?}", plan.claims());
+}
