@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use karpenter_core::{
-    Catalog, InstanceType, Offering, Price, Requirement, Requirements, ResourceList,
+    Catalog, InstanceType, Offering, Price, Requirements, ResourceList,
     api::{NodeClaim, NodeSelectorRequirement},
     labels,
 };
@@ -201,7 +201,7 @@ fn truncate<'c>(wanted: &Wanted, mut picks: Vec<Pick<'c>>) -> Vec<Pick<'c>> {
         for (at, pick) in picks.iter().enumerate() {
             let before = seen.len();
             let allowed = wanted.requirements.get(&counted.key);
-            let values = pick.instance_type.requirements.get(&counted.key).into_iter().flat_map(Requirement::values);
+            let values = pick.instance_type.values_of(&counted.key);
             seen.extend(values.filter(|value| allowed.is_none_or(|allowed| allowed.admits(Some(value)))));
             if seen.len() > before && before < least {
                 needed.push(at);
@@ -249,7 +249,7 @@ pub(crate) fn capacity_type(picks: &[Pick<'_>]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use karpenter_core::{Quantity, api::Operator};
+    use karpenter_core::{Quantity, Requirement, api::Operator};
 
     use super::*;
 

@@ -232,7 +232,7 @@ impl<'t> Term<'t> {
         let prefix = |(key, least): (&str, u32)| {
             let mut seen = BTreeSet::new();
             let enough = types.iter().position(|(source, _)| {
-                seen.extend(source.requirements.get(key).into_iter().flat_map(Requirement::values));
+                seen.extend(source.values_of(key));
                 seen.len() >= least as usize
             });
             enough.map(|last| last + 1)

@@ -191,12 +191,12 @@ impl fmt::Display for Obstacle {
             Self::NotReady { message } => write!(f, "not ready: {message}"),
             Self::Taint(taint) => write!(f, "taint {taint} is not tolerated"),
             Self::NoInstanceTypes => f.write_str("no instance type meets the requirements of the pool"),
-            Self::Label { key, wanted, asker, .. } if is_unique_to_node(key) => {
-                write!(f, "{} must be {wanted}{asker}, but nobody knows the name of a new node", name_of_key(key))
-            }
             Self::Label { key, wanted, asker, offered, is_had_alone, similar_key, is_resource } => {
-                let which = if *is_had_alone { "nodes with all else " } else { "nodes " };
-                write!(f, "label {key} must be {wanted}{asker}, but {which}")?;
+                write!(f, "{} must be {wanted}{asker}, but ", name_of_key(key))?;
+                if is_unique_to_node(key) {
+                    return f.write_str("nobody knows the name of a new node");
+                }
+                f.write_str(if *is_had_alone { "nodes with all else " } else { "nodes " })?;
                 write_offered(f, offered)?;
                 if *is_resource {
                     return write!(f, " ({key} is a resource, not a label: ask for it under resources.limits)");

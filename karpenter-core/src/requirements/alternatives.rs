@@ -129,10 +129,7 @@ pub(crate) fn node_value<'n>(key: &str, name: &'n str, labels: &'n BTreeMap<Stri
 
 /// What `key` is a key of, in words.
 pub(crate) fn name_of_key(key: &str) -> String {
-    match key.strip_prefix("field:") {
-        Some(field) => field.to_owned(),
-        None => format!("label {key}"),
-    }
+    if key == NODE_NAME_FIELD { "metadata.name".to_owned() } else { format!("label {key}") }
 }
 
 /// Whether `key` is a property that no two nodes share, such as the host name, and a new node can have any value of it.

@@ -144,7 +144,11 @@ impl<'p> Search<'p, '_> {
             1 => {
                 let is_dearer = |candidate: &Candidate| candidate.price > most;
                 if !is_step {
-                    self.make_nodes_for_hosts(is_dearer);
+                    let mut tiers = self.tiers_with_hosts();
+                    for (tier, _) in &mut tiers {
+                        tier.retain(|candidate| is_dearer(candidate));
+                    }
+                    self.make_nodes_for_hosts(tiers);
                 }
                 self.make_all_nodes_first(is_dearer);
             }
@@ -157,16 +161,6 @@ impl<'p> Search<'p, '_> {
             }
             _ => self.make_all_nodes(Tolerance::Full),
         }
-    }
-
-    /// Makes nodes of lighter pools that are so, each for a pod that no heavier pool takes and for others beside it.
-    fn make_nodes_for_hosts(&mut self, is_so: impl Fn(&Candidate) -> bool) {
-        for (tier, hosts) in self.tiers_with_hosts() {
-            self.hosts = Some(hosts);
-            let some: Vec<&'p Candidate> = tier.into_iter().filter(|candidate| is_so(candidate)).collect();
-            self.make_nodes(&some, Tolerance::Full);
-        }
-        self.hosts = None;
     }
 
     /// Makes nodes for what is left, those of the heaviest pools first, and of each weight those first that are so.

@@ -210,13 +210,18 @@ impl<'p, 'a> Search<'p, 'a> {
             return None;
         }
         self.begin(&stages[0]);
+        self.make_nodes_for_hosts(tiers);
+        self.go_through(&stages);
+        Some(self)
+    }
+
+    /// Makes nodes of some candidates, each for a host and for others beside it.
+    pub(super) fn make_nodes_for_hosts(&mut self, tiers: Vec<(Vec<&'p Candidate>, FixedBitSet)>) {
         for (tier, hosts) in tiers {
             self.hosts = Some(hosts);
             self.make_nodes(&tier, Tolerance::Full);
         }
         self.hosts = None;
-        self.go_through(&stages);
-        Some(self)
     }
 
     /// The candidates of each weight but the heaviest, the lightest first, with the lots that none of the heavier ones takes. None if

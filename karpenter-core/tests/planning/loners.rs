@@ -1,7 +1,7 @@
 //! Pods that may not share a node with their like leave room for others, who use it before more is bought.
 
 use karpenter_core::{
-    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot,
+    Catalogs, InstanceType, Plan, Planner, Price, Quantity, Snapshot, SnapshotBuilder,
     api::{NodePool, Pod, Taint, TaintEffect, Toleration},
     labels,
 };
@@ -44,10 +44,21 @@ fn plan_in(pools: Vec<NodePool>, loners: u32, others: u32) -> Plan {
     let mut builder = Snapshot::builder().pools(pools);
     builder = builder.pods((0..loners).map(loner).collect::<Vec<_>>());
     builder = builder.pods(Pod::named("other").cpu("1").replicas(others));
+    plan_for(builder, vec![machine("host", 2, 0.1), machine("farm", 40, 1.2)])
+}
+
+fn plan_for(builder: SnapshotBuilder, types: Vec<InstanceType>) -> Plan {
     let snapshot = builder.build().expect("a cluster");
-    let types = vec![machine("host", 2, 0.1), machine("farm", 40, 1.2)];
     let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
     Planner::default().plan(&snapshot, &catalogs)
+}
+
+/// A pool, and a heavier one with a taint.
+fn light_and_heavy() -> SnapshotBuilder {
+    let mut heavy = NodePool::named("heavy");
+    heavy.spec.weight = Some(10);
+    heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
+    Snapshot::builder().pools(vec![NodePool::named("light"), heavy])
 }
 
 fn dollars(plan: &Plan) -> f64 {
@@ -92,42 +103,30 @@ fn who_needs_the_lighter_pool_has_room_on_its_node_before_others() {
     heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
     let builder = Snapshot::builder().pools(vec![pool_of("host", "light", 1), heavy]);
     let large = Pod::named("large").cpu("900m").toleration(Toleration::everything()).replicas(3);
-    let snapshot = builder.pods(large).pods(Pod::named("small").cpu("300m")).build().expect("a cluster");
-    let catalogs = Catalogs::shared(vec![machine("host", 2, 0.1)], snapshot.pools()).expect("a catalog");
-    let plan = Planner::default().plan(&snapshot, &catalogs);
+    let builder = builder.pods(large).pods(Pod::named("small").cpu("300m"));
+    let plan = plan_for(builder, vec![machine("host", 2, 0.1)]);
     assert!((dollars(&plan) - 0.2).abs() < 1e-9, "{:?}", plan.claims());
 }
 
 #[test]
 fn pods_for_a_dear_zone_share_the_node_that_karpenter_would_give_them() {
-    let mut heavy = NodePool::named("heavy");
-    heavy.spec.weight = Some(10);
-    heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
-    let builder = Snapshot::builder().pools(vec![NodePool::named("light"), heavy]);
+    let builder = light_and_heavy();
     let builder = builder.pods(Pod::named("large").cpu("600m").replicas(14));
     let builder = builder.pods(Pod::named("in-dear").cpu("100m").node_selector(labels::ZONE, "dear").replicas(2));
     let builder = builder.pods(Pod::named("tolerant").cpu("50m").toleration(Toleration::everything()));
-    let snapshot = builder.build().expect("a cluster");
     let price = |dollars| Price::per_hour(dollars).expect("a price");
     let host = machine("host", 2, 0.1).offering("on-demand", "dear", price(0.16));
-    let catalogs = Catalogs::shared(vec![host], snapshot.pools()).expect("a catalog");
-    let plan = Planner::default().plan(&snapshot, &catalogs);
+    let plan = plan_for(builder, vec![host]);
     assert!((dollars(&plan) - 0.56).abs() < 1e-9, "{:?}", plan.claims());
 }
 
 /// A larger node of the pool that some of the pods need has room for all of them, and costs less than one of each pool.
 #[test]
 fn a_pod_of_a_heavier_pool_joins_a_larger_node_that_a_lighter_pool_needs_anyway() {
-    let mut heavy = NodePool::named("heavy");
-    heavy.spec.weight = Some(10);
-    heavy.spec.template.spec.taints = vec![Taint::new("dedicated", "", TaintEffect::NoSchedule)];
-    let builder = Snapshot::builder().pools(vec![NodePool::named("light"), heavy]);
+    let builder = light_and_heavy();
     let small = ["200m", "400m", "700m"].map(|cpu| Pod::named(format!("of-{cpu}")).cpu(cpu));
-    let builder = small.into_iter().fold(builder, karpenter_core::SnapshotBuilder::pods);
+    let builder = small.into_iter().fold(builder, SnapshotBuilder::pods);
     let builder = builder.pods(Pod::named("tolerant").cpu("2800m").toleration(Toleration::everything()));
-    let snapshot = builder.build().expect("a cluster");
-    let types = vec![machine("four", 4, 0.09), machine("eight", 8, 0.11)];
-    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
-    let plan = Planner::default().plan(&snapshot, &catalogs);
+    let plan = plan_for(builder, vec![machine("four", 4, 0.09), machine("eight", 8, 0.11)]);
     assert!((dollars(&plan) - 0.11).abs() < 1e-9, "{:?}", plan.claims());
 }
