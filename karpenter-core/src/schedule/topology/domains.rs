@@ -16,6 +16,7 @@ use super::{
 use crate::{
     FxBuild, NodeAlternatives, Requirement, Requirements,
     api::tolerates_all,
+    cluster::Place,
     labels,
     schedule::{
         amounts::{Amounts, copies, fits},
@@ -48,6 +49,7 @@ pub(in crate::schedule) struct Answered {
     taken: IndexMap<Question, bool, FxBuild>,
     /// Those of single pods of a class at a step of their wishes, by both.
     reaches_alone: IndexMap<(usize, usize, Question), Arc<Reach>, FxBuild>,
+    columns: IndexMap<Arc<str>, Arc<Column>, FxBuild>,
     counts: IndexMap<(Constraint, Spread, Keys), Arc<Counts>, FxBuild>,
     /// Whether all nodes have a label.
     everywhere: IndexMap<Arc<str>, bool, FxBuild>,
@@ -96,6 +98,26 @@ impl Equivalent<Question> for Asked<'_> {
 
 /// Whose nodes in which domain, and by which spread of whom they are counted; pods go by the indices of their constraints.
 type Sight = (usize, Arc<str>, usize, Spread);
+
+/// In which domain of a label each place is.
+struct Column {
+    domains: IndexSet<Arc<str>, FxBuild>,
+    /// None without the label, and for nodes that go and take all their pods with them.
+    of_place: Vec<Option<usize>>,
+}
+
+impl Column {
+    fn find(places: &[Arc<Place>], key: &str) -> Self {
+        let mut domains: IndexSet<Arc<str>, FxBuild> = IndexSet::default();
+        let of_place = places.iter().map(|place| {
+            let is_staying = !place.is_deleting || place.residents.iter().any(|pod| pod.is_reschedulable());
+            let domain = place.labels.get(key).filter(|_| is_staying)?.as_str();
+            Some(domains.get_index_of(domain).unwrap_or_else(|| domains.insert_full(Arc::from(domain)).0))
+        });
+        let of_place = of_place.collect();
+        Self { domains, of_place }
+    }
+}
 
 /// Which places take pods with a constraint, whatever room they have.
 struct Sites {
@@ -262,7 +284,7 @@ impl<'b, 'a> Domains<'b, 'a> {
         if let Some(known) = self.known.counts.get(&question) {
             return known.clone();
         }
-        let mut counts = running(self.base, constraint, spread, keys);
+        let mut counts = self.running(constraint, spread, keys);
         if !spread.term.is_by_host() {
             let demands = self.demands(&spread.term.key);
             for domain in creatable(self.base, &mut self.known.offers, (constraint, spread), keys, &demands) {
@@ -272,10 +294,40 @@ impl<'b, 'a> Domains<'b, 'a> {
         self.known.counts.entry(question).or_insert(Arc::new(counts)).clone()
     }
 
+    /// How many pods that run count in each domain that exists.
+    ///
+    /// Of a node that goes only the pods count that something holds there: for the kube-scheduler they stay where they are. For as
+    /// long as something holds any pod the node is there.
+    fn running(&mut self, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
+        let (places, standing) = (self.base.snapshot.places(), &self.base.classes.standing);
+        let own = self.column(&spread.term.key);
+        let all: SmallVec<[_; 2]> = keys.iter().map(|key| self.column(key)).collect();
+        let mut counts = vec![None; own.domains.len()];
+        let mut counted = vec![None; places.len()];
+        for (index, place) in places.iter().enumerate() {
+            let has_all = all.iter().all(|column| column.of_place[index].is_some());
+            if let Some(domain) = own.of_place[index].filter(|_| has_all && spread.counts_on(constraint, place)) {
+                counted[index] = Some(domain);
+                *counts[domain].get_or_insert(0) += standing.coming_of_spread(index, &spread.term);
+            }
+        }
+        for &(index, count) in standing.selected(spread.term.selector) {
+            if let Some(domain) = counted[index] {
+                *counts[domain].get_or_insert(0) += count;
+            }
+        }
+        own.domains.iter().zip(counts).filter_map(|(domain, count)| Some((domain.clone(), count?))).collect()
+    }
+
+    fn column(&mut self, key: &Arc<str>) -> Arc<Column> {
+        let places = self.base.snapshot.places();
+        self.known.columns.entry(key.clone()).or_insert_with(|| Arc::new(Column::find(places, key))).clone()
+    }
+
     /// The domains with a name that a spread of a class counts although they have no node.
     fn without_nodes(&mut self, class: usize, spread: &Spread) -> Named {
         let (constraint, keys) = onlooker(self.base, class);
-        let there = running(self.base, constraint, spread, &keys);
+        let there = self.running(constraint, spread, &keys);
         let counts = self.counts(constraint, spread, &keys);
         counts.keys().filter(|domain| ***domain != *UNNAMED && !there.contains_key(*domain)).cloned().collect()
     }
@@ -406,26 +458,6 @@ fn onlooker<'b>(base: &'b Base<'_>, class: usize) -> (&'b Constraint, Keys) {
 /// The spreads of a class over labels that nodes share.
 fn shared_spreads<'b>(base: &'b Base<'_>, class: usize) -> impl Iterator<Item = &'b Spread> {
     base.classes.neighbourhood(class).hard().spreads.iter().filter(|spread| !spread.term.is_by_host())
-}
-
-/// How many pods that run count in each domain that exists.
-///
-/// Of a node that goes only the pods count that something holds there: for the kube-scheduler they stay where they are. For as
-/// long as something holds any pod the node is there.
-fn running(base: &Base<'_>, constraint: &Constraint, spread: &Spread, keys: &[Arc<str>]) -> Counts {
-    let key = &spread.term.key;
-    let mut out = Counts::new();
-    for (index, place) in base.snapshot.places().iter().enumerate() {
-        let is_staying = !place.is_deleting || place.residents.iter().any(|pod| pod.is_reschedulable());
-        let is_counted = is_staying
-            && keys.iter().all(|key| place.labels.contains_key(&**key))
-            && spread.counts_on(constraint, place);
-        if let Some(domain) = place.labels.get(&**key).filter(|_| is_counted) {
-            let counted = base.classes.standing.counted(&base.classes.selectors, index, &spread.term);
-            *out.entry(Arc::from(domain.as_str())).or_default() += counted;
-        }
-    }
-    out
 }
 
 /// Whether a spread of pods with a constraint counts every node of a domain on which others may be.

@@ -49,6 +49,10 @@ pub(in crate::schedule) type Namespaces = BTreeMap<String, BTreeMap<String, Stri
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Selectors<'s> {
     all: IndexSet<PodSelector, FxBuild>,
+    /// Those that ask for a label with a value, by the first such label: a pod is shown to few of them.
+    by_label: IndexMap<String, IndexMap<String, Vec<SelectorId>, FxBuild>, FxBuild>,
+    /// Those that may select pods whatever single labels they have.
+    others: Vec<SelectorId>,
     sets: IndexSet<Vec<SelectorId>, FxBuild>,
     known: IndexMap<(&'s str, &'s BTreeMap<String, String>), SelectedBy, FxBuild>,
 }
@@ -80,14 +84,26 @@ impl<'s> Selectors<'s> {
         let keys =
             [(&term.match_label_keys, SelectorOperator::In), (&term.mismatch_label_keys, SelectorOperator::NotIn)];
         let labels = with_keys(term.label_selector.as_ref(), pod, keys);
-        let (index, _) = self.all.insert_full(PodSelector { namespaces: selected, labels });
-        SelectorId::new(index)
+        self.add(PodSelector { namespaces: selected, labels })
     }
 
     /// The pods that a spread constraint of a pod is about.
     pub(super) fn of_spread(&mut self, pod: &Pod, spread: &TopologySpreadConstraint) -> SelectorId {
-        let (index, _) = self.all.insert_full(PodSelector::of_spread(pod, spread));
-        SelectorId::new(index)
+        self.add(PodSelector::of_spread(pod, spread))
+    }
+
+    fn add(&mut self, selector: PodSelector) -> SelectorId {
+        let label = selector.labels.as_ref().map(|labels| labels.match_labels.first_key_value());
+        let label = label.map(|first| first.map(|(key, value)| (key.clone(), value.clone())));
+        let (index, is_new) = self.all.insert_full(selector);
+        let id = SelectorId::new(index);
+        match label.filter(|_| is_new) {
+            Some(Some((key, value))) => self.by_label.entry(key).or_default().entry(value).or_default().push(id),
+            Some(None) => self.others.push(id),
+            // It is known, or it selects nothing.
+            None => {}
+        }
+        id
     }
 
     /// What [`Selectors::of_spread`] gives if the selector is known.
@@ -105,16 +121,25 @@ impl<'s> Selectors<'s> {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        let selects = |selector: &PodSelector| {
-            selector.namespaces.as_ref().is_none_or(|names| names.contains(pod.namespace()))
-                && selector.labels.as_ref().is_some_and(|labels| labels.matches(&pod.metadata.labels))
-        };
-        let ids =
-            self.all.iter().zip(0..).filter(|(selector, _)| selects(selector)).map(|(_, i)| SelectorId(i)).collect();
+        let ids = self.selecting_anew(pod);
         let (index, _) = self.sets.insert_full(ids);
         let set = SelectedBy(u32::try_from(index).expect("fewer than 2^32 sets of selectors"));
         self.known.insert(key, set);
         set
+    }
+
+    /// The selectors that select a pod, in order.
+    fn selecting_anew(&self, pod: &Pod) -> Vec<SelectorId> {
+        let labels = &pod.metadata.labels;
+        let selects = |id: &SelectorId| {
+            let selector = &self.all[id.0 as usize];
+            selector.namespaces.as_ref().is_none_or(|names| names.contains(pod.namespace()))
+                && selector.labels.as_ref().is_some_and(|selector| selector.matches(labels))
+        };
+        let by_label = self.by_label.iter().filter_map(|(key, by_value)| by_value.get(labels.get(key)?));
+        let mut ids: Vec<_> = by_label.flatten().chain(&self.others).copied().filter(selects).collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// The selectors of a set, in order.

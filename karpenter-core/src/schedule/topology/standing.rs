@@ -14,6 +14,8 @@ use crate::{FxBuild, Snapshot, api::Pod, cluster::Place, labels};
 #[derive(Clone, Debug, Default)]
 pub(in crate::schedule) struct Standing {
     places: Vec<Standers>,
+    /// The places with pods that a selector selects, and how many these are.
+    selected: IndexMap<SelectorId, Vec<(usize, i64)>, FxBuild>,
 }
 
 /// The pods of one place.
@@ -51,7 +53,7 @@ impl Standing {
             }
             places.push(standers);
         }
-        Self { places }
+        Self { places, ..Self::default() }
     }
 
     /// Counts the running pods by who selects them.
@@ -59,9 +61,14 @@ impl Standing {
         if selectors.is_empty() {
             return;
         }
-        for (standers, place) in self.places.iter_mut().zip(snapshot.places()) {
+        for (index, (standers, place)) in self.places.iter_mut().zip(snapshot.places()).enumerate() {
             for pod in place.staying() {
                 *standers.selected.entry(selectors.selecting(pod)).or_default() += 1;
+            }
+            for (set, count) in &standers.selected {
+                for selector in selectors.ids(*set) {
+                    self.selected.entry(*selector).or_default().push((index, *count));
+                }
             }
             for (pod, count) in coming(snapshot, place) {
                 let selected_by = selectors.selecting(pod);
@@ -78,11 +85,9 @@ impl Standing {
         }
     }
 
-    /// How many pods of a place count for a spread.
-    pub(in crate::schedule) fn counted(&self, selectors: &Selectors<'_>, place: usize, term: &Term) -> i64 {
-        let Standers { selected, .. } = &self.places[place];
-        let of_selector = selected.iter().filter(|(set, _)| selectors.selects(term.selector, **set));
-        of_selector.map(|(_, count)| count).sum::<i64>() + self.coming_of_spread(place, term)
+    /// The places with pods that a selector selects, and how many these are; a place may be there several times.
+    pub(in crate::schedule) fn selected(&self, selector: SelectorId) -> &[(usize, i64)] {
+        self.selected.get(&selector).map_or(&[], Vec::as_slice)
     }
 
     /// How many pods are still to come to a place that have a spread and are counted by it.
