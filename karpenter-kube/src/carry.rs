@@ -221,16 +221,9 @@ impl Carrier {
         let (provider, metrics) = (Arc::clone(&self.provider), Arc::clone(&self.metrics));
         Box::pin(async move {
             let start = std::time::Instant::now();
-            let (method, result) = match action {
-                Action::Launch(claim) => ("Create", ActionResult::Launched(provider.create(&claim).await)),
-                Action::Terminate(id) => ("Delete", ActionResult::Terminated(provider.delete(&id).await)),
-                Action::Get(id) => ("Get", ActionResult::Found(provider.get(&id).await)),
-                Action::List => ("List", ActionResult::Listed(provider.list().await)),
-                Action::Catalog(pool) => ("GetInstanceTypes", ActionResult::Catalog(provider.catalog(&pool).await)),
-                Action::Drift(claim) => ("IsDrifted", ActionResult::Drift(provider.drift(&claim).await)),
-                Action::NextEvents(cursor) => ("NextEvents", ActionResult::Events(provider.next_events(cursor).await)),
-                other => panic!("an action that no provider carries out: {other:?}"),
-            };
+            let method = action.provider_method().unwrap_or_default();
+            let result = action.call(&*provider).await;
+            let result = result.unwrap_or_else(|other| panic!("an action that no provider carries out: {other:?}"));
             metrics.provider_called(provider.name(), method, start.elapsed(), &result);
             if let Some(error) = provider_error(&result) {
                 tracing::warn!(provider = provider.name(), method, %error, "a call of the provider failed");

@@ -11,7 +11,7 @@ use karpenter_aws::{
     provider::Ec2Provider,
 };
 use karpenter_core::{
-    CloudProvider, ResourceList, Snapshot, Timestamp,
+    ResourceList, Snapshot, Timestamp,
     api::{
         Condition, ConditionStatus, Node, NodeClaim, NodePool, ObjectKey, Pod, PodStatus, Taint, TaintEffect, Workload,
         tolerates_all,
@@ -104,7 +104,7 @@ impl<A: Machines> Cluster<A> {
             }
             // What is asked of the cloud is asked at once, as by a controller.
             let (cloud, cluster): (Vec<Request>, Vec<Request>) =
-                requests.into_iter().partition(|request| is_for_cloud(&request.action));
+                requests.into_iter().partition(|request| request.action.provider_method().is_some());
             for request in cluster {
                 if let Action::Note(note) = &request.action {
                     self.notes.push(note.clone());
@@ -114,9 +114,9 @@ impl<A: Machines> Cluster<A> {
             }
             let provider = self.provider.clone();
             let ids: Vec<_> = cloud.iter().map(|request| request.id).collect();
-            let results = join_all(cloud.into_iter().map(|request| ask(&provider, request.action))).await;
+            let results = join_all(cloud.into_iter().map(|request| request.action.call(&provider))).await;
             for (id, result) in ids.into_iter().zip(results) {
-                self.observe(Event::Done { id, result });
+                self.observe(Event::Done { id, result: result.expect("a call of the provider") });
             }
         }
         panic!("the engine asks without end");
@@ -300,32 +300,6 @@ impl<A: Machines> Cluster<A> {
 
     pub(crate) fn unbound(&self) -> usize {
         self.pods.values().filter(|pod| pod.spec.node_name.is_empty()).count()
-    }
-}
-
-const fn is_for_cloud(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Launch(_)
-            | Action::Terminate(_)
-            | Action::Get(_)
-            | Action::List
-            | Action::Catalog(_)
-            | Action::Drift(_)
-            | Action::NextEvents(_)
-    )
-}
-
-async fn ask(provider: &Ec2Provider, action: Action) -> ActionResult {
-    match action {
-        Action::Launch(claim) => ActionResult::Launched(provider.create(&claim).await),
-        Action::Terminate(id) => ActionResult::Terminated(provider.delete(&id).await),
-        Action::Get(id) => ActionResult::Found(provider.get(&id).await),
-        Action::List => ActionResult::Listed(provider.list().await),
-        Action::Catalog(pool) => ActionResult::Catalog(provider.catalog(&pool).await),
-        Action::Drift(claim) => ActionResult::Drift(provider.drift(&claim).await),
-        Action::NextEvents(cursor) => ActionResult::Events(provider.next_events(cursor).await),
-        other => panic!("{other:?} is not for the cloud"),
     }
 }
 

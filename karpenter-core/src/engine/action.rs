@@ -3,7 +3,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Catalog,
+    Catalog, CloudProvider,
     api::{Node, NodeClaim, NodeOverlay, NodePool, ObjectKey},
     provider::{CreateError, Deletion, EventCursor, Instance, Launched, ProviderError, ProviderEvents, ProviderId},
 };
@@ -83,6 +83,36 @@ pub enum Action {
     Drift(Arc<NodeClaim>),
     /// Ask what happened to machines since then.
     NextEvents(EventCursor),
+}
+
+impl Action {
+    /// The method of a [`CloudProvider`] that carries it out, as Karpenter's metrics name it; none if the API server does.
+    pub fn provider_method(&self) -> Option<&'static str> {
+        match self {
+            Self::Launch(_) => Some("Create"),
+            Self::Terminate(_) => Some("Delete"),
+            Self::Get(_) => Some("Get"),
+            Self::List => Some("List"),
+            Self::Catalog(_) => Some("GetInstanceTypes"),
+            Self::Drift(_) => Some("IsDrifted"),
+            Self::NextEvents(_) => Some("NextEvents"),
+            _ => None,
+        }
+    }
+
+    /// Carries it out on a provider. An action for the API server is given back.
+    pub async fn call(self, provider: &dyn CloudProvider) -> Result<ActionResult, Self> {
+        Ok(match self {
+            Self::Launch(claim) => ActionResult::Launched(provider.create(&claim).await),
+            Self::Terminate(machine) => ActionResult::Terminated(provider.delete(&machine).await),
+            Self::Get(machine) => ActionResult::Found(provider.get(&machine).await),
+            Self::List => ActionResult::Listed(provider.list().await),
+            Self::Catalog(pool) => ActionResult::Catalog(provider.catalog(&pool).await),
+            Self::Drift(claim) => ActionResult::Drift(provider.drift(&claim).await),
+            Self::NextEvents(cursor) => ActionResult::Events(provider.next_events(cursor).await),
+            other => return Err(other),
+        })
+    }
 }
 
 /// What came of an [`Action`].

@@ -1,7 +1,8 @@
 //! A controller as a state machine: what became known goes in, what is to be done comes out.
 //!
 //! The shell tells the engine what changed in the cluster and what came of earlier actions, each as an [`Event`], says what
-//! time it is, and carries out the [`Action`]s that it is given, in any order and as many at a time as it likes.
+//! time it is, and carries out the [`Action`]s that it is given, in any order and as many at a time as it likes: those that are
+//! calls of a provider with [`Action::call`], all others with the API server.
 //!
 //! Nothing that matters is in the engine alone: claims, their conditions, finalizers, taints and annotations are in the cluster.
 //! An engine that starts anew and is told all objects goes on where the last one was stopped. What it forgets then makes it

@@ -1,10 +1,11 @@
 use karpenter_core::{
     CloudProvider, OfferingKey, Price, Quantity, Timestamp,
-    api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, Taint, TaintEffect},
+    api::{NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Taint, TaintEffect},
+    engine::Action,
     labels,
-    provider::{CreateError, Deletion, EventCursor, ProviderErrorKind, ProviderEvent},
+    provider::{CreateError, Deletion, EventCursor, ProviderErrorKind, ProviderEvent, ProviderId},
 };
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use super::{Bill, FakeCloud, offerings_of};
 use crate::generated_catalog;
@@ -237,4 +238,35 @@ async fn the_invoice_is_the_bill_through_interruptions_and_changes_of_price() {
     let invoice = cloud.invoice();
     assert!(invoice[&offering].micro_dollars() > 0);
     assert_eq!(invoice.into_values().sum::<Bill>(), cloud.bill());
+}
+
+#[test]
+fn actions_are_calls_of_the_provider_if_they_name_one_of_its_methods() {
+    let cloud = FakeCloud::new(generated_catalog());
+    let (claim, pool) = (Box::new(claim("1", &[S4])), Box::new(NodePool::named("general")));
+    let (name, uid, pod) = (String::new(), String::new(), ObjectKey::default());
+    let machine = ProviderId::new("nowhere");
+    let calls = [
+        Action::Launch(claim.clone()),
+        Action::Terminate(machine.clone()),
+        Action::Get(machine),
+        Action::List,
+        Action::Catalog(pool.clone()),
+        Action::Drift(Arc::new(NodeClaim::clone(&claim))),
+        Action::NextEvents(EventCursor::default()),
+    ];
+    for action in calls {
+        assert!(action.provider_method().is_some(), "{action:?}");
+        assert!(run(action.clone().call(&cloud)).is_ok(), "{action:?}");
+    }
+    let writes = [
+        Action::CreateClaim(claim),
+        Action::UpdatePool(pool),
+        Action::DeleteNode { name, uid: uid.clone() },
+        Action::Evict { pod, uid },
+    ];
+    for action in writes {
+        assert_eq!(action.provider_method(), None, "{action:?}");
+        assert_eq!(run(action.clone().call(&cloud)).err(), Some(action));
+    }
 }

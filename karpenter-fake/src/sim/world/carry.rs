@@ -6,7 +6,6 @@ use std::{
 };
 
 use karpenter_core::{
-    CloudProvider,
     api::{Node, NodeClaim, NodeOverlay, NodePool},
     engine::{Action, ActionResult, Refusal, Request},
 };
@@ -20,18 +19,21 @@ impl World {
     ///
     /// An action that the simulation does not know is [`Refusal::Invalid`].
     pub fn execute(&mut self, request: Request) {
-        let is_slow = is_cloud_call(&request.action) && self.rng.chance(self.options.slow_calls_ppm);
-        let latency = match &request.action {
-            _ if is_slow => self.options.slow_latency,
-            action if is_cloud_call(action) => self.rng.duration(&self.options.cloud_latency),
-            _ => self.rng.duration(&self.options.api_latency),
+        let is_cloud_call = request.action.provider_method().is_some();
+        let is_slow = is_cloud_call && self.rng.chance(self.options.slow_calls_ppm);
+        let latency = if is_slow {
+            self.options.slow_latency
+        } else if is_cloud_call {
+            self.rng.duration(&self.options.cloud_latency)
+        } else {
+            self.rng.duration(&self.options.api_latency)
         };
         self.timeline.plan(self.now + latency, Happening::Execute(self.caller, Box::new(request)));
     }
 
     pub(super) fn carry_out(&mut self, caller: Caller, request: Request) {
         let Request { id, action } = request;
-        let is_lost = is_cloud_call(&action) && self.rng.chance(self.options.lost_calls_ppm);
+        let is_lost = action.provider_method().is_some() && self.rng.chance(self.options.lost_calls_ppm);
         self.cloud.lose_answers(u32::from(is_lost));
         let result = self.result_of(action);
         if is_lost {
@@ -43,33 +45,25 @@ impl World {
     }
 
     fn result_of(&mut self, action: Action) -> ActionResult {
-        match action {
-            Action::Launch(claim) => self.launch(&claim),
-            Action::Terminate(machine) => {
-                self.invariants.termination(&machine, &self.api, self.now);
-                ActionResult::Terminated(at_once(self.cloud.delete(&machine)))
-            }
-            Action::Get(machine) => ActionResult::Found(at_once(self.cloud.get(&machine))),
-            Action::List => ActionResult::Listed(at_once(self.cloud.list())),
-            Action::Catalog(pool) => ActionResult::Catalog(at_once(self.cloud.catalog(&pool))),
-            Action::Drift(claim) => ActionResult::Drift(at_once(self.cloud.drift(&claim))),
-            Action::NextEvents(cursor) => ActionResult::Events(at_once(self.cloud.next_events(cursor))),
-            other => match self.write(other) {
-                Ok(()) => ActionResult::Written,
-                Err(refusal) => ActionResult::Refused(refusal),
-            },
+        let launched = if let Action::Launch(claim) = &action { Some(claim.metadata.uid.clone()) } else { None };
+        if let Action::Terminate(machine) = &action {
+            self.invariants.termination(machine, &self.api, self.now);
         }
+        let result = at_once(action.call(&*self.cloud));
+        if let Some(claim_uid) = launched {
+            self.plan_joining(&claim_uid);
+        }
+        let written = |other| self.write(other).map_or_else(ActionResult::Refused, |()| ActionResult::Written);
+        result.unwrap_or_else(written)
     }
 
-    /// Buys a machine, of which the node joins though the answer may be lost.
-    fn launch(&mut self, claim: &NodeClaim) -> ActionResult {
-        let result = at_once(self.cloud.create(claim));
-        for machine in self.cloud.launched_now(&claim.metadata.uid) {
+    /// The nodes of machines that were bought for a claim join, though the answer may be lost.
+    fn plan_joining(&mut self, claim_uid: &str) {
+        for machine in self.cloud.launched_now(claim_uid) {
             if let Some((at, ..)) = self.cloud.joining(&machine) {
                 self.timeline.plan(at, Happening::NodeJoins(machine));
             }
         }
-        ActionResult::Launched(result)
     }
 
     fn write(&mut self, action: Action) -> Result<(), Refusal> {
@@ -135,11 +129,6 @@ fn found<'s, T: ApiObject>(stored: Option<&'s std::sync::Arc<T>>, written: &T) -
         return Err(Refusal::Conflict);
     }
     Ok(stored)
-}
-
-fn is_cloud_call(action: &Action) -> bool {
-    use Action::{Catalog, Drift, Get, Launch, List, NextEvents, Terminate};
-    matches!(action, Launch(_) | Terminate(_) | Get(_) | List | Catalog(_) | Drift(_) | NextEvents(_))
 }
 
 /// What a call to the cloud in memory gives, which waits for nothing.
