@@ -38,6 +38,7 @@ impl Run<'_> {
         let is_named = instance.claim_uid == claim.metadata.uid;
         let other = format!("{id} was made for uid {}, {:?} is said", claim.metadata.uid, instance.claim_uid);
         self.judge(Check::MachineNamesItsClaim, "create", (!is_named).then_some(other));
+        self.judge(Check::MachineHasValidLabels, "create", invalid_label(instance));
         let missing = NAMING.iter().find(|k| catalog.is_well_known(k) && !instance.labels.contains_key(**k));
         let missing = missing.map(|key| format!("{id} has no label {key}"));
         let is_labelled = missing.is_none();
@@ -93,6 +94,13 @@ impl Run<'_> {
 
 fn wrong_uid(found: &Instance, id: &ProviderId, uid: &str) -> Option<String> {
     (found.claim_uid != uid).then(|| format!("{id} was made for uid {uid}, {:?} is said", found.claim_uid))
+}
+
+/// The first label that no API server takes.
+fn invalid_label(instance: &Instance) -> Option<String> {
+    let is_valid = |(key, value): (&String, &String)| labels::is_qualified_name(key) && labels::is_value(value);
+    let (key, value) = instance.labels.iter().find(|&label| !is_valid(label))?;
+    Some(format!("{} has the label {key:?} {value:?}, which Kubernetes does not take", instance.id))
 }
 
 /// The first resource of which a machine has less than the catalog says of its type.

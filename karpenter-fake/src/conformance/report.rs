@@ -40,6 +40,8 @@ pub enum Check {
     MachineHasId,
     /// A machine says for which claim it was made.
     MachineNamesItsClaim,
+    /// The keys and values of a machine's labels are such as Kubernetes takes.
+    MachineHasValidLabels,
     /// A machine has the labels that its offering promises: instance type, zone and capacity type.
     MachineIsLabelled,
     /// A machine is what its claim allows.

@@ -37,6 +37,8 @@ enum Fault {
     FailsOnUnknown,
     NoCatalog,
     DropsALabel,
+    HasALabelWithASpace,
+    HasALabelWithoutAName,
     SaysAnotherArchitecture,
     SaysAZoneThatIsNotSold,
     SaysACapacityTypeThatIsNotSold,
@@ -235,6 +237,8 @@ impl Broken {
                 labels.remove(labels::OS);
                 return;
             }
+            Fault::HasALabelWithASpace => ("example.com/rack", "row 7"),
+            Fault::HasALabelWithoutAName => ("example.com/", "r7"),
             Fault::SaysAnotherArchitecture => (labels::ARCH, "s390x"),
             Fault::SaysAZoneThatIsNotSold => (labels::ZONE, "zone-z"),
             Fault::SaysACapacityTypeThatIsNotSold => (labels::CAPACITY_TYPE, "borrowed"),
@@ -308,6 +312,8 @@ fn each_breach_fails_the_check_that_is_meant_for_it() {
         (Fault::StartsForGone, &[Check::DeletedMachineIsGone]),
         (Fault::FailsOnUnknown, &[Check::UnknownMachineIsGone]),
         (Fault::DropsALabel, &[Check::MachineHasPromisedLabels]),
+        (Fault::HasALabelWithASpace, &[Check::MachineHasValidLabels]),
+        (Fault::HasALabelWithoutAName, &[Check::MachineHasValidLabels]),
         (Fault::SaysAnotherArchitecture, &[Check::MachineHasPromisedLabels]),
         (Fault::SaysAZoneThatIsNotSold, &[Check::MachineHasPromisedLabels]),
         (Fault::SaysACapacityTypeThatIsNotSold, &[Check::MachineHasPromisedLabels]),
