@@ -321,7 +321,7 @@ pub struct PodAffinity {
 }
 
 /// The pods that a rule is about, and how near is near.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct PodAffinityTerm {
@@ -356,7 +356,7 @@ pub struct WeightedPodAffinityTerm {
 }
 
 /// How evenly a pod and its like are spread.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TopologySpreadConstraint {
@@ -391,7 +391,7 @@ impl TopologySpreadConstraint {
 }
 
 /// Whether a spread constraint must or should hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum UnsatisfiableAction {
     /// It must.
@@ -401,7 +401,7 @@ pub enum UnsatisfiableAction {
 }
 
 /// Whether a spread constraint looks at some rule when it counts nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum InclusionPolicy {
     /// It does.

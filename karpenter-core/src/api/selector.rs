@@ -78,7 +78,7 @@ pub struct NodeSelectorTerm {
 }
 
 /// Selects objects by their labels; an empty selector selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct LabelSelector {
@@ -91,7 +91,7 @@ pub struct LabelSelector {
 }
 
 /// One expression of a [`LabelSelector`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SelectorExpression {
@@ -105,7 +105,7 @@ pub struct SelectorExpression {
 }
 
 /// How a [`SelectorExpression`] compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SelectorOperator {
     /// The value is one of those named.

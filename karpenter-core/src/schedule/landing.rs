@@ -119,12 +119,18 @@ impl Problem<'_> {
 /// and reservations of such nodes, and leaves alone what shares the nodes of a lighter pool than its own.
 pub(super) fn is_settled(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool {
     let pool = batch.candidate.pool;
-    let weight = problem.weight(batch.candidate);
     let is_open_ended =
         |seats: &Seats| problem.alternative(pool, problem.lot(seats.lot).constraint, seats.alternative).is_open_ended;
-    let base = &problem.base;
-    let is_bound = |seats: &Seats| weights[seats.lot] != weight || is_open_ended(seats);
-    base.pools[pool].has_min_values() || batch.candidate.is_reserved() || batch.guests.iter().any(is_bound)
+    problem.base.pools[pool].has_min_values()
+        || batch.candidate.is_reserved()
+        || batch.guests.iter().any(is_open_ended)
+        || is_of_others(problem, weights, batch)
+}
+
+/// Whether some pods of a batch have a heavier pool than that of its nodes.
+pub(super) fn is_of_others(problem: &Problem<'_>, weights: &[u32], batch: &Batch<'_>) -> bool {
+    let weight = problem.weight(batch.candidate);
+    batch.guests.iter().any(|seats| weights[seats.lot] != weight)
 }
 
 impl<'p, 'a> Ground<'p, 'a> {

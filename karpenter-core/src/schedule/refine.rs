@@ -12,7 +12,7 @@ use ordered_float::OrderedFloat;
 
 use super::{
     candidate::Candidate,
-    landing::scattered,
+    landing::{is_of_others, scattered},
     problem::{Problem, Tolerance, Trials},
     rework::{pick, tries},
     search::{Batch, Search},
@@ -125,7 +125,8 @@ impl<'p> Search<'p, '_> {
     fn take_out(&mut self, weights: &[u32], number: u64) -> Vec<Batch<'p>> {
         let mut taken_out = Vec::new();
         for (turn, _) in (0..=scattered(0, COUNT, number) % MOST_TAKEN_OUT).enumerate() {
-            let open: Vec<usize> = self.open_batches(weights).collect();
+            let is_own = |&index: &usize| !is_of_others(self.problem, weights, &self.batches[index]);
+            let open: Vec<usize> = (0..self.batches.len()).filter(is_own).collect();
             let Some(&index) = pick(&open, scattered(turn, NODES, number)) else { break };
             taken_out.push(self.unmake(index));
         }

@@ -157,3 +157,25 @@ fn types_without_a_reservation_count_for_min_values() {
     assert_eq!(plan.claims()[0].requirements.get(RESERVATION).and_then(Requirement::value_count), Some(1));
     assert_eq!(*plan.claims()[1].instance_types, ["small", "medium", "large"]);
 }
+
+#[test]
+fn a_reservation_is_left_if_its_node_keeps_dearer_pods_out_of_a_limit() {
+    let of_type = |name: &str| NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, [name]);
+    let capped = NodePool::named("capped").limit("cpu", Quantity::from_units(8));
+    let cluster = Snapshot::builder().pool(capped).pool(NodePool::named("huge").require(of_type("huge")));
+    let mut apart =
+        Workload::from(Pod::named("web").label("app", "web").cpu("3").replicas(2)).into_pods().expect("valid");
+    for pod in &mut apart {
+        pod.spec.topology_spread_constraints = serde_json::from_value(serde_json::json!([{
+            "maxSkew": 1, "topologyKey": labels::HOSTNAME, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }]))
+        .expect("spreads");
+    }
+    let snapshot = cluster.pods(apart).pods(Pod::named("job").cpu("500m")).build().expect("valid");
+    let types = [reserved("small", 1, "r-1", 1), machine("medium", 4), machine("huge", 16)];
+    let catalogs = Catalogs::shared(types.to_vec(), snapshot.pools()).expect("valid");
+    let plan = Planner::default().plan(&snapshot, &catalogs);
+    let medium = || bought("capped", "medium", dollars(0.4));
+    assert_eq!(outline(&plan), [medium(), medium()]);
+}

@@ -1,6 +1,6 @@
 //! What pods say about their neighbours.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use super::{
     selectors::{Namespaces, SelectedBy, SelectorId, Selectors},
@@ -159,14 +159,12 @@ impl Spread {
 }
 
 /// What is read of all of some rules that hold together: the same whatever the order in which they are written.
-fn in_any_order<'r, T: fmt::Debug + 'r, R: PartialEq>(
+fn in_any_order<'r, T: Ord + 'r, R: PartialEq>(
     all: impl IntoIterator<Item = &'r T>,
     read: impl FnMut(&'r T) -> R,
 ) -> Vec<R> {
     let mut all: Vec<&T> = all.into_iter().collect();
-    if all.len() > 1 {
-        all.sort_by_cached_key(|rule| format!("{rule:?}"));
-    }
+    all.sort_unstable();
     let mut out = Vec::with_capacity(all.len());
     for rule in all.into_iter().map(read) {
         if !out.contains(&rule) {
