@@ -285,10 +285,10 @@ fn the_fake_cloud_conforms_and_is_empty_afterwards() {
     let cloud = Arc::new(FakeCloud::new(generated_catalog()).termination_delay(Duration::from_secs(3)));
     let report = run(cloud.clone(), |now| cloud.set_now(now));
     assert!(report.is_passed(), "{report}");
-    assert_eq!(report.verdicts().len(), 34, "{report:?}");
+    assert_eq!(report.verdicts().len(), 35, "{report:?}");
     cloud.set_now(Timestamp::from_millis(60_000));
     assert!(cloud.machine_counts().is_empty());
-    assert_eq!(report.to_string(), "fake: 34 of 34 checks passed");
+    assert_eq!(report.to_string(), "fake: 35 of 35 checks passed");
 }
 
 #[test]
