@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     time::Duration,
 };
 
@@ -37,6 +38,15 @@ pub struct JoinedMachines {
     done: BTreeMap<String, String>,
     /// The names of claims that were not told since the last list began.
     unlisted: BTreeSet<String>,
+}
+
+impl fmt::Debug for JoinedMachines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinedMachines")
+            .field("waiting", &self.waiting.keys())
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
 }
 
 impl JoinedMachines {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -51,6 +52,16 @@ pub struct NodeClasses {
     waiting: VecDeque<String>,
     /// The names of those that are looked at now.
     under_way: BTreeSet<String>,
+}
+
+impl fmt::Debug for NodeClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeClasses")
+            .field("known", &self.known.keys())
+            .field("waiting", &self.waiting)
+            .field("under_way", &self.under_way)
+            .finish_non_exhaustive()
+    }
 }
 
 /// All node classes of a cluster, as they are now, and by name why others cannot be read.

@@ -31,6 +31,7 @@ mod upkeep;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -77,6 +78,12 @@ const MAX_EVENTS: usize = 10_000;
 /// AWS again when that is old. What it was told by AWS it remembers for as long as its options say.
 #[derive(Clone)]
 pub struct Ec2Provider(Arc<Inner>);
+
+impl fmt::Debug for Ec2Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ec2Provider").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
 
 struct Inner {
     api: Arc<dyn AwsApi>,

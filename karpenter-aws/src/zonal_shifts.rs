@@ -1,6 +1,6 @@
 //! Zonal shifts of a cluster: the provider hears of them, and node pools say so.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use karpenter_core::api::NodePool;
@@ -24,6 +24,12 @@ pub struct ZonalShifts {
     arn: String,
     /// The ids of the zones of whose shift pools were told.
     told: BTreeSet<String>,
+}
+
+impl fmt::Debug for ZonalShifts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZonalShifts").field("arn", &self.arn).field("told", &self.told).finish_non_exhaustive()
+    }
 }
 
 impl ZonalShifts {

@@ -23,6 +23,7 @@ mod report;
 mod together;
 
 use std::{
+    fmt,
     future::Future,
     hash::{BuildHasher, Hasher, RandomState},
     sync::Arc,
@@ -60,6 +61,17 @@ pub struct Conformance {
     pool: NodePool,
     polls: usize,
     run_id: Option<String>,
+}
+
+impl fmt::Debug for Conformance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conformance")
+            .field("provider", &self.provider.name())
+            .field("pool", &self.pool.name())
+            .field("polls", &self.polls)
+            .field("run_id", &self.run_id)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A run in progress.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
@@ -100,6 +101,15 @@ pub struct Controller {
     options: ControllerOptions,
     metrics: Arc<Metrics>,
     probes: Arc<Probes>,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("provider", &self.provider.name())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Controller {

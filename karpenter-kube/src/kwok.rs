@@ -1,6 +1,6 @@
 //! A cloud whose machines are nodes that [kwok](https://kwok.sigs.k8s.io) plays: for trying things out on a real control plane.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use karpenter_core::{
@@ -40,6 +40,12 @@ const TERMINATED: &str = "karpenter.kwok.sh/terminated";
 pub struct KwokCloud {
     client: Client,
     catalog: Arc<Catalog>,
+}
+
+impl fmt::Debug for KwokCloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KwokCloud").field("catalog", &self.catalog).finish_non_exhaustive()
+    }
 }
 
 impl KwokCloud {

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use karpenter_core::{InstanceType, Offering, OfferingKey, Price, Requirement, Requirements, labels as core_labels};
 
@@ -32,6 +32,15 @@ pub struct Market<'m> {
     pub is_sold_out: &'m dyn Fn(&OfferingKey) -> bool,
     /// How many instances are left of a reservation, by its id.
     pub left_of_reservation: &'m dyn Fn(&str) -> u32,
+}
+
+impl fmt::Debug for Market<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { prices, placement_group, shifted_zones, .. } = self;
+        let mut out = f.debug_struct("Market");
+        out.field("prices", prices).field("placement_group", placement_group).field("shifted_zones", shifted_zones);
+        out.finish_non_exhaustive()
+    }
 }
 
 impl TypeSettings {

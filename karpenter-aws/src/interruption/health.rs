@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -53,6 +54,15 @@ pub struct HealthCheck {
     provider: Ec2Provider,
     told: BTreeSet<String>,
     is_forbidden: bool,
+}
+
+impl fmt::Debug for HealthCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthCheck")
+            .field("told", &self.told)
+            .field("is_forbidden", &self.is_forbidden)
+            .finish_non_exhaustive()
+    }
 }
 
 impl HealthCheck {

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use karpenter_core::{
     OfferingKey, Timestamp, labels,
@@ -28,6 +28,16 @@ pub struct InterruptionQueue {
     url: Option<String>,
     /// Messages by their ids: what they are deleted by, and the number of the event after which they may be.
     waiting: BTreeMap<String, (String, u64)>,
+}
+
+impl fmt::Debug for InterruptionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterruptionQueue")
+            .field("name", &self.name)
+            .field("url", &self.url)
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
 }
 
 impl InterruptionQueue {

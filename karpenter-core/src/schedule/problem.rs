@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -72,6 +73,15 @@ pub struct Problem<'a> {
     pub(super) mean_value: f64,
     /// The weight of the heaviest pool that takes units of each lot, once it is asked for.
     pub(super) weights_of_lots: Answers<(), Vec<u32>>,
+}
+
+impl fmt::Debug for Problem<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Problem")
+            .field("units", &self.lots.list.len())
+            .field("candidates", &self.candidates.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a search goes for, and who gets the room that there is.
