@@ -3,10 +3,11 @@
 use karpenter_core::{
     Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, Snapshot,
     SnapshotBuilder,
-    api::{NodePool, NodeSelectorRequirement, Operator, Pod, Workload},
+    api::{NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Workload},
     labels,
     schedule::ReservationPolicy,
 };
+use serde_json::json;
 
 const RESERVATION: &str = "example.com/reservation-id";
 
@@ -163,16 +164,17 @@ fn a_reservation_is_left_if_its_node_keeps_dearer_pods_out_of_a_limit() {
     let of_type = |name: &str| NodeSelectorRequirement::new(labels::INSTANCE_TYPE, Operator::In, [name]);
     let capped = NodePool::named("capped").limit("cpu", Quantity::from_units(8));
     let cluster = Snapshot::builder().pool(capped).pool(NodePool::named("huge").require(of_type("huge")));
-    let mut apart =
-        Workload::from(Pod::named("web").label("app", "web").cpu("3").replicas(2)).into_pods().expect("valid");
-    for pod in &mut apart {
-        pod.spec.topology_spread_constraints = serde_json::from_value(serde_json::json!([{
-            "maxSkew": 1, "topologyKey": labels::HOSTNAME, "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "web"}},
-        }]))
-        .expect("spreads");
-    }
-    let snapshot = cluster.pods(apart).pods(Pod::named("job").cpu("500m")).build().expect("valid");
+    // None of these comes near its like.
+    let alone = |pod: PodBuilder, name: &str| {
+        let mut pods = Workload::from(pod.label("app", name)).into_pods().expect("valid");
+        let like = json!([{"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": name}}}]);
+        for pod in &mut pods {
+            pod.spec.affinity.pod_anti_affinity.required = serde_json::from_value(like.clone()).expect("terms");
+        }
+        pods
+    };
+    let web = alone(Pod::named("web").cpu("1").memory("5Gi").replicas(2), "web");
+    let snapshot = cluster.pods(web).pods(alone(Pod::named("job").cpu("500m"), "job")).build().expect("valid");
     let types = [reserved("small", 1, "r-1", 1), machine("medium", 4), machine("huge", 16)];
     let catalogs = Catalogs::shared(types.to_vec(), snapshot.pools()).expect("valid");
     let plan = Planner::default().plan(&snapshot, &catalogs);
