@@ -34,7 +34,7 @@ const fn described(guard: &Guard) -> (&'static str, &'static str) {
         Guard::Nominated { .. } => ("nominated", "its room was promised to pods"),
         Guard::DoNotDisrupt => ("doNotDisrupt", "it has the annotation karpenter.sh/do-not-disrupt"),
         Guard::NoPool => ("noPool", "it has no label karpenter.sh/nodepool"),
-        Guard::UnknownPool { .. } => ("unknownPool", "its NodePool is not there"),
+        Guard::UnknownPool { .. } => ("unknownPool", "its NodePool is not there or cannot be read"),
         Guard::NoInstanceTypes { .. } => ("noInstanceTypes", "its NodePool has no instance types"),
         Guard::PodDoNotDisrupt { .. } => ("podDoNotDisrupt", "a pod has the annotation karpenter.sh/do-not-disrupt"),
         Guard::PodBudget { .. } => ("podBudget", "a disruption budget allows no eviction of a pod now"),

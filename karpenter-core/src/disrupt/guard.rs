@@ -184,7 +184,7 @@ impl fmt::Display for Guard {
             Self::Nominated { pods } => write!(f, "its room was promised to pods: {}", join(pods, ", ")),
             Self::DoNotDisrupt => write!(f, "it has the annotation {}", labels::DO_NOT_DISRUPT),
             Self::NoPool => write!(f, "it has no label {}", labels::NODE_POOL),
-            Self::UnknownPool { pool } => write!(f, "there is no NodePool {pool}"),
+            Self::UnknownPool { pool } => write!(f, "there is no NodePool {pool} that can be read"),
             Self::NoInstanceTypes { pool } => write!(f, "NodePool {pool} has no instance types"),
             Self::PodDoNotDisrupt { pod, shield } => {
                 write!(f, "pod {pod} has the annotation {}{shield}", labels::DO_NOT_DISRUPT)

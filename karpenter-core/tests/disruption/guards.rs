@@ -237,7 +237,7 @@ const HIDING: [Case; 9] = {
             "it has no label karpenter.sh/nodepool",
             &[],
         ),
-        (|s| s.relabel("karpenter.sh/nodepool", "gone"), "there is no NodePool gone", &[]),
+        (|s| s.relabel("karpenter.sh/nodepool", "gone"), "there is no NodePool gone that can be read", &[]),
         (|s| s.types.clear(), "NodePool p has no instance types", &[]),
         (
             |s| _ = s.node().metadata.labels.remove("node.kubernetes.io/instance-type"),

@@ -93,15 +93,16 @@ impl<'s> Selectors<'s> {
     }
 
     fn add(&mut self, selector: PodSelector) -> SelectorId {
-        let label = selector.labels.as_ref().map(|labels| labels.match_labels.first_key_value());
-        let label = label.map(|first| first.map(|(key, value)| (key.clone(), value.clone())));
         let (index, is_new) = self.all.insert_full(selector);
         let id = SelectorId::new(index);
-        match label.filter(|_| is_new) {
-            Some(Some((key, value))) => self.by_label.entry(key).or_default().entry(value).or_default().push(id),
-            Some(None) => self.others.push(id),
-            // It is known, or it selects nothing.
-            None => {}
+        if let Some(labels) = self.all[index].labels.as_ref().filter(|_| is_new) {
+            match labels.match_labels.first_key_value() {
+                Some((key, value)) => {
+                    let by_value = self.by_label.entry(key.clone()).or_default();
+                    by_value.entry(value.clone()).or_default().push(id);
+                }
+                None => self.others.push(id),
+            }
         }
         id
     }
@@ -179,4 +180,41 @@ fn with_keys<'k>(
         }
     }
     Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::Workload;
+
+    #[test]
+    fn pods_are_selected_by_all_selectors_that_match_and_by_no_others() {
+        let mut selectors = Selectors::default();
+        let pod = |app: &str, tier: &str| {
+            let pod = Pod::named("p").label("app", app).label("tier", tier);
+            Workload::from(pod).into_pods().expect("valid").remove(0)
+        };
+        let asking = pod("a", "x");
+        let mut spread = |selector: Value| {
+            let spread = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                                "labelSelector": selector, "matchLabelKeys": []});
+            selectors.of_spread(&asking, &serde_json::from_value(spread).expect("a spread"))
+        };
+        let in_a_or_b = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]});
+        let (expression, all, nothing) = (spread(in_a_or_b), spread(json!({})), spread(Value::Null));
+        let both = spread(json!({"matchLabels": {"app": "a", "tier": "y"}}));
+        let (app_a, app_b) =
+            (spread(json!({"matchLabels": {"app": "a"}})), spread(json!({"matchLabels": {"app": "b"}})));
+        assert_eq!(spread(json!({"matchLabels": {"app": "a"}})), app_a);
+        let pods = [pod("a", "x"), pod("a", "y"), pod("b", "y"), pod("c", "y")];
+        let of = pods.each_ref().map(|pod| selectors.selecting(pod));
+        let sets = of.map(|set| selectors.ids(set).to_vec());
+        assert_eq!(sets[0], [expression, all, app_a]);
+        assert_eq!(sets[1], [expression, all, both, app_a]);
+        assert_eq!(sets[2], [expression, all, app_b]);
+        assert_eq!(sets[3], [all]);
+        assert!(!sets.concat().contains(&nothing));
+    }
 }
