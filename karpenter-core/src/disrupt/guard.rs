@@ -34,7 +34,7 @@ pub enum Guard {
     DoNotDisrupt,
     /// The node does not say which pool it belongs to.
     NoPool,
-    /// There is no pool of the name that the node gives.
+    /// There is no pool of the name that the node gives, or it cannot be read.
     UnknownPool {
         /// The name.
         pool: String,

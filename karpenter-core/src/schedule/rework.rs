@@ -103,9 +103,10 @@ impl<'p, 'a> Search<'p, 'a> {
     /// others, however many there are of it.
     fn any_open_batch(&self, chance: u64) -> Option<usize> {
         let weights = self.problem.weights_of_lots();
+        let is_open = |&index: &usize| !is_settled(self.problem, &weights, &self.batches[index]);
         let is_alike = |a: &Batch<'_>, b: &Batch<'_>| std::ptr::eq(a.candidate, b.candidate);
         let mut kinds: Vec<Vec<usize>> = Vec::new();
-        for index in self.open_batches(&weights) {
+        for index in (0..self.batches.len()).filter(is_open) {
             match kinds.iter_mut().find(|kind| is_alike(&self.batches[kind[0]], &self.batches[index])) {
                 Some(kind) => kind.push(index),
                 None => kinds.push(vec![index]),
@@ -113,11 +114,6 @@ impl<'p, 'a> Search<'p, 'a> {
         }
         let kind = pick(&kinds, chance)?;
         pick(kind, chance / kinds.len() as u64).copied()
-    }
-
-    /// The batches, by index, of which the model of binding tells where their pods land.
-    pub(super) fn open_batches(&self, weights: &[u32]) -> impl Iterator<Item = usize> {
-        (0..self.batches.len()).filter(|&index| !is_settled(self.problem, weights, &self.batches[index]))
     }
 
     /// Makes nodes for what is left in any of these orders until nothing is, as long as all cost less than so much.

@@ -33,7 +33,7 @@ fn spread(app: &str, key: &str, action: &str) -> Value {
 }
 
 /// That no two pods of an application share a domain with these.
-fn away_from(app: &str, key: &str) -> Value {
+pub(super) fn away_from(app: &str, key: &str) -> Value {
     let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
     json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
 }

@@ -7,7 +7,8 @@ use karpenter_core::{
     labels,
     schedule::ReservationPolicy,
 };
-use serde_json::json;
+
+use super::domains::away_from;
 
 const RESERVATION: &str = "example.com/reservation-id";
 
@@ -167,9 +168,8 @@ fn a_reservation_is_left_if_its_node_keeps_dearer_pods_out_of_a_limit() {
     // None of these comes near its like.
     let alone = |pod: PodBuilder, name: &str| {
         let mut pods = Workload::from(pod.label("app", name)).into_pods().expect("valid");
-        let like = json!([{"topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": name}}}]);
         for pod in &mut pods {
-            pod.spec.affinity.pod_anti_affinity.required = serde_json::from_value(like.clone()).expect("terms");
+            pod.spec.affinity = serde_json::from_value(away_from(name, labels::HOSTNAME)).expect("an affinity");
         }
         pods
     };
