@@ -136,6 +136,15 @@ pub enum LoadWarning {
         /// Its type.
         instance_type: String,
     },
+    /// Instance types are for pools that are not in the cluster.
+    ForNoPool {
+        /// The first in the list.
+        instance_type: String,
+        /// The pools that it names.
+        pools: Vec<String>,
+        /// How many others are for no pool of the cluster either.
+        others: usize,
+    },
     /// A pool requires a label of a provider of which the catalog says nothing, so that every type passes.
     UnknownLabel {
         /// The name of the pool.
@@ -221,6 +230,14 @@ impl fmt::Display for LoadWarning {
                 f,
                 "Node {node}: {instance_type} is not in the built-in catalog, by which types and prices are made up: give --catalog"
             ),
+            Self::ForNoPool { instance_type, pools, others } => {
+                let pools = pools.join(", ");
+                write!(
+                    f,
+                    "instance type {instance_type}: nodePools: [{pools}]: there is no such NodePool (it is left out)"
+                )?;
+                and_so_in(f, *others, "instance type")
+            }
             Self::UnknownLabel { pool, key } => write!(
                 f,
                 "NodePool {pool}: spec.template.spec.requirements: no instance type of the catalog says anything of {key}: all pass"
@@ -289,6 +306,7 @@ impl LoadWarning {
                 | Self::NotRefused { .. }
                 | Self::NotLaunched { .. }
                 | Self::NoCatalog { .. }
+                | Self::ForNoPool { .. }
                 | Self::UnknownLabel { .. }
                 | Self::UnknownResource { .. }
         )
@@ -298,7 +316,11 @@ impl LoadWarning {
     pub(crate) fn of_catalog(cluster: &Cluster, types: &[InstanceType], is_built_in: bool) -> Vec<Self> {
         let no_catalog = is_built_in.then(|| unknown_type(cluster, types)).flatten();
         let of_pool = |pool| unknown_labels(pool, types).into_iter().chain(unknown_resources(pool, cluster, types));
-        no_catalog.into_iter().chain(cluster.pools.iter().flat_map(of_pool)).collect()
+        no_catalog
+            .into_iter()
+            .chain(for_no_pool(cluster, types))
+            .chain(cluster.pools.iter().flat_map(of_pool))
+            .collect()
     }
 
     /// What concerns all objects together.
@@ -407,6 +429,13 @@ fn not_launched(claims: &[NodeClaim]) -> Option<LoadWarning> {
     let waiting: BTreeSet<&str> = claims.iter().filter(waits).map(|claim| claim.metadata.name.as_str()).collect();
     let first = (*waiting.first()?).to_owned();
     Some(LoadWarning::NotLaunched { count: waiting.len(), first })
+}
+
+fn for_no_pool(cluster: &Cluster, types: &[InstanceType]) -> Option<LoadWarning> {
+    let mut left_out = types.iter().filter(|one| !cluster.pools.iter().any(|pool| one.is_for(pool.name())));
+    let first = left_out.next().filter(|_| !cluster.pools.is_empty())?;
+    let pools = first.node_pools.clone().unwrap_or_default();
+    Some(LoadWarning::ForNoPool { instance_type: first.name.clone(), pools, others: left_out.count() })
 }
 
 fn unknown_type(cluster: &Cluster, types: &[InstanceType]) -> Option<LoadWarning> {

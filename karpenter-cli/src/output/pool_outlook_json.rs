@@ -114,6 +114,7 @@ fn ruled_out(group: &TypesRuledOut) -> RuledOut<'_> {
 
 fn described(obstacle: &TypeObstacle) -> Described {
     let (kind, operands) = match obstacle {
+        TypeObstacle::OtherPools => ("otherPools", json!({})),
         TypeObstacle::NoOfferings => ("noOfferings", json!({})),
         TypeObstacle::Contradiction { key } => ("contradiction", json!({ "key": key })),
         TypeObstacle::Requirement { key, wanted, offered } => {

@@ -272,6 +272,22 @@ fn without_a_catalog_there_is_a_built_in_one() {
 }
 
 #[test]
+fn types_for_no_pool_of_the_cluster_are_named() {
+    let files = Files::new("no-pool");
+    let sold = |pools: &str| {
+        let common = r#""capacity":{"cpu":"4","pods":"10"},"offerings":[{"requirements":[],"price":1}]"#;
+        let one = |name: &str| format!(r#"{{"name":"{name}",{common},"nodePools":{pools}}}"#);
+        files.write("types.json", &format!("[{},{}]", one("x"), one("y")));
+        files.json("plan --cluster cluster.json --catalog types.json -o json")["warnings"].clone()
+    };
+    files.write("cluster.json", &list(&[POOL]));
+    let text = "instance type x: nodePools: [genral, batch]: there is no such NodePool (it is left out) (and so in another \
+                instance type)";
+    assert_eq!(sold(r#"["genral","batch"]"#)[0], text);
+    assert_eq!(sold(r#"["general"]"#), serde_json::json!([]));
+}
+
+#[test]
 fn what_a_catalog_leaves_open_is_said() {
     let files = Files::new("open-catalog");
     let node = |name: &str, instance_type: &str| {

@@ -100,6 +100,11 @@ impl Catalogs {
         self.by_pool.get(pool)
     }
 
+    /// The catalogs of all pools that have one.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Catalog> {
+        self.by_pool.values().map(AsRef::as_ref)
+    }
+
     /// Says why a pool has no catalog, in words that follow those that it is not ready.
     pub fn insert_missing(&mut self, pool: impl Into<String>, why: impl Into<String>) {
         let pool = pool.into();

@@ -25,6 +25,8 @@ pub struct TypesRuledOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TypeObstacle {
+    /// The pool's catalog has no such type; the catalogs of other pools have it.
+    OtherPools,
     /// The type names no offering.
     NoOfferings,
     /// What the pool says of a label contradicts itself, so that no node can be as it asks.
@@ -81,6 +83,7 @@ pub enum TypeObstacle {
 impl fmt::Display for TypeObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::OtherPools => f.write_str("offered to other pools alone"),
             Self::NoOfferings => f.write_str("no offering is named"),
             Self::Contradiction { key } => write!(f, "what the pool says of {key} contradicts itself"),
             Self::Requirement { key, wanted, offered } => {

@@ -2,6 +2,8 @@
 
 mod sieve;
 
+use std::{cmp::Reverse, collections::BTreeSet};
+
 use super::{
     amounts::Axes,
     pool::{Daemon, Pool},
@@ -11,15 +13,16 @@ use super::{
 use crate::{
     Catalog, Catalogs, Price, Quantity, ResourceList, ResourceName, Snapshot,
     api::NodePool,
-    reason::{Obstacle, TypesRuledOut},
+    reason::{Obstacle, TypeObstacle, TypesRuledOut},
 };
 use sieve::Sieve;
 
-/// Which instance types of its catalog a pool can launch now for some pod, and what rules out the others.
+/// Which instance types a pool can launch now for some pod, and what rules out the others.
 ///
-/// Each type of the catalog either remains or is ruled out, by the first step that it does not pass: the labels that the pool asks
-/// for, one offering that meets all of them, offerings that are available, reservations, room beside the system and the daemons, and
-/// limits. Several requirements or limits may rule out one type. Which of the types that remain a pod can use is for the plan to say.
+/// Each type either remains or is ruled out, by the first step that it does not pass: the catalog of the pool, the labels that the
+/// pool asks for, one offering that meets all of them, offerings that are available, reservations, room beside the system and the
+/// daemons, and limits. Several requirements or limits may rule out one type. Which of the types that remain a pod can use is for the
+/// plan to say.
 ///
 /// ```
 /// use karpenter_core::{
@@ -46,7 +49,7 @@ use sieve::Sieve;
 pub struct PoolTypes {
     /// Why no node may be made of the pool now, whatever the types, or that no type meets its requirements.
     pub obstacle: Option<Obstacle>,
-    /// How many types the catalog of the pool has.
+    /// How many types there are: those in the catalog of the pool, and those that only the catalogs of other pools have.
     pub type_count: usize,
     /// What rules types out, that which rules out most of them first.
     pub ruled_out: Vec<TypesRuledOut>,
@@ -120,7 +123,28 @@ fn types_of(source: &NodePool, snapshot: &Snapshot, catalogs: &Catalogs) -> Pool
         Ok(_) if pool.rows.is_clear() => Some(Obstacle::NoInstanceTypes),
         Ok(_) => None,
     };
-    Sieve::new(pool, &axes, &Reservations::new(snapshot, &pools)).types(obstacle)
+    let own = Sieve::new(pool, &axes, &Reservations::new(snapshot, &pools)).types(obstacle);
+    match catalogs.get(source.name()) {
+        Some(catalog) => own.with_those_of_others(catalog, catalogs),
+        None => own,
+    }
+}
+
+impl PoolTypes {
+    /// Adds the types that only the catalogs of other pools have.
+    fn with_those_of_others(mut self, own: &Catalog, catalogs: &Catalogs) -> Self {
+        let own: BTreeSet<&str> = own.types().iter().map(|one| one.name.as_str()).collect();
+        let all = catalogs.all().flat_map(Catalog::types).map(|one| one.name.as_str());
+        let others: BTreeSet<&str> = all.filter(|name| !own.contains(name)).collect();
+        if !others.is_empty() {
+            self.type_count += others.len();
+            let types = others.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            let alone_count = types.len();
+            self.ruled_out.push(TypesRuledOut { obstacle: TypeObstacle::OtherPools, types, alone_count });
+            self.ruled_out.sort_by_key(|group| Reverse(group.types.len()));
+        }
+        self
+    }
 }
 
 /// The other pools of which nodes can be made; their nodes draw on the same reservations.

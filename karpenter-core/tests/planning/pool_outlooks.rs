@@ -168,6 +168,26 @@ fn offerings_that_cannot_be_bought_now() {
 }
 
 #[test]
+fn types_that_are_for_other_pools() {
+    let mut world = three();
+    world.types[1].node_pools = Some(vec!["q".to_owned()]);
+    world.types[2].node_pools = Some(vec!["p".to_owned()]);
+    let look = |world: &World| {
+        let pools = [world.pool.clone(), NodePool::named("q")];
+        let snapshot = Snapshot::builder().pools(pools).build().expect("valid");
+        let catalogs = Catalogs::shared(world.types.clone(), snapshot.pools()).expect("valid");
+        PoolTypes::of(&snapshot, &catalogs, "p").expect("there is such a pool")
+    };
+    let there = look(&world);
+    assert_eq!((there.type_count, there.remaining.len(), there.ruled_out.len()), (3, 2, 1));
+    let group = &there.ruled_out[0];
+    assert_eq!(group.types, ["medium"]);
+    assert_eq!(group.obstacle.to_string(), "offered to other pools alone");
+    world.types[1].node_pools = None;
+    assert_eq!((look(&world).remaining.len(), look(&world).ruled_out), (3, Vec::new()));
+}
+
+#[test]
 fn the_price_is_that_of_the_cheapest_offering_that_can_be_bought() {
     let mut gone = Offering::new("spot", "a", dollars(0.1));
     gone.available = false;
