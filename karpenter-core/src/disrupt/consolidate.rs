@@ -22,7 +22,7 @@ use super::{
     scene::{Care, Scene, Trial, eviction_cost},
     terms::Terms,
 };
-use crate::{Timestamp, api::DisruptionReason};
+use crate::{Timestamp, api::DisruptionReason, schedule::parallel};
 
 /// What rounding may add to a gain of some thousands of dollars an hour.
 const ROUNDING: f64 = 1e-9;
@@ -141,8 +141,9 @@ impl Consolidation<'_, '_> {
 
     /// What comes of taking nodes away if that is planned in the best of some ways, as far as it keeps the terms.
     pub(super) fn cheapest(&self, candidates: &[&Candidate], ways: &[Care]) -> Option<Trial> {
-        let trial = |&care| self.terms.settle(candidates, self.scene.try_without(candidates, care).ok()?);
-        ways.iter().filter_map(trial).max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))
+        let trial = |&care: &Care| self.terms.settle(candidates, self.scene.try_without(candidates, care).ok()?);
+        let trials = parallel::map(ways, trial).into_iter().flatten();
+        trials.max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))
     }
 
     /// The same as it was planned when it was looked at, if the search was stopped since.

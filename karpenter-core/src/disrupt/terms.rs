@@ -174,8 +174,8 @@ impl<'t> Term<'t> {
 
     /// Whether there are types enough, with as many values as the claim asks for.
     fn is_met(&self) -> bool {
-        let has_values = || self.prefix_for_min_values(&self.all().collect::<Vec<_>>()).is_some();
-        self.all().take(self.min_types).count() == self.min_types && (!self.has_min_values() || has_values())
+        let has_values = || self.prefix_for_min_values(self.all().map(|(source, _)| source)).is_some();
+        self.all().take(self.min_types).count() == self.min_types && has_values()
     }
 
     fn is_spot(&self) -> bool {
@@ -217,27 +217,24 @@ impl<'t> Term<'t> {
         })
     }
 
-    fn has_min_values(&self) -> bool {
-        self.claim.requirements.iter().any(|(_, requirement)| requirement.min_values().is_some())
-    }
-
-    /// How many of these types, from the first on, have as many values of each label as the claim asks for; `None` if all of them
+    /// How many of some types, from the first on, have as many values of each label as the claim asks for; `None` if all of them
     /// have too few. A claim that is bound to a reservation names others for it, which it cannot become.
-    fn prefix_for_min_values(&self, types: &[(&InstanceType, Price)]) -> Option<usize> {
-        if self.is_reserved() {
+    fn prefix_for_min_values(&self, types: impl Iterator<Item = &'t InstanceType>) -> Option<usize> {
+        let asked = self.claim.requirements.iter().filter(|_| !self.is_reserved());
+        let asked = asked.filter_map(|(key, requirement)| Some((key, requirement.min_values()?, BTreeSet::new())));
+        let mut missing: Vec<(&str, u32, BTreeSet<&str>)> = asked.collect();
+        if missing.is_empty() {
             return Some(0);
         }
-        let asked =
-            self.claim.requirements.iter().filter_map(|(key, requirement)| Some((key, requirement.min_values()?)));
-        let prefix = |(key, least): (&str, u32)| {
-            let mut seen = BTreeSet::new();
-            let enough = types.iter().position(|(source, _)| {
+        let has_all = |source: &'t InstanceType| {
+            missing.retain_mut(|(key, least, seen)| {
                 seen.extend(source.values_of(key));
-                seen.len() >= least as usize
+                seen.len() < *least as usize
             });
-            enough.map(|last| last + 1)
+            missing.is_empty()
         };
-        asked.map(prefix).try_fold(0, |most, prefix| Some(most.max(prefix?)))
+        let last = types.map(has_all).position(|has_all| has_all)?;
+        Some(last + 1)
     }
 
     /// The claim with the terms, bound to zones if it would be much dearer otherwise.
@@ -258,7 +255,7 @@ impl<'t> Term<'t> {
     fn settled(&self) -> Option<PlannedClaim> {
         let mut types: Vec<_> = self.all().collect();
         types.sort_by(|(a, own), (b, other)| (own, &a.name).cmp(&(other, &b.name)));
-        let prefix = self.prefix_for_min_values(&types)?;
+        let prefix = self.prefix_for_min_values(types.iter().map(|&(source, _)| source))?;
         if types.len() < self.min_types {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The nodes that could be made: one for each kind of offering that some pod can tell from another.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fixedbitset::FixedBitSet;
 use indexmap::{IndexMap, map::Entry};
@@ -168,14 +168,16 @@ fn keep_waiting(problem: &Problem<'_>, all: &mut [Candidate]) {
 /// The place of each shape in the order of guests, by the share of a node that it takes; of no meaning if it takes none. Of each
 /// shape it is known whether it has other nodes than reserved ones, and whether nobody is to be near to it.
 fn places(taken: &[Option<f64>], values: &[f64], shapes: &[Shape], urgency: &[(bool, bool)]) -> Arc<[u32]> {
+    // What comes first is one number, because there are very many nodes: what tells shapes apart in its uppermost bits.
     let rank = |(shape, share): (usize, &Option<f64>)| {
         let share = (*share)?;
-        let (needed, density) = (shapes[shape].spread_class, values[shape] / share);
-        let (density, share) = (Reverse(sort_bits(density)), Reverse(sort_bits(share)));
         let (has_other, is_not_awaited) = urgency[shape];
-        Some((has_other, Reverse(needed), density, is_not_awaited, share, shape))
+        let (needed, density) = (!shapes[shape].spread_class, !sort_bits(values[shape] / share));
+        let first = u128::from(has_other) << 97 | u128::from(needed) << 65;
+        let first = first | u128::from(density) << 1 | u128::from(is_not_awaited);
+        Some((first, !sort_bits(share), shape))
     };
-    let mut ranks: Vec<_> = taken.iter().enumerate().filter_map(rank).collect();
+    let mut ranks: Vec<(u128, u64, usize)> = taken.iter().enumerate().filter_map(rank).collect();
     ranks.sort_unstable();
     let mut places = vec![0; shapes.len()];
     for (place, (.., shape)) in ranks.into_iter().enumerate() {

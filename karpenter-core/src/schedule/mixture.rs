@@ -10,6 +10,7 @@ use ordered_float::OrderedFloat;
 
 use super::{
     columns::{Effort, MAX_WORK},
+    parallel,
     problem::Trials,
     search::{Search, Stage},
 };
@@ -30,7 +31,7 @@ impl<'p> Search<'p, '_> {
         let dives = problem.is_small() && problem.course.trials == Trials::All;
         let most = if dives { MAX_DIVES } else { 1 };
         let stages = self.stages();
-        let (mut is_mixture, mut best) = (false, None);
+        let (mut is_mixture, mut best): (_, Option<(Rank, Self)>) = (false, None);
         for (index, stage) in stages.iter().enumerate() {
             self.begin(stage);
             let mut effort = Effort { work: MAX_WORK, makes_parts: dives };
@@ -41,11 +42,14 @@ impl<'p> Search<'p, '_> {
                 if dive == most {
                     break rest;
                 }
-                if dives {
-                    best = Some(rest.clone().completed(&stages[index + 1..], best));
-                }
                 let made = &rest.batches[self.batches.len()..];
-                if effort.work == 0 || problem.is_stopped() || !self.make_mixture(stage, made, &mut effort) {
+                let is_over = effort.work == 0 || problem.is_stopped();
+                let (plan, goes_on) = parallel::both(
+                    || dives.then(|| rest.clone().completed(&stages[index + 1..])),
+                    || !is_over && self.make_mixture(stage, made, &mut effort),
+                );
+                best = best.into_iter().chain(plan).min_by_key(|(rank, _)| *rank);
+                if !goes_on {
                     break rest;
                 }
                 is_mixture = true;
@@ -59,11 +63,10 @@ impl<'p> Search<'p, '_> {
         is_mixture.then_some(plan)
     }
 
-    /// The better of a plan and of this one, once it has gone through some stages.
-    fn completed(mut self, stages: &[Stage<'p>], best: Option<(Rank, Self)>) -> (Rank, Self) {
+    /// The plan once it has gone through some stages, and its rank.
+    fn completed(mut self, stages: &[Stage<'p>]) -> (Rank, Self) {
         self.go_through(stages);
-        let rank = self.rank();
-        best.filter(|(least, _)| *least <= rank).unwrap_or((rank, self))
+        (self.rank(), self)
     }
 
     fn rank(&self) -> Rank {

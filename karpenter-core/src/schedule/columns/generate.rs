@@ -8,7 +8,10 @@ use super::{
     program::{Kind, Program},
     simplex::{Column, Simplex},
 };
-use crate::{FxBuild, schedule::amounts::fit_count};
+use crate::{
+    FxBuild,
+    schedule::{amounts::fit_count, parallel},
+};
 
 /// How often the basis changes at most between two searches for new columns.
 const MAX_STEPS: usize = 200;
@@ -146,30 +149,20 @@ impl<'g, 'p> Generation<'g, 'p> {
     /// The best fill of each kind by some worths, if it holds more than it costs by those of the program; the best come first
     /// when sorted.
     fn fills(&mut self, worths: &[f64], duals: &[f64], care: Care) -> Vec<(OrderedFloat<f64>, Pattern)> {
+        let idle = &self.idle;
+        let kinds: Vec<usize> = (0..idle.len()).filter(|&kind| idle[kind] == 0).collect();
+        self.idle.iter_mut().for_each(|rounds| *rounds = rounds.saturating_sub(1));
+        let filled = parallel::map_quickly(&kinds, |&kind| self.program.best_fill(kind, (worths, duals), care));
         let mut found = Vec::new();
         let mut most = 1.0_f64;
-        for (index, kind) in self.program.kinds.iter().enumerate() {
-            if self.idle[index] > 0 {
-                self.idle[index] -= 1;
-                continue;
-            }
-            let pattern = |counts| Pattern { kind: index, counts };
-            let mut fills = vec![kind.fill_by_scarcity(worths, &mut self.work)];
-            if care == Care::AllFills {
-                fills.extend(kind.fills_with_fewer(worths, &mut self.work));
-            } else {
-                fills.push(kind.fill_by_share(worths));
-            }
-            let rated = fills.into_iter().map(pattern).filter(|pattern| !pattern.counts.is_empty()).map(|pattern| {
-                let cost = self.program.cost(&pattern);
-                (pattern.worth(worths) / cost, pattern.worth(duals) / cost, pattern)
-            });
-            let Some((ratio, gain, pattern)) = rated.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+        for (kind, (fill, work)) in kinds.into_iter().zip(filled) {
+            self.work += work;
+            let Some(Fill { ratio, gain, pattern }) = fill else { continue };
             most = ratio.max(most);
             if gain > 1.0 + LEAST_GAIN {
                 found.push((OrderedFloat(-gain), pattern));
             } else if let Some((_, rounds)) = IDLE.iter().find(|(below, _)| ratio < *below) {
-                self.idle[index] = *rounds;
+                self.idle[kind] = *rounds;
             }
         }
         let proved = worths.iter().zip(&self.demands).map(|(worth, demand)| worth * demand).sum::<f64>() / most;
@@ -178,6 +171,34 @@ impl<'g, 'p> Generation<'g, 'p> {
             self.center = worths.iter().map(|worth| worth / most).collect();
         }
         found
+    }
+}
+
+/// A way to fill a node, and how many times what it costs it holds.
+struct Fill {
+    /// By the worths that it was made with.
+    ratio: f64,
+    /// By those of the program.
+    gain: f64,
+    pattern: Pattern,
+}
+
+impl Program<'_> {
+    /// The best fill of a kind by some worths, if it takes anything of worth, and the work that it took.
+    fn best_fill(&self, kind: usize, (worths, duals): (&[f64], &[f64]), care: Care) -> (Option<Fill>, usize) {
+        let (node, mut work) = (&self.kinds[kind], 0);
+        let mut fills = vec![node.fill_by_scarcity(worths, &mut work)];
+        if care == Care::AllFills {
+            fills.extend(node.fills_with_fewer(worths, &mut work));
+        } else {
+            fills.push(node.fill_by_share(worths));
+        }
+        let patterns = fills.into_iter().filter(|counts| !counts.is_empty()).map(|counts| Pattern { kind, counts });
+        let rated = patterns.map(|pattern| {
+            let cost = self.cost(&pattern);
+            Fill { ratio: pattern.worth(worths) / cost, gain: pattern.worth(duals) / cost, pattern }
+        });
+        (rated.max_by(|a, b| a.ratio.total_cmp(&b.ratio)), work)
     }
 }
 

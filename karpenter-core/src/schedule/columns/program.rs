@@ -4,7 +4,7 @@
 //! program has one row for such pods and one kind for such nodes: symmetry that would make it many times larger and tells
 //! nothing (Grohe, Kersting, Mladenov and Selman, "Dimension Reduction via Colour Refinement", ESA 2014).
 
-use std::{collections::BTreeMap, hash::Hash};
+use std::{cmp::Reverse, collections::BTreeMap, hash::Hash};
 
 use indexmap::{IndexMap, IndexSet, map::Entry};
 
@@ -34,6 +34,8 @@ pub(super) struct Kind<'p> {
     /// What a node costs with what it strands, in dollars an hour: without pods of which it takes only a few, and with them.
     pub(super) costs: [f64; 2],
     pub(super) guests: Vec<KindGuest<'p>>,
+    /// For each resource the guests that ask for some of it, by index, those that ask for most first.
+    pub(super) largest: Vec<Vec<usize>>,
 }
 
 /// A candidate, and for each row the guests of it.
@@ -106,6 +108,7 @@ impl<'p> Kind<'p> {
     fn new(search: &Search<'p, '_>, member: Member<'p>) -> Self {
         let problem = search.problem;
         let candidate = member.candidate;
+        let room = problem.room_of(candidate);
         let guests = member.guests.iter().map(|(&row, guests)| {
             let shape = &problem.lots.shapes[guests[0].shape()];
             let lots = guests.iter().flat_map(|guest| &search.open[guest.shape()]);
@@ -118,9 +121,11 @@ impl<'p> Kind<'p> {
                 is_limited: shape.spread_class > 0,
             }
         });
+        let guests: Vec<KindGuest<'p>> = guests.filter(|guest| guest.most > 0).collect();
         Self {
-            guests: guests.filter(|guest| guest.most > 0).collect(),
-            room: problem.room_of(candidate),
+            largest: largest(&guests, room.len()),
+            guests,
+            room,
             costs: [false, true].map(|is_limited| search.stranded_cost(candidate, is_limited)),
             members: vec![member],
         }
@@ -135,6 +140,16 @@ impl<'p> Kind<'p> {
     pub(super) fn cost(&self, is_limited: bool) -> f64 {
         self.costs[usize::from(is_limited)]
     }
+}
+
+/// For each resource the guests that ask for some of it, by index, those that ask for most first.
+pub(super) fn largest(guests: &[KindGuest<'_>], axes: usize) -> Vec<Vec<usize>> {
+    let of_axis = |axis: usize| {
+        let mut out: Vec<usize> = (0..guests.len()).filter(|&guest| guests[guest].requests[axis] > 0).collect();
+        out.sort_unstable_by_key(|&guest| Reverse(guests[guest].requests[axis]));
+        out
+    };
+    (0..axes).map(of_axis).collect()
 }
 
 /// Which candidates take which shapes.
