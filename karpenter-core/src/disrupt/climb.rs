@@ -34,6 +34,10 @@ const MAX_PLANNED: usize = 250_000;
 /// are followed to the end.
 const SMALL: usize = 30_000;
 
+/// Of so few nodes all sets are planned as well as can be, if that is no more work than this: some tenths of a second.
+const FEW: usize = 6;
+const MAX_OF_FEW: usize = 3_000;
+
 /// How many of the sets that are found from the starts are followed to the end in a small cluster.
 const FOLLOWED: usize = 3;
 
@@ -150,7 +154,7 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
         Self { consolidation, order, pods, known: Answers::up_to(MAX_REMEMBERED) }
     }
 
-    /// What is found from several starts, by sketches.
+    /// What is found from several starts, by sketches, and by plans where there are few sets.
     pub(super) fn starts(&'k self) -> Vec<Found> {
         let consolidation = self.consolidation;
         let climb = |factor, sketch| Climb::new(self, consolidation.threshold.times(factor), sketch);
@@ -167,7 +171,18 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
             let factor = if let Start::Wasteful(factor) = start { factor } else { 1.0 };
             Some(climb(1.0, sketch).resumed(&climb(factor, sketch).from(start)?))
         });
-        found.into_iter().flatten().collect()
+        let planned = parallel::map(&self.all_sets(), |set| climb(1.0, Care::Sketch).try_all(set.clone(), Care::Best));
+        found.into_iter().chain(planned).flatten().collect()
+    }
+
+    /// All sets of nodes; none where that is too much to plan.
+    fn all_sets(&self) -> Vec<BTreeSet<usize>> {
+        let all = self.order.len();
+        let count = 1_usize << all.min(FEW);
+        if all > FEW || count.saturating_mul(self.work_for(all)) > self.consolidation.share_of(MAX_OF_FEW) {
+            return Vec::new();
+        }
+        (1..count).map(|set| (0..all).filter(|node| set >> node & 1 == 1).collect()).collect()
     }
 
     pub(super) fn candidates(&self, nodes: &BTreeSet<usize>) -> Vec<&'k Candidate> {
@@ -237,7 +252,7 @@ impl<'k, 'c, 's> Field<'k, 'c, 's> {
         let is_fit = self.consolidation.terms.allow(candidates, trial);
         let needs_few = !is_fit && self.could_gain_with_few(candidates, trial);
         let work = if needs_few { self.work_for(nodes.len()) } else { 0 };
-        let few = if care == Care::Plan { Care::Few } else { Care::FewSketch };
+        let few = if matches!(care, Care::Plan | Care::Best) { Care::Few } else { Care::FewSketch };
         let saved = needs_few.then(|| self.saved_with_few(candidates, few)).flatten();
         let outcome = match saved {
             Some(savings_per_hour) => Outcome { nodes, care: few, savings_per_hour, is_fit: true },

@@ -2,8 +2,9 @@
 
 use karpenter_core::{
     Catalogs, InstanceType, Price, Quantity, Snapshot, Timestamp,
-    api::{DisruptionReason, Node, NodeClaim, NodePool, Pod, PodDisruptionBudget},
+    api::{DisruptionReason, Node, NodeClaim, NodePool, NodeSelectorRequirement, Operator, Pod, PodDisruptionBudget},
     disrupt::{Disruptor, Method},
+    labels,
 };
 use serde_json::{Value, json};
 
@@ -15,17 +16,22 @@ fn now() -> Timestamp {
     "2026-02-01T00:00:00Z".parse().expect("a time")
 }
 
-fn pool() -> NodePool {
-    let mut pool = NodePool::named("p");
+fn pool(name: &str) -> NodePool {
+    let mut pool = NodePool::named(name);
     pool.spec.disruption = read(json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}));
     pool
 }
 
 fn node(name: &str) -> (NodeClaim, Node) {
+    node_of(name, ["p", "large", "on-demand"])
+}
+
+/// A node of a pool, of a type, and of a capacity type.
+fn node_of(name: &str, [pool, instance_type, capacity_type]: [&str; 3]) -> (NodeClaim, Node) {
     let labels = json!({
-        "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
-        "node.kubernetes.io/instance-type": "large", "topology.kubernetes.io/zone": "a",
-        "karpenter.sh/capacity-type": "on-demand",
+        "karpenter.sh/nodepool": pool, "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+        "node.kubernetes.io/instance-type": instance_type, "topology.kubernetes.io/zone": "a",
+        "karpenter.sh/capacity-type": capacity_type,
     });
     let (id, room) = (format!("id://{name}"), json!({"cpu": "4", "pods": "10"}));
     let claim = json!({
@@ -55,7 +61,7 @@ fn cluster() -> (Snapshot, Catalogs) {
         InstanceType::named(name, capacity).offering("on-demand", "a", Price::per_hour(price).expect("a price"))
     };
     let (claims, nodes): (Vec<_>, Vec<_>) = ["empty", "full", "waste"].map(node).into_iter().unzip();
-    let builder = Snapshot::builder().pools(vec![pool()]).claims(claims).nodes(nodes);
+    let builder = Snapshot::builder().pools(vec![pool("p")]).claims(claims).nodes(nodes);
     let pods = vec![pod("big", "3900m", "full"), pod("small", "500m", "waste")];
     let snapshot = builder.pods(pods).build().expect("a cluster");
     let types = vec![offered("large", 4, 0.4), offered("small", 1, 0.1)];
@@ -109,7 +115,7 @@ fn an_empty_node_goes_whose_daemons_leave_after_those_of_another() {
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "daemon"}}},
         "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2},
     }));
-    let builder = Snapshot::builder().pools(vec![pool()]).claims(claims).nodes(nodes);
+    let builder = Snapshot::builder().pools(vec![pool("p")]).claims(claims).nodes(nodes);
     let snapshot = builder.pods(vec![daemon("first"), daemon("second")]).budget(budget).build().expect("a cluster");
     let capacity = [("cpu", Quantity::from_units(4)), ("pods", Quantity::from_units(10))];
     let large =
@@ -135,11 +141,39 @@ fn a_pod_of_a_spread_moves_to_a_cheaper_machine_in_its_zone() {
     ]));
     spread.metadata.labels.insert("app".to_owned(), "spread".to_owned());
     let (claim, own) = node("n");
-    let builder = Snapshot::builder().pools(vec![pool()]).claims([claim]).nodes([own]).pods(vec![spread]);
+    let builder = Snapshot::builder().pools(vec![pool("p")]).claims([claim]).nodes([own]).pods(vec![spread]);
     let snapshot = builder.build().expect("a cluster");
     let types = vec![offered("large", 4, "a", 0.4), offered("cheap", 4, "a", 0.2), offered("huge", 32, "b", 1.4)];
     let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
     let commands = Disruptor::default().commands(&snapshot, &catalogs, now());
     let [command] = commands.as_slice() else { panic!("{commands:?}") };
     assert_eq!(&*command.replacements[0].instance_types, ["cheap"]);
+}
+
+/// Each pod alone would get a node like its own: one prefers another pool to that of the node that has room for it, the other finds
+/// no cheaper machine.
+#[test]
+fn of_few_nodes_those_go_together_that_gain_nothing_alone() {
+    let spot = NodeSelectorRequirement::new(labels::CAPACITY_TYPE, Operator::In, ["spot"]);
+    let (mut heavy, mut wary) = (pool("heavy").require(spot), pool("wary"));
+    heavy.spec.weight = Some(1);
+    let (first, mut second) = (node_of("a", ["heavy", "large", "spot"]), node_of("b", ["wary", "small", "on-demand"]));
+    for taints in [&mut wary.spec.template.spec.taints, &mut second.1.spec.taints] {
+        *taints = read(json!([{"key": "wary", "effect": "PreferNoSchedule"}]));
+    }
+    let (free, mut bound) = (pod("free", "2", "a"), pod("bound", "1", "b"));
+    bound.spec.node_selector.insert(labels::CAPACITY_TYPE.to_owned(), "on-demand".to_owned());
+    let builder = Snapshot::builder().pools([heavy, pool("light"), wary]).claims([first.0, second.0]);
+    let snapshot = builder.nodes([first.1, second.1]).pods(vec![free, bound]).build().expect("a cluster");
+    let offered = |name: &str, cpu: i64, capacity_type: &str, price: f64| {
+        let capacity = [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(10))];
+        InstanceType::named(name, capacity).offering(capacity_type, "a", Price::per_hour(price).expect("a price"))
+    };
+    let types = vec![offered("large", 8, "spot", 0.28), offered("small", 4, "on-demand", 0.25)];
+    let catalogs = Catalogs::shared(types, snapshot.pools()).expect("a catalog");
+    let commands = Disruptor::default().commands(&snapshot, &catalogs, now());
+    let [command] = commands.as_slice() else { panic!("{commands:?}") };
+    assert_eq!(command.candidates, ["a", "b"]);
+    let pools: Vec<&str> = command.replacements.iter().map(|claim| claim.node_pool.as_str()).collect();
+    assert_eq!(pools, ["light"]);
 }
