@@ -259,7 +259,7 @@ pub enum ProviderEvent {
         /// When it ends, as far as the provider knows. The engine drains the node at once.
         at: Timestamp,
     },
-    /// The machine is gone.
+    /// The machine is gone, whether or not it was asked for.
     Terminated {
         /// The machine.
         id: ProviderId,

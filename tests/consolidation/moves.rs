@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use karpenter::{
     InstanceType, Offering, Plan, Planner, Price, Quantity, Requirement, Timestamp,
-    api::{ConditionStatus, NillableDuration, NodeSelectorRequirement, Operator, Pod, Workload},
-    disrupt::{Command, Disruptor, Method},
+    api::{ConditionStatus, DisruptionReason, NillableDuration, NodeSelectorRequirement, Operator, Pod, Workload},
+    disrupt::{Command, Disruptor, Method, NodeOutlook},
     fake::check,
     labels,
     schedule::StopFlag,
@@ -250,6 +250,9 @@ fn no_place_is_bought_for_pods_of_a_drifted_node_that_may_not_be_evicted() {
         let moved: usize = command.replacements.iter().map(|claim| claim.pods.len()).sum();
         assert_eq!((command.method, moved, command.evictions), (Method::Drift, 2 - held, 2 - held));
         assert_eq!(command.replacements.len(), usize::from(held < 2));
+        let outlook = outlook_of_a(&world);
+        assert_eq!(outlook.goes_for(), Some(DisruptionReason::Drifted), "{held} held");
+        assert_eq!(outlook.alone.expect("it might go").replacements.len(), command.replacements.len());
     }
 }
 
@@ -275,11 +278,14 @@ fn pennies_move_nothing() {
     }
 }
 
+fn outlook_of_a(world: &World) -> NodeOutlook {
+    let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
+    Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, now).outlook("a").expect("it is there")
+}
+
 /// What it must save more than to move the pods of the node `a`, in dollars an hour.
 fn asked_of_a(world: &World) -> f64 {
-    let (snapshot, catalogs, now) = (world.snapshot(), world.catalogs(), NOW.parse().expect("a time"));
-    let outlook = Disruptor::new(world.options.clone()).start(&snapshot, &catalogs, now).outlook("a");
-    outlook.and_then(|outlook| outlook.alone).expect("it might go").threshold_per_hour
+    outlook_of_a(world).alone.expect("it might go").threshold_per_hour
 }
 
 #[test]

@@ -155,6 +155,7 @@ impl Disruptor {
             stuck: BTreeSet::new(),
             worth: OnceCell::new(),
             found: 0,
+            is_over: false,
         }
     }
 
@@ -236,6 +237,8 @@ pub struct Commands<'s> {
     worth: OnceCell<Worth>,
     /// How many commands were found.
     found: usize,
+    /// Whether nothing was found when it was searched last.
+    is_over: bool,
 }
 
 impl Commands<'_> {
@@ -289,9 +292,20 @@ impl Iterator for Commands<'_> {
     type Item = Command;
 
     fn next(&mut self) -> Option<Command> {
-        if self.found >= MAX_COMMANDS || self.scene.is_cut_short {
+        if self.is_over || self.found >= MAX_COMMANDS || self.scene.is_cut_short {
             return None;
         }
+        let command = self.find();
+        self.is_over = command.is_none();
+        command
+    }
+}
+
+impl FusedIterator for Commands<'_> {}
+
+impl Commands<'_> {
+    /// The next command, carried out in thought.
+    fn find(&mut self) -> Option<Command> {
         let Self { scene, hurdle, now, worth: known, .. } = self;
         let (hurdle, now) = (*hurdle, *now);
         let (spot_to_spot, effort, replaces_static) = (self.spot_to_spot, self.effort, !self.leaves_static_pools);
@@ -321,8 +335,6 @@ impl Iterator for Commands<'_> {
         Some(command)
     }
 }
-
-impl FusedIterator for Commands<'_> {}
 
 impl fmt::Debug for Commands<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -379,10 +391,13 @@ pub(super) fn without_held_pods<'c>(scene: &Scene<'_>, candidate: &'c Candidate,
     if !candidate.has_termination_grace_period {
         return Cow::Borrowed(candidate);
     }
-    let (pods, budgets) = (scene.snapshot.pods(), scene.snapshot.budgets());
-    let moves = |&pod: &usize| must_move(&pods[pod], budgets, now);
-    let moving = candidate.pods.iter().copied().filter(moves).collect();
-    Cow::Owned(Candidate { pods: moving, ..candidate.clone() })
+    Cow::Owned(Candidate { pods: drained(scene, &candidate.pods, now), ..candidate.clone() })
+}
+
+/// Those of some pods, by index, that leave once their node is drained.
+pub(super) fn drained(scene: &Scene<'_>, pods: &[usize], now: Timestamp) -> Vec<usize> {
+    let (all, budgets) = (scene.snapshot.pods(), scene.snapshot.budgets());
+    pods.iter().copied().filter(|&pod| must_move(&all[pod], budgets, now)).collect()
 }
 
 /// The drifted nodes that may go, of static pools or of the others, in the order of drift.

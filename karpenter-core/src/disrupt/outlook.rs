@@ -1,9 +1,13 @@
 //! What speaks for and against taking one node away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     BudgetLimit, Candidate, Candidates, Guard, MIN_BALANCE, NODE_COST, allowance,
+    disruptor::drained,
     hurdle::Threshold,
     price_of, rescheduling_cost,
     scene::{Care, Scene, Trial},
@@ -160,7 +164,7 @@ impl View<'_, '_> {
                 reason(DisruptionReason::Drifted, is_drifted),
                 reason(DisruptionReason::Underutilized, !moving.is_empty()),
             ],
-            alone: self.alone(&moving, threshold, is_drifted),
+            alone: self.alone(&self.looking_for_places(&moving, is_drifted), threshold, is_drifted),
             pods: moving.iter().map(|&pod| all[pod].key()).collect(),
             guards,
         }
@@ -180,13 +184,26 @@ impl View<'_, '_> {
 
     fn reason(&self, reason: DisruptionReason, applies: bool, guards: &[Guard]) -> ReasonOutlook {
         let snapshot = &self.scene.snapshot;
-        let claim = self.place.node_claim.as_deref();
-        let has_grace = claim.is_some_and(|claim| claim.spec.termination_grace_period.is_some());
+        let has_grace = self.has_termination_grace_period();
         let guards: Vec<Guard> =
             guards.iter().filter(|guard| guard.scope().covers(reason, has_grace)).cloned().collect();
         let pool = self.place.pool.as_deref().and_then(|pool| snapshot.pool(pool));
         let budget = pool.map(|pool| allowance::limit(snapshot, pool, reason, self.now));
         ReasonOutlook { reason, applies, guards, budget }
+    }
+
+    /// For which of its pods a place is sought. Of a drifted node with a termination grace period some stay until that is over.
+    fn looking_for_places<'p>(&self, moving: &'p [usize], is_drifted: bool) -> Cow<'p, [usize]> {
+        if is_drifted && self.has_termination_grace_period() {
+            drained(self.scene, moving, self.now).into()
+        } else {
+            moving.into()
+        }
+    }
+
+    fn has_termination_grace_period(&self) -> bool {
+        let claim = self.place.node_claim.as_deref();
+        claim.is_some_and(|claim| claim.spec.termination_grace_period.is_some())
     }
 
     /// What comes for the node, and where its pods go, which is not asked in static pools; `None` if such a pool makes no node

@@ -117,8 +117,7 @@ impl Engine {
         let name = claim.name().to_owned();
         if let Some(reason) = step.delete {
             if reason != lifecycle::EXPIRED {
-                self.upkeep.record_launch(claim, false);
-                self.agenda_pool_of(claim);
+                self.count_launch(claim, false);
             }
             self.delete_claim(claim, reason, format!("Deleting NodeClaim {name}: {reason}"), now);
             return;
@@ -132,10 +131,8 @@ impl Engine {
         if let Some(written) = step.claim {
             let becomes = |of_type| written.status.is_true(of_type) && !claim.status.is_true(of_type);
             let (registers, initializes) = (becomes(REGISTERED), becomes(INITIALIZED));
-            if self.write_claim(written, now) && registers {
-                self.upkeep.record_launch(claim, true);
+            if self.write_claim(written, now) && registers && self.count_launch(claim, true) {
                 self.counters.node_joined(claim);
-                self.agenda_pool_of(claim);
             }
             if initializes {
                 self.provisioner.ready(&self.names_of(claim), now, &self.options);

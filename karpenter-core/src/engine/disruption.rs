@@ -174,7 +174,6 @@ impl Engine {
         if self.is_stopped() {
             return;
         }
-        let Some(period) = self.options.disruption_period else { return };
         if let Some((_, until)) = &self.disruption.probation {
             if now < *until {
                 return;
@@ -184,6 +183,11 @@ impl Engine {
         }
         self.recall(now);
         self.take_stale_marks(now);
+        let Some(period) = self.options.disruption_period else {
+            // Others have left these, or commands that were begun before.
+            self.disruption.next = (!self.disruption.stale.is_empty()).then(|| now + SETTLE);
+            return;
+        };
         if self.disruption.rests.end(&self.store.pools, now) {
             // More nodes may go than when nothing was found.
             (self.disruption.barren, self.disruption.standing) = (None, None);
@@ -415,6 +419,12 @@ impl Engine {
             for pod in &pods {
                 self.provisioner.unpromise(pod);
             }
+            // What is on its way out goes all the same.
+            let claim = self.store.claims.get(&outgoing.claim).map(|claim| &claim.metadata);
+            let node = self.store.nodes.get(&outgoing.node).map(|node| &node.metadata);
+            if claim.into_iter().chain(node).any(|meta| meta.deletion_timestamp.is_some()) {
+                continue;
+            }
             let message = format!("Disrupting node {} was given up: {why}", outgoing.node);
             self.note(ObjectRef::NodeClaim(outgoing.claim.clone()), true, "DisruptionFailed", message, now);
             self.unmark(&outgoing.node, now);
@@ -425,20 +435,14 @@ impl Engine {
     /// Takes the taint away from nodes that no command takes away: those of a command that was given up, and those of an
     /// engine that was stopped, once all that it had asked for has come.
     fn take_stale_marks(&mut self, now: Timestamp) {
-        let leaving = self.disruption.leaving();
         let is_stale = |name: &String| {
             let Some(node) = self.store.nodes.get(name).filter(|node| node.metadata.deletion_timestamp.is_none())
             else {
                 return false;
             };
-            let stays = |claim: &NodeClaim| {
-                let is_doomed =
-                    self.lives.get(claim.name(), &claim.metadata.uid).is_some_and(|life| life.doom.is_some());
-                claim.metadata.deletion_timestamp.is_none() && !leaving.contains(claim.name()) && !is_doomed
-            };
             let claim = self.store.claim_of(node);
             let says_so = claim.is_some_and(|claim| claim.status.is_true(DISRUPTION_REASON));
-            (node.is_disrupted() || says_so) && claim.is_some_and(|claim| stays(claim))
+            (node.is_disrupted() || says_so) && claim.is_some_and(|claim| self.stays(claim))
         };
         let stale: Vec<String> = self.store.nodes.keys().filter(|name| is_stale(name)).cloned().collect();
         let before = std::mem::take(&mut self.disruption.stale);

@@ -47,8 +47,12 @@ pub(super) struct Life {
     pub(super) learned: Option<Arc<Node>>,
     /// Why the API server did not take it when it was written last, if it breaks a rule.
     pub(super) refusal: Option<String>,
+    /// Why the API server did not delete it when that was asked for last, if that breaks a rule.
+    pub(super) deletion_refusal: Option<String>,
     /// Why the API server does not take its node as it must be to register, and since when, if that breaks a rule.
     pub(super) node_refusal: Option<(String, Timestamp)>,
+    /// What was counted of its launch last: whether a node came of it.
+    pub(super) counted: Option<bool>,
     /// Why it is to be deleted, if it was busy when that was decided.
     pub(super) doom: Option<&'static str>,
     /// Why its deletion was asked for last, and what people are told once it goes.

@@ -312,6 +312,14 @@ impl Engine {
         }
     }
 
+    /// Whether nobody has asked for the deletion of a claim, and it is not meant to go either.
+    fn stays(&self, claim: &NodeClaim) -> bool {
+        let life = self.lives.get(claim.name(), &claim.metadata.uid);
+        claim.metadata.deletion_timestamp.is_none()
+            && !self.disruption.leaving().contains(claim.name())
+            && life.is_none_or(|life| life.doom.is_none())
+    }
+
     /// Counts a claim that goes because the engine has asked for it, and tells people why. The deletion may have been refused many
     /// times before.
     fn say_farewell(&mut self, claim: &NodeClaim, now: Timestamp) {

@@ -28,6 +28,7 @@ pub(super) enum Target {
 pub(super) enum Purpose {
     Create { claim: String },
     Write(Target),
+    Delete(Target),
     Evict { pod: ObjectKey, uid: String, is_forced: bool },
     Launch { claim: String, uid: String },
     Terminate(ProviderId),
@@ -72,9 +73,11 @@ impl Outbox {
         id
     }
 
-    /// Asks for a write to an object, which is busy from now on.
+    /// Asks for a write to an object, or for its deletion; it is busy from now on.
     pub(super) fn write(&mut self, action: Action, target: Target, version: &str, now: Timestamp) {
-        let action = self.send(action, Some(Purpose::Write(target.clone())), now);
+        let is_deletion = matches!(action, Action::DeleteClaim { .. } | Action::DeleteNode { .. });
+        let purpose = if is_deletion { Purpose::Delete } else { Purpose::Write };
+        let action = self.send(action, Some(purpose(target.clone())), now);
         self.busy
             .insert(target, Busy { version: version.to_owned(), action, until: now + LOST_AFTER, is_missed: false });
     }
@@ -112,7 +115,7 @@ impl Outbox {
     /// What an action was for, which is over now. If it was a write, its object is left alone until then, or until it changes.
     pub(super) fn done(&mut self, id: ActionId, until: Timestamp) -> Option<Purpose> {
         let (purpose, _) = self.flying.remove(&id)?;
-        if let Purpose::Write(target) = &purpose
+        if let Purpose::Write(target) | Purpose::Delete(target) = &purpose
             && let Some(busy) = self.busy.get_mut(target).filter(|busy| busy.action == id)
         {
             busy.until = until;

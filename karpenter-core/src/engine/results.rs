@@ -28,11 +28,13 @@ impl Engine {
                     Target::Node(name) => self.heed_refusal_of_node(name, &result, now),
                     Target::Pool(_) | Target::Overlay(_) => {}
                 }
-                if self.outbox.is_missed(&target) {
-                    self.look_again(target, again.min(now + ECHO));
-                } else if !was_written || !self.is_told(&target) {
-                    self.look_again(target, again);
+                self.settle(target, was_written, again, now);
+            }
+            (Purpose::Delete(target), result @ (ActionResult::Written | ActionResult::Refused(_))) => {
+                if let Target::Claim(name) = &target {
+                    self.heed_refusal_of_deletion(name, &result, now);
                 }
+                self.settle(target, was_written, again, now);
             }
             (Purpose::Evict { pod, uid, is_forced }, ActionResult::Refused(refusal)) => {
                 self.finish_eviction((&pod, &uid), is_forced, Some(&refusal), now);
@@ -63,6 +65,15 @@ impl Engine {
         }
     }
 
+    /// Looks at an object again after a write or a deletion was answered, unless it is known what became of it.
+    fn settle(&mut self, target: Target, was_written: bool, again: Timestamp, now: Timestamp) {
+        if self.outbox.is_missed(&target) {
+            self.look_again(target, again.min(now + ECHO));
+        } else if !was_written || !self.is_told(&target) {
+            self.look_again(target, again);
+        }
+    }
+
     /// Whether it was told what an object is like that was written.
     fn is_told(&self, target: &Target) -> bool {
         let meta = match target {
@@ -82,7 +93,7 @@ impl Engine {
         self.disruption.is_stirred = true;
         match purpose {
             Purpose::Create { claim } => self.drop_claim(&claim, now),
-            Purpose::Write(target) => self.look_again(target, now),
+            Purpose::Write(target) | Purpose::Delete(target) => self.look_again(target, now),
             Purpose::Evict { pod, uid, is_forced } => {
                 let refusal = Refusal::Unavailable("nothing was heard of the call".to_owned());
                 self.finish_eviction((&pod, &uid), is_forced, Some(&refusal), now);

@@ -23,15 +23,10 @@ impl Engine {
         let is_of = |claim: &&NodeClaim| claim.pool_name() == Some(pool.name());
         let all: Vec<Arc<NodeClaim>> = self.store.claims.values().filter(|c| is_of(&c.as_ref())).cloned().collect();
         let creating = self.provisioner.creating.values().filter(is_of).count();
-        let leaving = self.disruption.leaving();
-        let stays = |claim: &Arc<NodeClaim>| {
-            let is_doomed = self.lives.get(claim.name(), &claim.metadata.uid).is_some_and(|life| life.doom.is_some());
-            claim.metadata.deletion_timestamp.is_none() && !leaving.contains(claim.name()) && !is_doomed
-        };
-        let active: Vec<Arc<NodeClaim>> = all.iter().filter(|claim| stays(claim)).cloned().collect();
+        let active: Vec<Arc<NodeClaim>> = all.iter().filter(|claim| self.stays(claim)).cloned().collect();
         let has = active.len() + creating;
         if has < replicas && pool.not_ready().is_none() {
-            let limit = pool.spec.limits.get("nodes").and_then(|limit| usize::try_from(limit.units_floor()).ok());
+            let limit = pool.spec.limits.get("nodes").map(|limit| usize::try_from(limit.units_floor()).unwrap_or(0));
             let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(all.len() + creating));
             let catalogs = self.market.catalogs(&self.store.pools, now);
             let Some(planned) = catalogs.get(pool.name()).and_then(|catalog| static_claim(pool, catalog)) else {
@@ -60,16 +55,13 @@ impl Engine {
         let mut keyed: Vec<_> = claims
             .into_iter()
             .map(|claim| {
-                let pods: Vec<&Pod> = self
-                    .store
-                    .nodes_of(&claim)
-                    .flat_map(|node| self.store.pods_on(&node.metadata.name))
-                    .map(AsRef::as_ref)
-                    .filter(|pod| pod.is_reschedulable())
-                    .collect();
+                let nodes = self.store.nodes_of(&claim);
+                let pods = nodes.flat_map(|node| self.store.pods_on(&node.metadata.name));
+                let pods: Vec<&Pod> = pods.map(AsRef::as_ref).collect();
+                let is_used = pods.iter().any(|pod| pod.is_reschedulable());
                 let is_held = pods.iter().any(|pod| Shield::of_pod(pod, now).is_some());
                 let cost = disruption_cost(pods.iter().copied(), &claim, now);
-                ((!claim.status.provider_id.is_empty(), !pods.is_empty(), is_held, cost), claim)
+                ((!claim.status.provider_id.is_empty(), is_used, is_held, cost), claim)
             })
             .collect();
         keyed.sort_by(|(a, x), (b, y)| {

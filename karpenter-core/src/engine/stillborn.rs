@@ -13,13 +13,24 @@ use crate::{
 const MIN_REFUSED: Duration = Duration::from_mins(5);
 
 impl Engine {
-    /// A claim goes before its node has registered. The next one for the same pods would most likely fare the same.
+    /// A claim goes before its node has registered, though nobody asked for it. The next one for the same pods would most likely fare
+    /// the same.
     pub(super) fn note_stillborn(&mut self, claim: &NodeClaim, now: Timestamp) {
-        if !claim.status.is_true(REGISTERED) {
+        let is_wanted = claim.metadata.deletion_timestamp.is_none();
+        if is_wanted && !claim.status.is_true(REGISTERED) && self.count_launch(claim, false) {
             self.provisioner.strike(claim.name(), &self.store, now);
-            self.upkeep.record_launch(claim, false);
+        }
+    }
+
+    /// Counts what came of the launch of a claim, once however often it is found, and says whether it is news: what is found is written
+    /// or deleted, which may be refused many times.
+    pub(super) fn count_launch(&mut self, claim: &NodeClaim, is_success: bool) -> bool {
+        let is_news = self.lives.of(claim).counted.replace(is_success) != Some(is_success);
+        if is_news {
+            self.upkeep.record_launch(claim, is_success);
             self.agenda_pool_of(claim);
         }
+        is_news
     }
 
     /// Writes which machine a claim has, which is given up if the API server takes it in no form until it is time.
@@ -57,6 +68,17 @@ impl Engine {
         // Until somebody mends it, no node comes of what is bought for the pool.
         if let Some(pool) = pool.filter(|_| has_machine) {
             self.note(ObjectRef::NodePool(pool), true, "FailedUpdate", message, now);
+        }
+    }
+
+    /// Takes in whether the API server lets a claim go. People are told once why it does not.
+    pub(super) fn heed_refusal_of_deletion(&mut self, name: &str, result: &ActionResult, now: Timestamp) {
+        let (ActionResult::Refused(Refusal::Invalid(why)), Some(life)) = (result, self.lives.named(name)) else {
+            return;
+        };
+        if life.deletion_refusal.replace(why.clone()).as_ref() != Some(why) {
+            let message = format!("NodeClaim {name} cannot be deleted: {why}");
+            self.note(ObjectRef::NodeClaim(name.to_owned()), true, "FailedDelete", message, now);
         }
     }
 

@@ -260,10 +260,12 @@ impl Store {
         Change::Attachment { node: told.unwrap_or_default() }
     }
 
-    /// The names of the volumes that are attached to a node.
+    /// The names of the volumes that are attached to a node. Those that are written down in a pod have none, so that nobody can say
+    /// whether their pod stays.
     pub(super) fn volumes_at(&self, node: &str) -> impl Iterator<Item = &str> {
         let all = self.attachments_by_node.get(node).into_iter().flat_map(BTreeMap::values);
-        all.map(|attachment| attachment.spec.source.persistent_volume_name.as_str())
+        let names = all.map(|attachment| attachment.spec.source.persistent_volume_name.as_str());
+        names.filter(|name| !name.is_empty())
     }
 
     /// The names of the volumes that a pod mounts, as far as its claims are bound.

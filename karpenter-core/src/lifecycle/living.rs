@@ -41,8 +41,8 @@ pub struct Step {
 
 /// What a claim that is not on its way out needs next. `nodes` are those with the provider id of its machine.
 ///
-/// First its finalizer, then a machine, then its node joins and becomes ready; it goes when one of these takes too long or when
-/// it is old enough.
+/// First its finalizer, then a machine, then its node joins and becomes ready. It goes when the machine or the registration of its node
+/// takes too long, or when it is old enough; to become ready a node may take any time.
 pub fn live(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
     let expires = expiry(claim);
     if expires.is_some_and(|at| at <= now) {
@@ -87,7 +87,8 @@ fn grow(claim: &NodeClaim, nodes: &[&Node], now: Timestamp) -> Step {
     }
 }
 
-/// Until when a claim must say which machine it has; `None` if it is not known how old it is. A claim that does not goes.
+/// Until when a claim must say which machine it has; `None` if it is not known how old it is. A claim that has not said so
+/// by then is deleted.
 pub fn launch_deadline(claim: &NodeClaim) -> Option<Timestamp> {
     Some(since(claim, LAUNCHED).or(claim.metadata.creation_timestamp)? + LAUNCH_TIMEOUT)
 }

@@ -1,6 +1,6 @@
 //! How claims, nodes and machines end.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
     InstanceType, Price, Quantity,
@@ -8,7 +8,7 @@ use karpenter_core::{
         ConditionStatus, NillableDuration, Node, NodeClaim, NodePool, ObjectKey,
         conditions::{DRAINED, INSTANCE_TERMINATING},
     },
-    engine::{EngineOptions, Event, Object, UnreadableClaim},
+    engine::{EngineOptions, Event, Object, Refusal, UnreadableClaim},
     labels,
     provider::{Instance, ProviderEvent, ProviderId, RepairPolicy},
 };
@@ -294,12 +294,12 @@ fn a_node_that_recovers_before_it_is_repaired_keeps_no_deadline() {
         world.claims.values().any(|claim| claim.metadata.annotations.contains_key(labels::TERMINATION_TIMESTAMP))
     };
     set_ready(&mut world, ConditionStatus::False);
-    world.cannot_delete_claims = true;
+    world.deletion_refusal = Some(Refusal::Unavailable("no answer".to_owned()));
     world.run_until(700, has_deadline);
     set_ready(&mut world, ConditionStatus::True);
     world.run(5);
     assert!(!has_deadline(&world), "{:#?}", world.log);
-    world.cannot_delete_claims = false;
+    world.deletion_refusal = None;
     world.run(60);
     assert_eq!(world.claims.len(), 1, "{:#?}", world.log);
 }
@@ -338,7 +338,7 @@ fn a_deadline_that_somebody_else_wrote_is_kept() {
     };
     assert_eq!(written(&world).as_deref(), Some(deadline), "{:#?}", world.log);
     set_ready(&mut world, ConditionStatus::False);
-    world.cannot_delete_claims = true;
+    world.deletion_refusal = Some(Refusal::Unavailable("no answer".to_owned()));
     world.run_until(700, |world| written(world).is_some_and(|text| text != deadline));
     set_ready(&mut world, ConditionStatus::True);
     world.run(5);
@@ -467,4 +467,19 @@ fn a_machine_that_goes_while_its_node_is_drained_is_looked_for_again() {
     world.machines.clear();
     world.run(10);
     assert!(!world.claims.contains_key(claim.name()) && world.nodes.is_empty(), "{:#?}", world.log);
+}
+
+#[test]
+fn a_volume_that_is_written_down_in_a_pod_is_not_waited_for() {
+    let mut world = running(still(), 1);
+    let node = world.nodes.keys().next().expect("a node").clone();
+    let attachment = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "a"},
+        "spec": {"attacher": "csi", "nodeName": node, "source": {"inlineVolumeSpec": {"csi": {"driver": "csi"}}}},
+        "status": {"attached": true},
+    }));
+    let attachment = Object::VolumeAttachment(Arc::new(attachment.expect("as the API has it")));
+    world.engine.observe(Event::Applied(attachment), world.now);
+    let name = delete_first_claim(&mut world);
+    world.run_until(120, |world| !world.claims.contains_key(&name));
 }

@@ -115,3 +115,18 @@ fn machines_that_end_before_they_join_are_not_bought_for_ever() {
         assert_eq!(is_healthy(&world), ConditionStatus::False);
     }
 }
+
+#[test]
+fn a_machine_that_does_not_join_counts_once_however_often_its_deletion_is_refused() {
+    for refusal in [Refusal::Unavailable("no answer".to_owned()), Refusal::Invalid(WHY.to_owned())] {
+        // What breaks a rule is not asked for again so soon.
+        let told = usize::from(matches!(refusal, Refusal::Invalid(_)));
+        let mut world = World::with_pool(still());
+        (world.never_joins, world.deletion_refusal) = (true, Some(refusal));
+        world.add_pods("web", 1, "900m");
+        world.run(16 * 60);
+        assert!(world.count("DeleteClaim") + told > 1, "{:#?}", world.log);
+        assert_eq!(is_healthy(&world), ConditionStatus::True, "one has failed");
+        assert_eq!((world.count("note FailedDelete"), world.count("note FailedUpdate")), (told, 0), "{:#?}", world.log);
+    }
+}

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karpenter_core::{
-    api::{Node, NodePool, PodStatus},
+    api::{Node, NodePool, ObjectKey, PodStatus},
     engine::{Action, EngineOptions, Event, Object, Request},
     labels,
     provider::CreateError,
@@ -153,4 +153,30 @@ fn a_static_pool_that_shrinks_takes_away_no_more_than_it_should() {
     }
     world.run(30);
     assert_eq!(world.count("DeleteClaim"), 1, "{:#?}", world.log);
+}
+
+#[test]
+fn a_static_pool_that_shrinks_counts_the_pods_of_daemonsets() {
+    let mut world = World::new(still());
+    world.put_pool(static_pool(2));
+    world.run(60);
+    let nodes: Vec<String> = world.nodes.keys().cloned().collect();
+    let put = |world: &mut World, name: &str, node: &str, owner: &str| {
+        world.add_pods(name, 1, "100m");
+        let mut pod = world.pods[&ObjectKey::new("default", &format!("{name}-0"))].clone();
+        pod.spec.node_name = node.to_owned();
+        pod.metadata.owner_references = vec![
+            serde_json::from_value(serde_json::json!(
+                {"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "u", "controller": true}
+            ))
+            .expect("an owner"),
+        ];
+        world.put_pod(pod);
+    };
+    put(&mut world, "app", &nodes[0], "ReplicaSet");
+    ["x", "y", "z"].into_iter().for_each(|name| put(&mut world, name, &nodes[0], "DaemonSet"));
+    ["one", "two"].into_iter().for_each(|name| put(&mut world, name, &nodes[1], "ReplicaSet"));
+    world.put_pool(static_pool(1));
+    world.run_until(120, |world| world.nodes.len() == 1);
+    assert!(world.nodes.contains_key(&nodes[0]), "four pods cost more than two: {:#?}", world.log);
 }

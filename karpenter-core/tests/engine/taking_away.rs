@@ -5,17 +5,18 @@ use std::{sync::Arc, time::Duration};
 use karpenter_core::{
     Quantity, Timestamp,
     api::{
-        NillableDuration, NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, Toleration,
+        NillableDuration, NodeClaim, NodePool, NodeSelectorRequirement, ObjectKey, Operator, Pod, Taint, TaintEffect,
+        Toleration,
         conditions::{DISRUPTION_REASON, set_condition},
     },
-    engine::{Engine, EngineOptions, Event, Metric, MetricLabels, Object, ObjectRef},
+    engine::{Engine, EngineOptions, Event, Metric, MetricLabels, Object, ObjectRef, Refusal},
     labels,
     lifecycle::mark_disrupted,
     provider::CreateError,
     schedule::StopFlag,
 };
 
-use crate::world::{World, at, static_pool};
+use crate::world::{World, at, static_pool, still};
 
 /// A static pool of two nodes that drift.
 fn drifting_static_pool() -> World {
@@ -99,12 +100,12 @@ fn a_node_stays_for_as_long_as_there_is_a_pod_that_cannot_be_read() {
 #[test]
 fn what_the_api_server_does_not_answer_is_asked_again_every_two_seconds() {
     let mut world = empty();
-    world.cannot_delete_claims = true;
+    world.deletion_refusal = Some(Refusal::Unavailable("no answer".to_owned()));
     world.run_until(60, |world| world.count("DeleteClaim") > 0);
     world.log.clear();
     world.run(20);
     assert_eq!((world.count("DeleteClaim"), world.count("note")), (10, 0), "{:#?}", world.log);
-    world.cannot_delete_claims = false;
+    world.deletion_refusal = None;
     world.run(40);
     assert_eq!((world.nodes.len(), world.claims.len(), world.machines.len()), (0, 0, 0), "{:#?}", world.log);
 }
@@ -456,9 +457,9 @@ fn a_refused_deletion_counts_once() {
     world.run(60);
     let key = world.pods.keys().next().expect("a pod").clone();
     world.remove_pod(&key);
-    world.cannot_delete_claims = true;
+    world.deletion_refusal = Some(Refusal::Unavailable("no answer".to_owned()));
     world.run(120);
-    world.cannot_delete_claims = false;
+    world.deletion_refusal = None;
     world.run(60);
     let total = world.engine.counters().total(Metric::ClaimsDisrupted);
     assert_eq!((total, world.count("note Disrupted"), world.claims.len()), (1, 1, 0), "{:#?}", world.log);
@@ -541,5 +542,37 @@ fn a_provider_that_is_silent_about_drift_keeps_nobody_awake() {
     world.is_silent_on_drift = true;
     // Longer than the period, and than it takes until the question is taken for lost.
     world.run(1200);
+    assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
+}
+
+#[test]
+fn a_node_that_drains_stays_marked_when_its_command_is_given_up() {
+    let mut world = half_empty();
+    world.never_joins = true;
+    world.run_until(60, is_marked);
+    let node = world.nodes.values().find(|node| node.is_disrupted()).expect("it is marked").clone();
+    let id = &node.spec.provider_id;
+    let mut claim = world.claims.values().find(|claim| claim.status.provider_id == *id).expect("its claim").clone();
+    world.held.extend(world.pods.keys().cloned());
+    claim.metadata.deletion_timestamp = Some(world.now);
+    world.put_claim(claim);
+    for _ in 0..700 {
+        world.run(1);
+        assert!(world.nodes[&node.metadata.name].is_disrupted(), "{:#?}", world.log);
+    }
+    assert_eq!(world.count("DisruptionFailed"), 0, "{:#?}", world.log);
+}
+
+#[test]
+fn marks_that_others_left_are_taken_away_where_no_command_is_looked_for() {
+    let mut world = World::with_pool(still());
+    world.add_pods("web", 1, "900m");
+    world.run(60);
+    let mut node = world.nodes.values().next().expect("a node").clone();
+    node.spec.taints.push(Taint::new(labels::DISRUPTED, "", TaintEffect::NoSchedule));
+    world.put_node(node);
+    world.crash();
+    world.run(60);
+    assert!(!is_marked(&world), "{:#?}", world.log);
     assert_eq!((world.unbound(), world.nodes.len()), (0, 1), "{:#?}", world.log);
 }

@@ -75,8 +75,8 @@ pub(crate) struct World {
     pub(crate) contested_node_writes: usize,
     /// So many writes of claims that say why they go come second.
     pub(crate) contested_reasons: usize,
-    /// Claims cannot be deleted: the API server does not answer.
-    pub(crate) cannot_delete_claims: bool,
+    /// Why the API server deletes no claims, if so.
+    pub(crate) deletion_refusal: Option<Refusal>,
     /// The API server takes no claims.
     pub(crate) cannot_create_claims: bool,
     /// Why the API server takes no claim that says which machine it has, if so.
@@ -143,7 +143,7 @@ impl World {
             ends_pods_at_once: false,
             contested_node_writes: 0,
             contested_reasons: 0,
-            cannot_delete_claims: false,
+            deletion_refusal: None,
             cannot_create_claims: false,
             machine_refusal: None,
             node_refusal: None,

@@ -28,10 +28,10 @@ impl World {
                 self.put_claim(claim);
             }
             Action::UpdateClaim(claim) => return self.update_claim(*claim),
-            Action::DeleteClaim { .. } if self.cannot_delete_claims => {
-                return ActionResult::Refused(Refusal::Unavailable("no answer".to_owned()));
-            }
             Action::DeleteClaim { name, uid } => {
+                if let Some(refusal) = &self.deletion_refusal {
+                    return ActionResult::Refused(refusal.clone());
+                }
                 let Some(mut claim) = self.claims.get(&name).filter(|c| c.metadata.uid == uid).cloned() else {
                     return ActionResult::Refused(Refusal::NotFound);
                 };
