@@ -14,7 +14,8 @@ use super::{
     variety::Variety,
 };
 use crate::{
-    Catalog, Catalogs, FxBuild, NodeAlternatives, Price, Requirement, Requirements, ResourceList, Snapshot,
+    Catalog, Catalogs, FxBuild, NodeAlternatives, Price, Requirement, Requirements, ResourceList, ResourceName,
+    Snapshot,
     api::{NodePool, Taint, tolerates_all},
     catalog::Table,
     cluster::HostPort,
@@ -290,12 +291,12 @@ impl<'a> Pool<'a> {
                 take(&mut room, &requests, 1);
                 take(&mut most_room, &requests, i64::from(runs_on[d].1));
             }
-            Variant { type_index, room, most_room, daemon_requests, host_ports }
+            // A machine that cannot hold its own daemons is no use, nor one with less than nothing of what no pod may ask for.
+            let is_overdrawn = room.iter().any(|&amount| amount < 0) || overdrawn(&allocatable).next().is_some();
+            (Variant { type_index, room, most_room, daemon_requests, host_ports }, is_overdrawn)
         };
-        let variants: Vec<Variant> = variants.into_keys().map(variant).collect();
-        // A machine that cannot hold its own daemons is no use.
-        let overdrawn = |row: &usize| variants[variant_of_row[*row] as usize].room.iter().any(|&amount| amount < 0);
-        let useless: Vec<usize> = self.rows.ones().filter(overdrawn).collect();
+        let (variants, are_overdrawn): (Vec<Variant>, Vec<bool>) = variants.into_keys().map(variant).unzip();
+        let useless: Vec<usize> = self.rows.ones().filter(|&row| are_overdrawn[variant_of_row[row] as usize]).collect();
         let own = self.own();
         for row in useless {
             own.buyable_rows.set(row, false);
@@ -436,10 +437,13 @@ impl<'a> Pool<'a> {
         self.table().keys().chain(self.fixed.keys().map(String::as_str)).chain(required)
     }
 
-    /// Whether the labels of a claim can meet `requirements` on a node bought by `row`.
+    /// Whether the labels of a claim can meet `requirements` on a node bought by `row`, which has those of the template that its type
+    /// lacks.
     pub(super) fn can_settle(&self, row: usize, requirements: &Requirements) -> bool {
         requirements.iter().all(|(key, requirement)| {
-            !requirement.is_none() && self.table().cell(row, key).is_none_or(|state| state.intersects(requirement))
+            let can_be =
+                |state: &Requirement| state.intersects(requirement) || self.is_fixed(key) && state.admits_absence();
+            !requirement.is_none() && self.table().cell(row, key).is_none_or(can_be)
         })
     }
 
@@ -529,4 +533,10 @@ fn unreserved(table: &Table) -> Requirements {
 pub(super) fn heavier_weights<'p>(pools: &'p [Pool<'_>]) -> impl Iterator<Item = usize> + 'p {
     let by_weight = pools.chunk_by(|a, b| a.source.weight() == b.source.weight()).enumerate();
     by_weight.flat_map(|(heavier, alike)| std::iter::repeat_n(heavier, alike.len()))
+}
+
+/// The resources of which a machine keeps more for the system than it has. It takes no pod, even one that asks for nothing of them,
+/// as in Karpenter.
+pub(super) fn overdrawn(allocatable: &ResourceList) -> impl Iterator<Item = &ResourceName> {
+    allocatable.iter().filter(|(_, quantity)| quantity.is_negative()).map(|(name, _)| name)
 }

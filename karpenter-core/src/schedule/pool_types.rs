@@ -6,12 +6,12 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use super::{
     amounts::Axes,
-    pool::{Daemon, Pool},
+    pool::{Daemon, Pool, overdrawn},
     problem::daemons,
     reservation::Reservations,
 };
 use crate::{
-    Catalog, Catalogs, Price, Quantity, ResourceList, ResourceName, Snapshot,
+    Catalog, Catalogs, InstanceType, Price, Quantity, ResourceList, ResourceName, Snapshot,
     api::NodePool,
     reason::{Obstacle, TypeObstacle, TypesRuledOut},
 };
@@ -111,10 +111,12 @@ fn types_of(source: &NodePool, snapshot: &Snapshot, catalogs: &Catalogs) -> Pool
     let daemons = daemons(snapshot);
     // What every pod takes; of any other resource a machine without daemons cannot have too little.
     let of_pods = [ResourceName::Cpu, ResourceName::Memory, ResourceName::Pods];
-    let of_pods: ResourceList = of_pods.map(|name| (name, Quantity::ZERO)).into_iter().collect();
-    let axes = Axes::of(daemons.iter().map(|daemon| &daemon.requests).chain([&of_pods]));
     let nothing = Catalog::new(Vec::new()).expect("there is no type that could break a rule");
     let catalog = catalogs.get(source.name()).map_or(&nothing, AsRef::as_ref);
+    let allocatable: Vec<ResourceList> = catalog.types().iter().map(InstanceType::allocatable).collect();
+    let of_types = allocatable.iter().flat_map(overdrawn).cloned();
+    let of_all: ResourceList = of_pods.into_iter().chain(of_types).map(|name| (name, Quantity::ZERO)).collect();
+    let axes = Axes::of(daemons.iter().map(|daemon| &daemon.requests).chain([&of_all]));
     let mut pools = others(source, snapshot, catalogs, &daemons, &axes);
     pools.push(Pool::compiled(source, catalog, snapshot, &daemons, &axes));
     let pool = pools.last().expect("one was added just now");

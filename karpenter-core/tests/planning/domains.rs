@@ -39,7 +39,7 @@ pub(super) fn away_from(app: &str, key: &str) -> Value {
 }
 
 /// That pods are in the domains of one of an application.
-fn near(app: &str, keys: &[&str]) -> Value {
+pub(super) fn near(app: &str, keys: &[&str]) -> Value {
     let term = |key: &&str| json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
     let terms: Vec<Value> = keys.iter().map(term).collect();
     json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, Snapshot,
-    SnapshotBuilder,
+    Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, ResourceName,
+    Snapshot, SnapshotBuilder,
     api::{
         DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Taint, TaintEffect, Toleration,
         Workload,
@@ -283,6 +283,27 @@ fn a_label_that_only_the_pool_requires_is_settled_by_the_pods() {
         (claim.metadata.labels["team"].as_str(), claim.metadata.labels[labels::NODE_POOL].as_str()),
         ("blue", "general")
     );
+}
+
+#[test]
+fn a_type_without_a_label_has_that_of_the_template_also_where_pods_settle_another() {
+    let mut labelled = pool().require(expression("team", Operator::Exists, &[]));
+    labelled.spec.template.metadata.labels = BTreeMap::from([("generation".to_owned(), "2".to_owned())]);
+    let mut types = [machine("bare", 2), machine("told", 8)];
+    types[1].requirements.add("generation", Requirement::one_of(["2"]));
+    let plan = solve(with_pool(labelled).pods(Pod::named("p").node_selector("team", "blue")), types.to_vec());
+    assert_eq!(outline(&plan), ["general bare 0.08 1"], "{:?}", plan.unplaced());
+}
+
+#[test]
+fn a_machine_with_less_than_nothing_of_something_takes_no_pod() {
+    let mut hollow = machine("hollow", 2);
+    hollow.overhead.kube_reserved = [(ResourceName::Memory, Quantity::from_bytes(100 << 30))].into_iter().collect();
+    let pods = Pod::named("p").cpu("1");
+    let plan = solve(with_pool(pool()).pods(pods.clone()), vec![hollow.clone()]);
+    assert_eq!((plan.claims().len(), plan.unplaced().len()), (0, 1));
+    let plan = solve(with_pool(pool()).pods(pods), vec![hollow, machine("sound", 8)]);
+    assert_eq!(*plan.claims()[0].instance_types, ["sound"]);
 }
 
 #[test]

@@ -298,8 +298,11 @@ impl Allotter<'_, '_> {
         if reach.is_empty() || reach.keys().all(is_full) {
             return if reach.is_empty() { self.why_out_of_reach(step, &keys) } else { None };
         }
-        if matches!(seek.place, Place::NodeOf { .. }) {
-            return Some(TopologyObstacle::OneNode);
+        if let Place::NodeOf { terms, starts_alone } = &seek.place {
+            let is_missing = !starts_alone && !self.out.portions.iter().any(|portion| self.has_company(portion, terms));
+            let term = terms.iter().find(|term| is_missing && term.is_by_host());
+            let missing = |term: &Term| TopologyObstacle::Affinity { key: term.key.to_string(), domains: Vec::new() };
+            return Some(term.map_or(TopologyObstacle::OneNode, missing));
         }
         // Of several rules that one is named which closes most of the domains where nodes would take the pods.
         let taking: Vec<&Cell> = reach.keys().filter(|cell| !is_full(cell)).collect();

@@ -7,7 +7,7 @@ use karpenter_core::{
 };
 use serde_json::{Value, json};
 
-use super::{away_from, general, machine, node, plan, pods, read, spread};
+use super::{away_from, general, machine, near, node, plan, pods, read, spread};
 
 #[test]
 fn the_reason_of_a_spread_names_domains_that_are_full_and_domains_that_are_missing() {
@@ -108,4 +108,25 @@ fn of_several_rules_about_pods_that_are_there_the_one_that_is_in_the_way_is_name
         crowded,
         "topology spread over topology.kubernetes.io/zone: maxSkew 1 lets another pod go where no node takes it, to c (a: 2, b: 2, c: 0)"
     );
+}
+
+#[test]
+fn a_pod_to_be_near_to_that_is_nowhere_is_no_matter_of_how_much_a_node_takes() {
+    let beside_y = json!({"affinity": near("y", &[labels::HOSTNAME])});
+    let types = || vec![machine("m", 4, &[("a", "on-demand", 0.1)])];
+    let reasons = |waiting: Vec<Pod>| {
+        let plan = plan(general().pods(waiting), types());
+        plan.unplaced().iter().map(|(pod, reason)| format!("{}: {reason}", pod.name)).collect::<Vec<_>>()
+    };
+    let missing =
+        "affinity over kubernetes.io/hostname: no domain has the pods that it must be near to, running or planned";
+    assert_eq!(reasons(pods("x", 1, "1", &beside_y)), [format!("x-0: {missing}")]);
+    // There are such pods, and they have no place themselves.
+    let mut waiting = pods("x", 1, "1", &beside_y);
+    waiting.extend(pods("y", 1, "9", &json!({})));
+    assert!(reasons(waiting)[0].ends_with(missing));
+    // They have, and there is no room beside them.
+    let mut waiting = pods("x", 1, "2", &beside_y);
+    waiting.extend(pods("y", 1, "3", &json!({})));
+    assert_eq!(reasons(waiting), ["x-0: affinity over kubernetes.io/hostname: no node takes all that must share it"]);
 }
