@@ -11,7 +11,7 @@ use super::{
     amounts::raise, eligible::Eligible, plan::PlannedClaim, pool::Pool, problem::Problem, search::Batch,
     variety::Variety,
 };
-use crate::{FxBuild, Price, Requirements};
+use crate::{FxBuild, Price, Requirement, Requirements};
 
 /// What a claim with some pods allows.
 pub(super) struct Choice {
@@ -74,14 +74,20 @@ impl Choice {
     }
 }
 
-/// The requirements, with no more `minValues` than the types have and than there are values left.
+/// The requirements, with no more `minValues` than the types have and than there are values left. Of a type that knows nothing of a
+/// label nobody asks it if the template names it: its nodes get it from there.
 fn lowered(pool: &Pool<'_>, requirements: &Requirements, types: &[usize]) -> Requirements {
     let left = |variety: &Variety, named: Option<usize>| {
         let count = variety.count(types.iter().copied(), variety.min_values as usize);
         u32::try_from(count.min(named.unwrap_or(usize::MAX))).unwrap_or(u32::MAX)
     };
+    let lacks = |key: &str, index: usize| {
+        let mut cells = pool.table().rows_of(index).map(|row| pool.table().cell(row, key));
+        cells.any(|cell| cell.is_some_and(Requirement::admits_absence))
+    };
+    let is_of_template = |key: &str| pool.is_fixed(key) && types.iter().any(|&index| lacks(key, index));
     let mut out = Requirements::new();
-    for (key, requirement) in requirements.iter() {
+    for (key, requirement) in requirements.iter().filter(|(key, _)| !is_of_template(key)) {
         let variety = pool.varieties.iter().find(|variety| variety.key == key);
         out.add(
             key,

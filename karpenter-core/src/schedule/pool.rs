@@ -108,6 +108,8 @@ pub(super) struct Variant {
     pub(super) daemon_requests: ResourceList,
     /// The ports that the daemons take.
     pub(super) host_ports: Vec<HostPort>,
+    /// Whether the system and the daemons need more of something than there is, so that no pod goes there.
+    pub(super) is_overdrawn: bool,
 }
 
 /// How one alternative of a constraint meets a pool.
@@ -291,12 +293,12 @@ impl<'a> Pool<'a> {
                 take(&mut room, &requests, 1);
                 take(&mut most_room, &requests, i64::from(runs_on[d].1));
             }
-            // A machine that cannot hold its own daemons is no use, nor one with less than nothing of what no pod may ask for.
             let is_overdrawn = room.iter().any(|&amount| amount < 0) || overdrawn(&allocatable).next().is_some();
-            (Variant { type_index, room, most_room, daemon_requests, host_ports }, is_overdrawn)
+            Variant { type_index, room, most_room, daemon_requests, host_ports, is_overdrawn }
         };
-        let (variants, are_overdrawn): (Vec<Variant>, Vec<bool>) = variants.into_keys().map(variant).unzip();
-        let useless: Vec<usize> = self.rows.ones().filter(|&row| are_overdrawn[variant_of_row[row] as usize]).collect();
+        let variants: Vec<Variant> = variants.into_keys().map(variant).collect();
+        let is_useless = |row: &usize| variants[variant_of_row[*row] as usize].is_overdrawn;
+        let useless: Vec<usize> = self.rows.ones().filter(is_useless).collect();
         let own = self.own();
         for row in useless {
             own.buyable_rows.set(row, false);

@@ -163,7 +163,7 @@ fn a_static_pool_that_shrinks_counts_the_pods_of_daemonsets() {
     let nodes: Vec<String> = world.nodes.keys().cloned().collect();
     let put = |world: &mut World, name: &str, node: &str, owner: &str| {
         world.add_pods(name, 1, "100m");
-        let mut pod = world.pods[&ObjectKey::new("default", &format!("{name}-0"))].clone();
+        let mut pod = world.pods[&ObjectKey::new("default", format!("{name}-0"))].clone();
         pod.spec.node_name = node.to_owned();
         pod.metadata.owner_references = vec![
             serde_json::from_value(serde_json::json!(
@@ -173,9 +173,16 @@ fn a_static_pool_that_shrinks_counts_the_pods_of_daemonsets() {
         ];
         world.put_pod(pod);
     };
-    put(&mut world, "app", &nodes[0], "ReplicaSet");
-    ["x", "y", "z"].into_iter().for_each(|name| put(&mut world, name, &nodes[0], "DaemonSet"));
-    ["one", "two"].into_iter().for_each(|name| put(&mut world, name, &nodes[1], "ReplicaSet"));
+    for (name, node, owner) in [
+        ("app", 0, "ReplicaSet"),
+        ("x", 0, "DaemonSet"),
+        ("y", 0, "DaemonSet"),
+        ("z", 0, "DaemonSet"),
+        ("one", 1, "ReplicaSet"),
+        ("two", 1, "ReplicaSet"),
+    ] {
+        put(&mut world, name, &nodes[node], owner);
+    }
     world.put_pool(static_pool(1));
     world.run_until(120, |world| world.nodes.len() == 1);
     assert!(world.nodes.contains_key(&nodes[0]), "four pods cost more than two: {:#?}", world.log);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use karpenter_core::{
-    Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement, ResourceName,
-    Snapshot, SnapshotBuilder,
+    Catalog, Catalogs, InstanceType, Offering, Plan, Planner, PlannerOptions, Price, Quantity, Requirement,
+    ResourceName, Snapshot, SnapshotBuilder,
     api::{
         DaemonSet, Node, NodePool, NodeSelectorRequirement, Operator, Pod, PodBuilder, Taint, TaintEffect, Toleration,
         Workload,
@@ -291,8 +291,19 @@ fn a_type_without_a_label_has_that_of_the_template_also_where_pods_settle_anothe
     labelled.spec.template.metadata.labels = BTreeMap::from([("generation".to_owned(), "2".to_owned())]);
     let mut types = [machine("bare", 2), machine("told", 8)];
     types[1].requirements.add("generation", Requirement::one_of(["2"]));
-    let plan = solve(with_pool(labelled).pods(Pod::named("p").node_selector("team", "blue")), types.to_vec());
+    let builder = with_pool(labelled.clone()).pods(Pod::named("p").node_selector("team", "blue"));
+    let plan = solve(builder, types.to_vec());
     assert_eq!(outline(&plan), ["general bare 0.08 1"], "{:?}", plan.unplaced());
+    // All that the claim names can be bought for it.
+    let claim = &plan.claims()[0];
+    let catalog = Catalog::new(types.to_vec()).expect("valid");
+    for one in claim.instance_types.iter().filter_map(|name| catalog.get(name)) {
+        assert!(one.offerings.iter().all(|offering| catalog.unmet(one, offering, &claim.requirements).is_none()));
+    }
+    assert_eq!(
+        (claim.instance_types.len(), claim.to_node_claim(&labelled, "c", "u").metadata.labels["generation"].as_str()),
+        (2, "2")
+    );
 }
 
 #[test]
@@ -301,7 +312,8 @@ fn a_machine_with_less_than_nothing_of_something_takes_no_pod() {
     hollow.overhead.kube_reserved = [(ResourceName::Memory, Quantity::from_bytes(100 << 30))].into_iter().collect();
     let pods = Pod::named("p").cpu("1");
     let plan = solve(with_pool(pool()).pods(pods.clone()), vec![hollow.clone()]);
-    assert_eq!((plan.claims().len(), plan.unplaced().len()), (0, 1));
+    let reason = plan.unplaced().values().next().expect("it is left").to_string();
+    assert!(reason.contains("the system and the daemons alone need more than there is"), "{reason}");
     let plan = solve(with_pool(pool()).pods(pods), vec![hollow, machine("sound", 8)]);
     assert_eq!(*plan.claims()[0].instance_types, ["sound"]);
 }

@@ -240,7 +240,7 @@ impl<'l, 's, 'a> Survey<'l, 's, 'a> {
 
 /// Where a lot fails on a machine for what the machine has.
 fn step_of(lot: &Lot, variant: &Variant) -> Option<Step> {
-    if variant.room.iter().any(|&amount| amount < 0) {
+    if variant.is_overdrawn {
         Some(Step::Daemons)
     } else if !fits(&lot.requests, &variant.room) {
         Some(Step::Size)
