@@ -184,7 +184,7 @@ impl Engine {
         self.recall(now);
         self.take_stale_marks(now);
         let Some(period) = self.options.disruption_period else {
-            // Others have left these, or commands that were begun before.
+            // A mark is stale once it has stood for a while, so that it is looked at again.
             self.disruption.next = (!self.disruption.stale.is_empty()).then(|| now + SETTLE);
             return;
         };

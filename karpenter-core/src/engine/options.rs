@@ -27,9 +27,8 @@ pub struct EngineOptions {
     pub batch_idle: Duration,
     /// The first of several pods waits no longer than this. Ten seconds by default.
     pub batch_max: Duration,
-    /// How often nodes that should go are looked for. Ten seconds by default; with `None` no
-    /// command is looked for. Nodes still go that expire, are repaired or are one too many of a static pool, and commands that another
-    /// engine has begun are carried on.
+    /// How often nodes that should go are looked for. Ten seconds by default; with `None` no command is looked for. Nodes still go
+    /// that expire, are repaired or are one too many of a static pool, and commands that another engine has begun are carried on.
     pub disruption_period: Option<Duration>,
     /// How long a command must have been worth it before it is begun. 15 seconds by default.
     pub validation_wait: Duration,
