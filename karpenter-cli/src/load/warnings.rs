@@ -230,14 +230,7 @@ impl fmt::Display for LoadWarning {
                 f,
                 "Node {node}: {instance_type} is not in the built-in catalog, by which types and prices are made up: give --catalog"
             ),
-            Self::ForNoPool { instance_type, pools, others } => {
-                let pools = pools.join(", ");
-                write!(
-                    f,
-                    "instance type {instance_type}: nodePools: [{pools}]: there is no such NodePool (it is left out)"
-                )?;
-                and_so_in(f, *others, "instance type")
-            }
+            Self::ForNoPool { instance_type, pools, others } => without_pool(f, instance_type, pools, *others),
             Self::UnknownLabel { pool, key } => write!(
                 f,
                 "NodePool {pool}: spec.template.spec.requirements: no instance type of the catalog says anything of {key}: all pass"
@@ -257,6 +250,13 @@ fn and_so_in(f: &mut fmt::Formatter<'_>, others: usize, what: &str) -> fmt::Resu
         1 => write!(f, " (and so in another {what})"),
         n => write!(f, " (and so in {n} other {what}s)"),
     }
+}
+
+/// Writes that there is none of the pools that an instance type is for.
+fn without_pool(f: &mut fmt::Formatter<'_>, instance_type: &str, pools: &[String], others: usize) -> fmt::Result {
+    let pools = pools.join(", ");
+    write!(f, "instance type {instance_type}: nodePools: [{pools}]: there is no such NodePool (it is left out)")?;
+    and_so_in(f, others, "instance type")
 }
 
 /// Writes how many objects of which kinds bear on no plan.

@@ -129,7 +129,11 @@ impl Consolidation<'_, '_> {
         let climb = |found: &Found| Climb::new(&field, last, found.sketch).bound_by(self.threshold);
         let ends = Climb::followed(&starts, climb);
         let Outcome { nodes, care, .. } = Climb::best_planned(&ends, climb)?.outcome;
-        let ways: &[Care] = if care == Care::FewSketch { &[Care::Best, Care::Few, care] } else { &[Care::Best, care] };
+        let ways: &[Care] = match care {
+            Care::Best => &[care],
+            Care::FewSketch => &[Care::Best, Care::Few, care],
+            _ => &[Care::Best, care],
+        };
         let candidates = field.candidates(&nodes);
         let trials = [self.cheapest(&candidates, ways), self.as_looked_at(&candidates, care)];
         let trial = trials.into_iter().flatten().max_by(|a, b| a.savings_per_hour.total_cmp(&b.savings_per_hour))?;
